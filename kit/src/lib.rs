@@ -1,0 +1,2 @@
+//! What several protocols need: checksum, addresses, shared control questions.
+#![no_std]
