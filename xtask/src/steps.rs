@@ -241,6 +241,16 @@ fn verdict(good: bool, why: &str) -> Outcome {
     }
 }
 
+/// A run that finds no test is not green: a filter or a name has gone stale.
+fn with_tests(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Passed(counts) if counts.passed == 0 => {
+            Outcome::Failed(counts, "no test was run".into())
+        }
+        other => other,
+    }
+}
+
 fn step_setup(_: &World) -> io::Result<Outcome> {
     let complete = setup::run()?;
     if !complete && !setup::is_root() {
@@ -280,7 +290,7 @@ fn step_deny(world: &World) -> io::Result<Outcome> {
         );
         let mut install = world.cargo();
         install
-            .args(["install", "--locked", "--quiet", "cargo-deny", "--root"])
+            .args(["install", "--locked", "cargo-deny", "--root"])
             .arg(&tools);
         install.env("CARGO_TARGET_DIR", tools.join("build"));
         let outcome = process::run(&mut install)?;
@@ -346,7 +356,9 @@ fn step_docs(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_tests(world: &World) -> io::Result<Outcome> {
-    process::run(world.cargo().args(["test", "--workspace"]))
+    Ok(with_tests(process::run(
+        world.cargo().args(["test", "--workspace"]),
+    )?))
 }
 
 fn step_fuzz(world: &World) -> io::Result<Outcome> {
@@ -381,11 +393,11 @@ fn step_miri(world: &World) -> io::Result<Outcome> {
     command.args([
         "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--", "message", "map", "event",
     ]);
-    process::run(
+    Ok(with_tests(process::run(
         command
             .env("MIRIFLAGS", "-Zmiri-disable-isolation")
             .env("PROPTEST_CASES", "2"),
-    )
+    )?))
 }
 
 fn step_peers(world: &World) -> io::Result<Outcome> {
@@ -400,11 +412,13 @@ fn step_peers(world: &World) -> io::Result<Outcome> {
             "namespaces need root (sudo -E cargo xtask test --only peers)".into(),
         ));
     }
-    process::run(
-        world
-            .cargo()
-            .args(["test", "-p", "xk-testkit", "--test", "peers"]),
-    )
+    Ok(with_tests(process::run(world.cargo().args([
+        "test",
+        "-p",
+        "xk-testkit",
+        "--test",
+        "peers",
+    ]))?))
 }
 
 fn step_new_protocol(world: &World) -> io::Result<Outcome> {
@@ -439,14 +453,28 @@ fn in_copy(world: &World, folder: &Path, copy: &Path) -> io::Result<Outcome> {
         "    {}",
         new_protocol::create(copy, "demo")?.replace('\n', "\n    ")
     );
-    if !tidy::run(copy)? {
+    // Only what is new is judged here; the step `tidy` has listed the rest.
+    let untidy = tidy::check(copy)?;
+    let touched = ["protocols/demo/", "catalog/", "Cargo.toml"];
+    let mut untidy = untidy
+        .iter()
+        .filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
+    if let Some(violation) = untidy.next() {
+        println!("{violation}");
         return Ok(verdict(false, "the new protocol is not tidy"));
     }
     let mut command = world.cargo();
     command
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", folder.join("build"));
-    process::run(command.args(["test", "--offline", "-p", "xk-demo", "-p", "xk-catalog"]))
+    Ok(with_tests(process::run(command.args([
+        "test",
+        "--offline",
+        "-p",
+        "xk-demo",
+        "-p",
+        "xk-catalog",
+    ]))?))
 }
 
 fn step_leftovers(world: &World) -> io::Result<Outcome> {
@@ -480,5 +508,6 @@ mod tests {
     fn an_error_is_a_failure() {
         assert_eq!(verdict(true, "x"), Outcome::Passed(Counts::default()));
         assert_eq!(word(&verdict(false, "x")), "FAILED (x)");
+        assert!(matches!(with_tests(verdict(true, "")), Outcome::Failed(..)));
     }
 }
