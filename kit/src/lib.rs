@@ -6,7 +6,9 @@ extern crate alloc;
 extern crate std;
 
 pub mod addr;
+pub mod attribute;
 pub mod checksum;
+pub mod control;
 
 pub use addr::{Cidr, EthAddr, Ipv4};
 pub use checksum::Checksum;

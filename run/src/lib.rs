@@ -1,0 +1,3 @@
+//! What runs a kernel on a host: everything the core asks for from outside.
+
+pub mod switch;
