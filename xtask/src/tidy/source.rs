@@ -57,14 +57,39 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether the file is compiled into core, kit or a protocol (their integration tests are programs of their own).
+/// Whether the file is compiled into core, kit or a protocol. Their tests are not: they may time themselves.
 fn is_pure(path: &str) -> bool {
-    let mut parts = path.split('/');
-    match parts.next() {
-        Some("core" | "kit") => parts.next() == Some("src"),
-        Some("protocols") => parts.nth(1) == Some("src"),
-        _ => false,
+    let parts: Vec<&str> = path.split('/').collect();
+    let inside = match parts.as_slice() {
+        ["core" | "kit", rest @ ..] | ["protocols", _, rest @ ..] => rest,
+        _ => return false,
+    };
+    inside.first() == Some(&"src")
+        && !inside
+            .iter()
+            .any(|part| matches!(*part, "tests" | "tests.rs"))
+}
+
+/// For each line, whether it lies in a module that is compiled for tests only.
+fn test_lines(lines: &[Line]) -> Vec<bool> {
+    let mut inside = vec![false; lines.len()];
+    let mut attribute = false;
+    let mut depth = 0_usize;
+    for (line, inside) in lines.iter().zip(&mut inside) {
+        let code = line.code.trim();
+        if depth == 0 {
+            let opens = attribute && has_word(code, "mod") && code.ends_with('{');
+            attribute = code.contains("#[cfg(test)]")
+                || (attribute && (code.is_empty() || code.starts_with("#[")));
+            if !opens {
+                continue;
+            }
+        }
+        *inside = true;
+        depth += code.matches('{').count();
+        depth = depth.saturating_sub(code.matches('}').count());
     }
+    inside
 }
 
 fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
@@ -76,7 +101,12 @@ fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
             "write `#![no_std]` under the manual",
         ));
     }
-    for (index, line) in lines.iter().enumerate() {
+    let in_tests = test_lines(lines);
+    for (index, line) in lines
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !in_tests[*index])
+    {
         for name in WORLD.iter().filter(|name| has_word(&line.code, name)) {
             found.push(file.violation(
                 &NO_WORLD,
@@ -205,6 +235,19 @@ mod tests {
         );
         assert!(one("protocols/ip/tests/a.rs", "use std::time::Duration;").is_empty());
         assert!(one("run/src/clock.rs", "use std::time::Instant;").is_empty());
+    }
+
+    #[test]
+    fn tests_may_time_themselves() {
+        let source = "#[cfg(test)]\nmod tests {\n    use std::time::Instant;\n    fn f() {}\n}\n";
+        assert!(one("kit/src/a.rs", source).is_empty());
+        assert!(one("core/src/map/tests.rs", "use std::time::Instant;\n").is_empty());
+        let after = format!("{source}fn g() {{ Instant::now(); }}\n");
+        assert_eq!(one("kit/src/a.rs", &after), ["no-world kit/src/a.rs:6"]);
+        assert_eq!(
+            one("kit/src/a.rs", "#[cfg(test)]\nmod tests;\nuse rand::x;\n"),
+            ["no-world kit/src/a.rs:3"]
+        );
     }
 
     #[test]
