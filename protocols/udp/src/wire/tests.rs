@@ -68,11 +68,7 @@ fn every_wrong_field_and_truncation() {
     assert_eq!(parse(5, 26), Err(Error::Length));
     assert_eq!(parse(5, 24), Err(Error::Checksum));
     for (at, octet) in QUERY.iter().enumerate().skip(6) {
-        assert_eq!(
-            parse(at, octet ^ 0x10),
-            Err(Error::Checksum),
-            "octet {at}"
-        );
+        assert_eq!(parse(at, octet ^ 0x10), Err(Error::Checksum), "octet {at}");
     }
     for len in 0..QUERY.len() {
         let error = if len < 8 {
