@@ -86,7 +86,7 @@ impl Semaphore {
     }
 
     /// Takes one signal, and suspends this shepherd until it has one.
-    #[inline]
+    #[inline(always)]
     pub fn wait(&self, shepherds: &Shepherds) -> Result<(), WaitError> {
         self.wait_ticketed(shepherds, |_| ())
     }
@@ -97,7 +97,7 @@ impl Semaphore {
     ///
     /// `arm` may signal this semaphore or time the ticket out at once; it
     /// cannot wait itself.
-    #[inline]
+    #[inline(always)]
     pub fn wait_ticketed(
         &self,
         shepherds: &Shepherds,

@@ -352,6 +352,10 @@ impl Table {
 
     /// Suspends until the wait is decided. A wait decided already takes its
     /// turn among the ready all the same.
+    ///
+    /// Inlined, as is the wait around it: the processor's return stack is of no
+    /// use after a switch, so every frame between costs a misprediction.
+    #[inline(always)]
     pub(super) fn block(&self, slot: u32) -> Outcome {
         increment(&self.blocks);
         self.suspended_count.set(self.suspended_count.get() + 1);

@@ -124,14 +124,16 @@ impl Switch for CoroutineSwitch {
             let coroutines = self.coroutines.borrow();
             let entry = &coroutines[slot as usize];
             let here = ptr::from_ref(&entry).addr();
+            let suspender = entry.suspender.get();
             let on_it = entry.stack.contains(&here) && entry.live.is_none();
-            assert!(on_it, "shepherd {slot} suspended by another one");
-            entry.suspender.get()
+            let own = on_it && !suspender.is_null();
+            assert!(own, "shepherd {slot} suspended by another one");
+            suspender
         };
-        // SAFETY: a local variable lies on the stack of this slot, and its
-        // coroutine is not in the table: so this code runs inside that
-        // coroutine's closure, whose first act set the pointer to the yielder.
-        // The yielder lies on the same stack, below this frame's callers.
+        // SAFETY: the pointer is to the yielder of this slot's coroutine and is
+        // null outside its closure, so that stack is alive; a local variable
+        // lies on it, and the coroutine is not in the table: so this code runs
+        // inside that closure, whose yielder lives until it returns.
         unsafe { (*suspender).suspend(()) };
     }
 }

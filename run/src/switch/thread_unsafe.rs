@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, ThreadId};
 
 use xk_core::shepherd::{StackError, Switch};
 
@@ -50,6 +50,11 @@ impl Seat {
         self.changed.notify_all();
     }
 
+    fn sleeps(&self) -> bool {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(*turn, Turn::Resumer)
+    }
+
     /// Sleeps until it is the shepherd's turn.
     fn wait_shepherd(&self) {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,11 +82,11 @@ impl ThreadSwitch {
         Self::default()
     }
 
-    fn seat(&self, slot: u32) -> Arc<Seat> {
+    fn seat(&self, slot: u32) -> (Arc<Seat>, ThreadId) {
         let seats = self.seats.borrow();
         let taken = seats.get(slot as usize).and_then(Option::as_ref);
         let taken = taken.expect("switched to a shepherd that was never created");
-        Arc::clone(&taken.seat)
+        (Arc::clone(&taken.seat), taken.thread.thread().id())
     }
 }
 
@@ -118,7 +123,8 @@ impl Switch for ThreadSwitch {
     }
 
     fn resume(&self, slot: u32) {
-        let seat = self.seat(slot);
+        let (seat, _) = self.seat(slot);
+        assert!(seat.sleeps(), "shepherd {slot} resumed, which runs");
         seat.give(Turn::Shepherd);
         let Some(panic) = seat.wait_resumer() else {
             return;
@@ -135,7 +141,10 @@ impl Switch for ThreadSwitch {
     }
 
     fn suspend(&self, slot: u32) {
-        let seat = self.seat(slot);
+        let (seat, thread) = self.seat(slot);
+        // Otherwise two threads would run from here on.
+        let own = thread == std::thread::current().id() && !seat.sleeps();
+        assert!(own, "shepherd {slot} suspended by another one");
         seat.give(Turn::Resumer);
         seat.wait_shepherd();
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use xk_core::shepherd::{Flow, RunError};
+use xk_core::shepherd::{Flow, RunError, Switch};
 
 use crate::world::{NewSwitch, World};
 
@@ -117,4 +117,23 @@ pub(crate) fn an_interrupted_kernel_leaves_nothing_behind(switch: NewSwitch<'_>)
     // Nothing on an idle shepherd's stack kept the world alive.
     assert_eq!(weak.strong_count(), 0);
     assert_eq!(Rc::strong_count(&token), 1);
+}
+
+/// A switch is a safe interface: misuse may panic, and do nothing worse.
+pub(crate) fn a_shepherd_is_suspended_only_by_itself(switch: NewSwitch<'_>) {
+    let switch: Rc<dyn Switch> = Rc::from(switch());
+    let inside = Rc::clone(&switch);
+    let main = move || {
+        let resumed_within_itself = || inside.resume(0);
+        assert!(catch_unwind(AssertUnwindSafe(resumed_within_itself)).is_err());
+        inside.suspend(0);
+    };
+    let created = switch.create(0, 256 * 1024, Box::new(main));
+    assert_eq!(created, Ok(()));
+    let suspend = || catch_unwind(AssertUnwindSafe(|| switch.suspend(0)));
+    assert!(suspend().is_err(), "not yet resumed");
+    switch.resume(0);
+    assert!(suspend().is_err(), "already suspended");
+    switch.resume(0);
+    assert!(suspend().is_err(), "over");
 }

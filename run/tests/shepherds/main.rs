@@ -49,5 +49,6 @@ suite! {
     endings::a_panic_reaches_the_caller_of_run,
     endings::a_panic_of_a_resumed_shepherd_reaches_the_caller_of_run,
     endings::an_interrupted_kernel_leaves_nothing_behind,
+    endings::a_shepherd_is_suspended_only_by_itself,
     random::every_wait_ends_once_and_no_signal_is_lost,
 }
