@@ -9,6 +9,9 @@ pub mod addr;
 pub mod attribute;
 pub mod checksum;
 pub mod control;
+pub mod corrupt;
+pub mod passthrough;
+pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};
 pub use checksum::Checksum;

@@ -1,0 +1,620 @@
+//! The base of layers that fit any edge of a graph and leave addresses alone: fault, tracer, capture.
+//!
+//! A [`PassThrough`] receives from below what its upper protocol would receive, under that protocol's
+//! number ([`Upper::through`]), and wraps every session of the lower protocol into one of its own. What
+//! it does with the messages is a [`Filter`]'s business.
+
+use crate::control::{HostConflict, NetworkError};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::ListSessions;
+use xk_core::graph::{Below, Family, Realm};
+use xk_core::object::{CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused};
+use xk_core::reason;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
+    Upper,
+};
+
+/// What a pass-through layer stands on: one of anything.
+pub const BELOW_ANYTHING: Below = Below {
+    min: 1,
+    max: 1,
+    realms: &[Realm::Async, Realm::Rpc, Realm::Wire],
+    families: &[Family::Inherit],
+};
+
+/// How many lower sessions one pass-through wraps at most.
+pub const SESSIONS_MAX: usize = 1 << 20;
+/// How many pairs of receiver and selector may stand on one pass-through.
+pub const UPPERS_MAX: usize = 64;
+/// With fewer sessions than this, closed ones are not looked for.
+const SWEEP_MIN: usize = 64;
+
+/// How far the kernel's epoch lies from 1970, put beside a kernel that runs in real time.
+#[derive(Clone, Copy, Debug)]
+pub struct EpochOffset(pub Duration);
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the wire.
+    Down,
+    /// Towards the application.
+    Up,
+}
+
+impl Direction {
+    /// `down` or `up`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Down => "down",
+            Direction::Up => "up",
+        }
+    }
+}
+
+/// What a pass-through layer does with the messages. Everything has a default: to pass them on.
+pub trait Filter: 'static {
+    /// The graph starts; the layer below has started already.
+    ///
+    /// # Errors
+    /// Whatever prevents the graph from running.
+    fn start(&self, cx: &Kernel, this: &ProtocolRef, lower: &ProtocolRef) -> Result<(), OpenError> {
+        let _ = (cx, this, lower);
+        Ok(())
+    }
+
+    /// A message goes down.
+    ///
+    /// # Errors
+    /// [`PushError`].
+    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
+        hop.push(cx, message)
+    }
+
+    /// A message goes up.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody above wants it.
+    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
+        hop.deliver(cx, message)
+    }
+
+    /// A request of the rpc realm goes down.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn call(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, CallError> {
+        hop.lower.call(cx, message)
+    }
+
+    /// A request of the rpc realm goes up.
+    ///
+    /// # Errors
+    /// The request, with the reason why nobody above wants it.
+    fn call_up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, Refused> {
+        hop.upper.call_demux(cx, hop.this, message)
+    }
+
+    /// A question, of the layer or one of its sessions; `forward` asks the layer below.
+    fn control(
+        &self,
+        cx: &Kernel,
+        ask: &mut Ask<'_>,
+        forward: &dyn Fn(&mut Ask<'_>) -> Answer,
+    ) -> Answer {
+        let _ = cx;
+        forward(ask)
+    }
+
+    /// A timer that was set for the layer with [`Kernel::schedule_protocol`] went off.
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let _ = (cx, this, token);
+    }
+
+    /// The graph is taken down: let go of every kept message.
+    fn stop(&self, cx: &Kernel) {
+        let _ = cx;
+    }
+}
+
+/// The place where a message crosses the layer: between one lower session and the upper protocol.
+#[derive(Clone, Copy)]
+pub struct Hop<'a> {
+    /// The layer's own session, which the upper protocol knows.
+    pub this: &'a SessionRef,
+    /// The session that it wraps.
+    pub lower: &'a SessionRef,
+    /// Who receives.
+    pub upper: &'a ProtocolRef,
+}
+
+impl Hop<'_> {
+    /// Passes a message on downwards.
+    ///
+    /// # Errors
+    /// [`PushError`].
+    #[inline]
+    pub fn push(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
+        self.lower.push(cx, message)
+    }
+
+    /// Passes a message on upwards.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody above wants it.
+    #[inline]
+    pub fn deliver(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, self.this, message)
+    }
+
+    /// The same place, for later.
+    pub fn keep(&self) -> KeptHop {
+        KeptHop {
+            this: self.this.clone(),
+            lower: self.lower.clone(),
+            upper: self.upper.clone(),
+        }
+    }
+}
+
+/// A [`Hop`] that was kept for a message that goes on later.
+pub struct KeptHop {
+    this: SessionRef,
+    lower: SessionRef,
+    upper: ProtocolRef,
+}
+
+impl KeptHop {
+    /// The place.
+    pub fn hop(&self) -> Hop<'_> {
+        Hop {
+            this: &self.this,
+            lower: &self.lower,
+            upper: &self.upper,
+        }
+    }
+
+    /// Passes a message on that was held back. Nobody is left to hear of an error: a message for a closed session is
+    /// counted here, any other at who refuses it.
+    pub fn go_on(&self, cx: &Kernel, direction: Direction, message: Message) {
+        if self.this.head().is_closed() {
+            self.this.discard(cx, message, &reason::CLOSED);
+            return;
+        }
+        match direction {
+            Direction::Down => drop(self.lower.push(cx, message)),
+            Direction::Up => drop(self.hop().deliver(cx, message)),
+        }
+    }
+}
+
+/// What a session and the layer's table know of one wrapped session.
+struct Joint {
+    lower: SessionRef,
+    upper: ProtocolRef,
+    /// True while this layer has a hold on the lower session.
+    holds: Cell<bool>,
+}
+
+impl Joint {
+    /// A session below that a message made stays as long as somebody above holds ours.
+    #[inline]
+    fn follow(&self, this: &SessionRef) {
+        if !self.holds.get() && this.head().opens() > 0 {
+            self.holds.set(true);
+            self.lower.hold();
+        }
+    }
+}
+
+/// Wrapped sessions; the lower session's tag is the place + 1.
+#[derive(Default)]
+struct Table {
+    places: Vec<Option<(SessionRef, Rc<Joint>)>>,
+    free: Vec<u32>,
+    sweep_at: usize,
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn get(&self, lower: &SessionRef) -> Option<&(SessionRef, Rc<Joint>)> {
+        let place = (lower.head().tag() as usize).checked_sub(1)?;
+        self.places
+            .get(place)?
+            .as_ref()
+            .filter(|(_, joint)| joint.lower == *lower)
+    }
+
+    fn insert(&mut self, session: SessionRef, joint: Rc<Joint>) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        joint.lower.head().set_tag(place + 1);
+        if let Some(slot) = self.places.get_mut(place as usize) {
+            *slot = Some((session, joint));
+        }
+    }
+
+    fn remove(&mut self, lower: &SessionRef) -> Option<(SessionRef, Rc<Joint>)> {
+        self.get(lower)?;
+        let place = lower.head().tag() - 1;
+        self.free.push(place);
+        self.places.get_mut(place as usize)?.take()
+    }
+
+    /// Takes out those whose lower session is gone, at most as often as the table doubles.
+    fn sweep(&mut self) -> Vec<SessionRef> {
+        if self.len() < self.sweep_at.max(SWEEP_MIN) {
+            return Vec::new();
+        }
+        let closed = |(_, joint): &(SessionRef, Rc<Joint>)| joint.lower.head().is_closed();
+        let gone: Vec<_> = self
+            .places
+            .iter()
+            .flatten()
+            .filter(|e| closed(e))
+            .cloned()
+            .collect();
+        for (_, joint) in &gone {
+            self.remove(&joint.lower);
+        }
+        self.sweep_at = 2 * self.len();
+        gone.into_iter().map(|(session, _)| session).collect()
+    }
+}
+
+/// One protocol that stands on the layer, and who receives for it from below.
+struct Port {
+    receiver: ProtocolRef,
+    selector: ProtocolId,
+    /// The layer itself for the first, for each further one an object of its own, since an `open_done` from below names
+    /// only its receiver.
+    object: ProtocolRef,
+}
+
+struct Shared<F> {
+    lower: ProtocolRef,
+    filter: F,
+    ports: RefCell<Vec<Port>>,
+    table: RefCell<Table>,
+}
+
+impl<F: Filter> Shared<F> {
+    fn find(&self, lower: &SessionRef) -> Option<(SessionRef, Rc<Joint>)> {
+        self.table.borrow().get(lower).cloned()
+    }
+
+    /// Wraps a session.
+    fn wrap(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        held: bool,
+    ) -> Result<(SessionRef, Rc<Joint>), &'static Reason> {
+        let swept = self.table.borrow_mut().sweep();
+        for session in swept {
+            session.abort(cx);
+        }
+        if self.table.borrow().len() >= SESSIONS_MAX {
+            return Err(&reason::TABLE_FULL);
+        }
+        let holds = Cell::new(held);
+        let joint = Rc::new(Joint {
+            lower: lower.clone(),
+            upper: upper.clone(),
+            holds,
+        });
+        let body = PassSession {
+            shared: Rc::clone(self),
+            joint: Rc::clone(&joint),
+        };
+        let session = if held {
+            cx.new_session(this, upper, body)
+        } else {
+            cx.new_passive_session(this, upper, body)
+        };
+        self.table
+            .borrow_mut()
+            .insert(session.clone(), Rc::clone(&joint));
+        Ok((session, joint))
+    }
+
+    /// A report from below goes to the receiver of the session that it is about.
+    fn report(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        if let Some(error) = ask.get::<NetworkError>() {
+            let found = error.session.as_ref().and_then(|lower| self.find(lower));
+            let Some((session, joint)) = found else {
+                return Some(Answer::Unknown);
+            };
+            error.session = Some(session);
+            return Some(joint.upper.control(cx, ask));
+        }
+        ask.get::<HostConflict>()?;
+        let ports = self.ports.borrow();
+        let uppers: Vec<_> = ports.iter().map(|port| port.receiver.clone()).collect();
+        drop(ports);
+        let answered = uppers
+            .iter()
+            .any(|upper| upper.control(cx, ask).is_answered());
+        Some(if answered {
+            Answer::Answered
+        } else {
+            Answer::Unknown
+        })
+    }
+}
+
+/// A pass-through layer as a protocol object.
+pub struct PassThrough<F> {
+    shared: Rc<Shared<F>>,
+    /// Which of the ports this object receives for.
+    port: usize,
+}
+
+impl<F: Filter> PassThrough<F> {
+    /// A layer on `lower` that does with messages what `filter` says.
+    pub fn new(lower: ProtocolRef, filter: F) -> Self {
+        let shared = Shared {
+            lower,
+            filter,
+            ports: RefCell::default(),
+            table: RefCell::default(),
+        };
+        Self {
+            shared: Rc::new(shared),
+            port: 0,
+        }
+    }
+
+    /// Who receives from below for `upper`.
+    fn port(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+    ) -> Result<ProtocolRef, OpenError> {
+        let same = |p: &&Port| p.receiver == *upper.receiver && p.selector == upper.selector;
+        let mut ports = self.shared.ports.borrow_mut();
+        if let Some(port) = ports.iter().find(same) {
+            return Ok(port.object.clone());
+        }
+        if ports.len() >= UPPERS_MAX {
+            return Err(OpenError::Full);
+        }
+        let object = if ports.is_empty() {
+            this.clone()
+        } else {
+            let name = format!("{}>{}", this.name(), upper.receiver.name());
+            let body = Self {
+                shared: Rc::clone(&self.shared),
+                port: ports.len(),
+            };
+            cx.add_protocol(this.head().kind(), &name, body)
+        };
+        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
+        ports.push(Port {
+            receiver,
+            selector,
+            object: object.clone(),
+        });
+        Ok(object)
+    }
+}
+
+impl<F: Filter> Protocol for PassThrough<F> {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        self.shared.filter.start(cx, this, &self.shared.lower)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let port = self.port(cx, this, upper)?;
+        let lower = self
+            .shared
+            .lower
+            .open(cx, upper.through(&port), participants)?;
+        let Some((session, joint)) = self.shared.find(&lower) else {
+            let wrapped = self.shared.wrap(cx, this, upper.receiver, &lower, true);
+            return wrapped.map(|(session, _)| session).map_err(|_| {
+                lower.close(cx);
+                OpenError::Full
+            });
+        };
+        if joint.upper != *upper.receiver {
+            lower.close(cx);
+            return Err(OpenError::InUse);
+        }
+        session.hold();
+        // The lower one was opened once more; one hold on it is enough.
+        if joint.holds.replace(true) {
+            lower.close(cx);
+        }
+        Ok(session)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let port = self.port(cx, this, upper)?;
+        self.shared
+            .lower
+            .open_enable(cx, upper.through(&port), participants)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.lower.open_disable(cx, enable);
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let upper = self
+            .shared
+            .ports
+            .borrow()
+            .get(self.port)
+            .map(|port| port.receiver.clone());
+        let upper = upper.ok_or(&reason::NO_PROTOCOL)?;
+        let (session, joint) = self.shared.wrap(cx, this, &upper, lower, false)?;
+        upper
+            .open_done(cx, &session, participants)
+            .inspect_err(|_| {
+                self.shared.table.borrow_mut().remove(lower);
+                session.abort(cx);
+            })?;
+        joint.follow(&session);
+        Ok(())
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        match self.shared.find(lower) {
+            Some((session, _)) => session.pop(cx, message),
+            None => Err(this.refuse(message, &reason::CLOSED)),
+        }
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        let Some((session, joint)) = self.shared.find(lower) else {
+            return Err(this.refuse(message, &reason::CLOSED));
+        };
+        let hop = Hop {
+            this: &session,
+            lower,
+            upper: &joint.upper,
+        };
+        let result = self.shared.filter.call_up(cx, hop, message);
+        joint.follow(&session);
+        result
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(list) = ask.get::<ListSessions>() {
+            let table = self.shared.table.borrow();
+            let all = table
+                .places
+                .iter()
+                .flatten()
+                .map(|(session, _)| session.clone());
+            list.sessions.extend(all.take(list.max));
+            list.total = table.len();
+            return Answer::Answered;
+        }
+        if let Some(answer) = self.shared.report(cx, ask) {
+            return answer;
+        }
+        let forward = |ask: &mut Ask<'_>| self.shared.lower.control(cx, ask);
+        self.shared.filter.control(cx, ask, &forward)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        self.shared.filter.timeout(cx, this, token);
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.shared.filter.stop(cx);
+        let table = self.shared.table.take();
+        let ports = self.shared.ports.take();
+        // Outside of the borrows: what is dropped may hold the last handle of something else.
+        drop((table, ports));
+    }
+}
+
+struct PassSession<F> {
+    shared: Rc<Shared<F>>,
+    joint: Rc<Joint>,
+}
+
+impl<F: Filter> PassSession<F> {
+    #[inline]
+    fn hop<'a>(&'a self, this: &'a SessionRef) -> Hop<'a> {
+        Hop {
+            this,
+            lower: &self.joint.lower,
+            upper: &self.joint.upper,
+        }
+    }
+}
+
+impl<F: Filter> Session for PassSession<F> {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        self.joint.follow(this);
+        self.shared.filter.down(cx, self.hop(this), message)
+    }
+
+    fn call(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<Message, CallError> {
+        self.joint.follow(this);
+        self.shared.filter.call(cx, self.hop(this), message)
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        let result = self.shared.filter.up(cx, self.hop(this), message);
+        self.joint.follow(this);
+        result
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let forward = |ask: &mut Ask<'_>| self.joint.lower.control(cx, ask);
+        self.shared.filter.control(cx, ask, &forward)
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.joint.lower)
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        let lower = &self.joint.lower;
+        if self.joint.holds.replace(false) {
+            lower.close(cx);
+        }
+        if lower.head().is_closed() {
+            let gone = self.shared.table.borrow_mut().remove(lower);
+            drop(gone);
+            return Closing::Done;
+        }
+        // It may still receive, or be opened again.
+        Closing::Idle
+    }
+}

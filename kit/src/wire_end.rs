@@ -1,0 +1,114 @@
+//! The upper side of a wire: one upper protocol, one session.
+
+use core::cell::{Cell, RefCell};
+use xk_core::object::{Closing, Enable, OpenError};
+use xk_core::reason;
+use xk_core::{Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper};
+
+/// What every wire keeps of the layer above: who it is, and the wire's only session.
+///
+/// The upper protocol opens the session, or enables, or both; without an open, the first arrival makes the session.
+#[derive(Default)]
+pub struct WireEnd {
+    upper: RefCell<Option<ProtocolRef>>,
+    enabled: Cell<bool>,
+    session: RefCell<Option<SessionRef>>,
+}
+
+impl WireEnd {
+    fn claim(&self, receiver: &ProtocolRef) -> Result<(), OpenError> {
+        match &*self.upper.borrow() {
+            Some(upper) if upper != receiver => return Err(OpenError::InUse),
+            _ => {}
+        }
+        *self.upper.borrow_mut() = Some(receiver.clone());
+        Ok(())
+    }
+
+    /// The session, if there is one.
+    pub fn session(&self) -> Option<SessionRef> {
+        self.session.borrow().clone()
+    }
+
+    /// Opens the wire's only session, which `body` makes if it is not there yet.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if another protocol has the wire.
+    pub fn open<S: Session + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        body: impl FnOnce(ProtocolRef) -> S,
+    ) -> Result<SessionRef, OpenError> {
+        self.claim(upper.receiver)?;
+        if let Some(session) = self.session() {
+            session.hold();
+            return Ok(session);
+        }
+        let session = cx.new_session(this, upper.receiver, body(upper.receiver.clone()));
+        *self.session.borrow_mut() = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Notes that `upper` takes what arrives.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if another protocol has the wire.
+    pub fn open_enable(&self, upper: Upper<'_>) -> Result<Enable, OpenError> {
+        self.claim(upper.receiver)?;
+        self.enabled.set(true);
+        Ok(Enable(0))
+    }
+
+    /// Withdraws the offer.
+    pub fn open_disable(&self) {
+        self.enabled.set(false);
+    }
+
+    /// Passes an arrival up, making the session if need be. A refusal ends here: the refuser has counted it.
+    pub fn deliver<S: Session + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        message: Message,
+        body: impl FnOnce(ProtocolRef) -> S,
+    ) {
+        if let Some(session) = self.session() {
+            drop(session.pop(cx, message));
+            return;
+        }
+        let upper = self.upper.borrow().clone().filter(|_| self.enabled.get());
+        let Some(upper) = upper else {
+            this.discard(message, &reason::NO_PROTOCOL);
+            return;
+        };
+        let session = cx.new_passive_session(this, &upper, body(upper.clone()));
+        *self.session.borrow_mut() = Some(session.clone());
+        match upper.open_done(cx, &session, Participants::default()) {
+            Ok(()) => drop(session.pop(cx, message)),
+            Err(why) => {
+                self.session.take();
+                session.retire(cx);
+                this.discard(message, why);
+            }
+        }
+    }
+
+    /// For the session's `close`: it stays while arrivals are wanted.
+    pub fn close(&self) -> Closing {
+        if self.enabled.get() {
+            return Closing::Idle;
+        }
+        drop(self.session.take());
+        drop(self.upper.take());
+        Closing::Done
+    }
+
+    /// For the wire's `stop`.
+    pub fn stop(&self) {
+        self.enabled.set(false);
+        drop(self.session.take());
+        drop(self.upper.take());
+    }
+}
