@@ -81,6 +81,7 @@
 //! assert_eq!(document.to_text(), text.replace("udp ip  {", "udp ip checksum=#true  {"));
 //! ```
 
+mod chars;
 mod check;
 mod diagnostics;
 mod document;

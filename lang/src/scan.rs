@@ -6,6 +6,10 @@
 //! none are reported and become plain words too, braces are balanced and nest at most [`DEPTH_MAX`] deep. Because every
 //! replacement has the length of what it replaces, places stay right.
 
+use crate::chars::{
+    continues_line, ends_word, escape, is_forbidden, is_newline, is_space, newline_len,
+    starts_comment,
+};
 use crate::diagnostics::Diagnostics;
 use crate::span::Span;
 use crate::{COMMENTED_DEPTH_MAX, DEPTH_MAX};
@@ -574,106 +578,4 @@ impl<'a> Scanner<'a, '_> {
                 .expected("a space between two values");
         }
     }
-}
-
-/// The length of the escape that `text` begins with, and its value or what is wrong with it.
-type Escape = (usize, Result<Option<char>, (&'static str, &'static str)>);
-
-fn escape(text: &str) -> Escape {
-    let mut chars = text.chars();
-    chars.next();
-    let value = match chars.next() {
-        Some('\\') => '\\',
-        Some('"') => '"',
-        Some('b') => '\u{8}',
-        Some('f') => '\u{c}',
-        Some('n') => '\n',
-        Some('r') => '\r',
-        Some('t') => '\t',
-        Some('s') => ' ',
-        Some('u') => {
-            let tail = text.get(2..).unwrap_or("");
-            let wrong = (
-                "this is no character's number",
-                "an escape like `\\u{e9}`: one to six hexadecimal digits",
-            );
-            let Some(end) = tail
-                .find('}')
-                .filter(|end| (2..=7).contains(end) && tail.starts_with('{'))
-            else {
-                return (2, Err(wrong));
-            };
-            let digits = tail.get(1..end).unwrap_or("");
-            let hexadecimal = digits.bytes().all(|b| b.is_ascii_hexdigit());
-            let value = u32::from_str_radix(digits, 16)
-                .ok()
-                .filter(|_| hexadecimal)
-                .and_then(char::from_u32);
-            return (2 + end + 1, value.map(Some).ok_or(wrong));
-        }
-        Some(c) if is_space(c) || is_newline(c) => {
-            let tail = text.get(1..).unwrap_or("");
-            let skipped = tail.len()
-                - tail
-                    .trim_start_matches(|c| is_space(c) || is_newline(c))
-                    .len();
-            return (1 + skipped, Ok(None));
-        }
-        c => {
-            let wrong = (
-                "this escape is unknown",
-                "one of `\\\\ \\\" \\b \\f \\n \\r \\t \\s \\u{...}`",
-            );
-            let len = c
-                .filter(|c| !is_newline(*c))
-                .map_or(1, |c| 1 + c.len_utf8());
-            return (len, Err(wrong));
-        }
-    };
-    (2, Ok(Some(value)))
-}
-
-/// Whether a backslash at the beginning of `text` joins two lines.
-fn continues_line(text: &str) -> bool {
-    let tail = text.get(1..).unwrap_or("").trim_start_matches(is_space);
-    tail.is_empty() || tail.starts_with(is_newline) || tail.starts_with("//")
-}
-
-fn starts_comment(text: &str) -> bool {
-    text.starts_with("//") || text.starts_with("/*")
-}
-
-fn ends_word(c: char) -> bool {
-    is_space(c) || is_newline(c) || is_forbidden(c) || matches!(c, '{' | '}' | ';' | '=')
-}
-
-/// KDL 2, section Newline.
-fn is_newline(c: char) -> bool {
-    matches!(
-        c,
-        '\r' | '\n' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}'
-    )
-}
-
-fn newline_len(text: &str) -> usize {
-    if text.starts_with("\r\n") {
-        2
-    } else {
-        text.chars().next().map_or(0, char::len_utf8)
-    }
-}
-
-/// KDL 2, section Whitespace.
-fn is_space(c: char) -> bool {
-    matches!(
-        c,
-        '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'
-            ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
-    )
-}
-
-/// KDL 2, section Disallowed Literal Code Points.
-fn is_forbidden(c: char) -> bool {
-    matches!(c, '\0'..='\u{8}' | '\u{e}'..='\u{1f}' | '\u{7f}' | '\u{200e}' | '\u{200f}'
-        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
