@@ -110,6 +110,8 @@ pub enum CheckError {
 pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckError> {
     let file = file.as_ref();
     let mut command = Command::new("tshark");
+    // The verdict must not hang on the user's own settings.
+    command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
     command.arg("-r").arg(file).args([
         "-n",
         "-T",

@@ -125,6 +125,7 @@ fn tshark_reads_what_was_written() {
         "frame.protocols",
     ];
     let mut command = Command::new("tshark");
+    command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
     command
         .arg("-r")
         .arg(&file.0)
