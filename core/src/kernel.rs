@@ -40,7 +40,7 @@ pub struct Timer(event::Handle);
 
 /// What cancelling a timer found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum Cancel {
     /// It was pending and will not go off.
     Cancelled,
     /// It is going off right now.
@@ -179,12 +179,12 @@ impl Kernel {
     }
 
     /// Cancels a timer.
-    pub fn cancel(&self, timer: Timer) -> Cancelled {
+    pub fn cancel(&self, timer: Timer) -> Cancel {
         let found = self.wheel.borrow_mut().cancel(timer.0);
         match found {
-            event::Cancelled::Cancelled(_alarm) => Cancelled::Cancelled,
-            event::Cancelled::Running => Cancelled::Running,
-            event::Cancelled::Finished => Cancelled::Finished,
+            event::Cancel::Cancelled(_alarm) => Cancel::Cancelled,
+            event::Cancel::Running => Cancel::Running,
+            event::Cancel::Finished => Cancel::Finished,
         }
     }
 
@@ -319,6 +319,12 @@ impl Kernel {
     /// When the next timer goes off at the earliest.
     pub fn next_expiry(&self) -> Option<Time> {
         self.wheel.borrow_mut().next_expiry()
+    }
+
+    /// True if the caller's shepherd blocked and another one carries the loop on: leave the loop's body.
+    #[inline]
+    pub fn must_leave(&self) -> bool {
+        self.shepherds.current().is_some() && !self.shepherds.on_loop()
     }
 
     /// How many timers are pending.

@@ -1,3 +1,21 @@
 //! What runs a kernel on a host: everything the core asks for from outside.
+//!
+//! - [`switch`]: stacks for shepherds
+//! - [`Runner`]: the poll loop of a real host, which spins for a bounded time and then sleeps
+//! - [`HostClock`]: the host's monotonic clock
+//! - [`Recorder`]: who handed which message to whom, with nanoseconds per layer
+//! - [`interrupt_unsafe`]: Ctrl-C as a flag
+//! - [`MemfdArena`](memfd_unsafe::MemfdArena): message memory that another process can map
 
+mod clock;
+mod descriptor_unsafe;
+mod epoll;
+pub mod interrupt_unsafe;
+pub mod memfd_unsafe;
+mod recorder;
+mod runner;
 pub mod switch;
+
+pub use clock::HostClock;
+pub use recorder::{Recorder, Span};
+pub use runner::{Idle, Runner, RunnerStats, real_kernel};

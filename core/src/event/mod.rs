@@ -66,7 +66,7 @@ pub struct Handle {
 
 /// What [`Wheel::cancel`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cancelled<T> {
+pub enum Cancel<T> {
     /// The event was pending and will not happen; its payload.
     Cancelled(T),
     /// The event is happening: [`Wheel::pop_due`] gave it out, and
@@ -124,22 +124,22 @@ impl<T> Wheel<T> {
     }
 
     /// Cancels an event that is still pending.
-    pub fn cancel(&mut self, handle: Handle) -> Cancelled<T> {
+    pub fn cancel(&mut self, handle: Handle) -> Cancel<T> {
         let Some(node) = self.node(handle) else {
-            return Cancelled::Finished;
+            return Cancel::Finished;
         };
         let at = node.at;
         match node.place {
-            Place::Running => return Cancelled::Running,
-            Place::Free => return Cancelled::Finished,
+            Place::Running => return Cancel::Running,
+            Place::Free => return Cancel::Finished,
             Place::Heap => self.root = heap::remove(&mut self.slab, self.root, handle.index),
             Place::Slot(slot) => self.unlink(handle.index, slot),
         }
         self.pending -= 1;
         self.forget_expiry(at);
         match self.slab.give(handle.index) {
-            Some(payload) => Cancelled::Cancelled(payload),
-            None => Cancelled::Finished,
+            Some(payload) => Cancel::Cancelled(payload),
+            None => Cancel::Finished,
         }
     }
 

@@ -45,8 +45,8 @@ fn cancelling_pending_running_and_finished_events() {
     let mut wheel = Wheel::new(10);
     let one = wheel.schedule(ns(5_000), "one").unwrap();
     let two = wheel.schedule(ns(6_000), "two").unwrap();
-    assert_eq!(wheel.cancel(one), Cancelled::Cancelled("one"));
-    assert_eq!(wheel.cancel(one), Cancelled::Finished);
+    assert_eq!(wheel.cancel(one), Cancel::Cancelled("one"));
+    assert_eq!(wheel.cancel(one), Cancel::Finished);
     assert!(!wheel.finish(one) && !wheel.finish(two));
     assert!(wheel.is_pending(two));
     let (running, payload) = wheel.pop_due(ns(6_000)).unwrap();
@@ -56,11 +56,11 @@ fn cancelling_pending_running_and_finished_events() {
         (wheel.is_pending(two), wheel.deadline(two)),
         (false, Some(ns(6_000)))
     );
-    assert_eq!(wheel.cancel(two), Cancelled::Running);
+    assert_eq!(wheel.cancel(two), Cancel::Running);
     assert!(wheel.finish(two) && !wheel.finish(two));
     assert_eq!(
         (wheel.cancel(two), wheel.deadline(two)),
-        (Cancelled::Finished, None)
+        (Cancel::Finished, None)
     );
 }
 
@@ -73,7 +73,7 @@ fn a_reused_node_does_not_answer_for_an_old_handle() {
     let new = wheel.schedule(ns(1), 2).unwrap();
     assert_eq!(
         (old.index, wheel.cancel(old)),
-        (new.index, Cancelled::Finished)
+        (new.index, Cancel::Finished)
     );
     let (running, _) = wheel.pop_due(ns(1)).unwrap();
     assert_eq!(wheel.schedule(ns(1), 9), Err(Full));
@@ -233,11 +233,11 @@ fn agree(acts: Vec<Act>, bound: usize) -> Result<(), TestCaseError> {
                 let number = which.index(model.handles.len());
                 let (at, handle) = model.handles[number];
                 let expected = if model.running.contains(&number) {
-                    Cancelled::Running
+                    Cancel::Running
                 } else if model.pending.remove(&(at, number)).is_some() {
-                    Cancelled::Cancelled(number)
+                    Cancel::Cancelled(number)
                 } else {
-                    Cancelled::Finished
+                    Cancel::Finished
                 };
                 prop_assert_eq!(wheel.cancel(handle), expected);
             }
@@ -305,7 +305,7 @@ proptest! {
         let (half, rest) = cancelled.split_at(cancelled.len() / 2);
         for which in half {
             let (handle, key) = handles[which.index(handles.len())];
-            prop_assert_eq!(wheel.cancel(handle) == Cancelled::Cancelled(key.1), model.remove(&key).is_some());
+            prop_assert_eq!(wheel.cancel(handle) == Cancel::Cancelled(key.1), model.remove(&key).is_some());
         }
         for _ in 0..model.len() / 4 {
             let popped = wheel.pop_due(ns(100)).map(|(handle, number)| { wheel.finish(handle); number });
@@ -313,7 +313,7 @@ proptest! {
         }
         for which in rest {
             let (handle, key) = handles[which.index(handles.len())];
-            prop_assert_eq!(wheel.cancel(handle) == Cancelled::Cancelled(key.1), model.remove(&key).is_some());
+            prop_assert_eq!(wheel.cancel(handle) == Cancel::Cancelled(key.1), model.remove(&key).is_some());
         }
         prop_assert_eq!(due(&mut wheel, ns(100)), model.into_values().collect::<Vec<_>>());
     }

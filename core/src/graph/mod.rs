@@ -96,6 +96,9 @@ pub const NOTHING_BELOW: Below = Below {
     families: &[],
 };
 
+/// Looks whether this machine has what a protocol needs.
+pub type Probe = fn(&Params) -> Result<(), BuildError>;
+
 /// What a protocol says of itself.
 pub struct Entry {
     /// The name under which graphs use it.
@@ -121,7 +124,7 @@ pub struct Entry {
     /// The questions that it answers itself.
     pub questions: &'static [QuestionInfo],
     /// Looks whether this machine has what it needs: devices, privileges. Says what is missing and what to do.
-    pub probe: Option<fn(&Params) -> Result<(), BuildError>>,
+    pub probe: Option<Probe>,
     /// Makes it.
     pub build: fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>,
 }

@@ -1,0 +1,32 @@
+//! Ctrl-C as a flag that the poll loop looks at.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGINT and SIGTERM set a flag instead of ending the process; a sleeping poll loop wakes.
+pub fn catch() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: `action` is fully initialised (all zero is a valid sigaction), the handler only
+        // stores to an atomic, which is async-signal-safe, and no flags ask for SA_SIGINFO's signature.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// True once a signal came.
+pub fn is_requested() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Asks for an end as a signal would.
+pub fn request() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}

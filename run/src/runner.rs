@@ -1,0 +1,360 @@
+//! The poll loop of a real host.
+//!
+//! One turn: look at the clock, take what the wires have, let due timers go off, send what was queued. While
+//! messages come the loop turns without a pause; when none come it spins for a bounded time that adapts
+//! to how soon the next one came after earlier pauses, and then sleeps in epoll. Waking costs 60 to 80
+//! microseconds a round trip across cores, a turn well under one, so the bound is in that range.
+
+use crate::clock::HostClock;
+use crate::descriptor_unsafe::descriptor;
+use crate::epoll::Epoll;
+use crate::interrupt_unsafe;
+use crate::switch::CoroutineSwitch;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::kernel::Config;
+use xk_core::message::PoolConfig;
+use xk_core::shepherd::{Flow, Limits, Shepherds};
+use xk_core::{Kernel, Pool, ProtocolRef, Time};
+
+/// What to do when no message comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Spin for at most this long since the last message, adapting below it, then sleep.
+    Adaptive {
+        /// The bound of the spinning.
+        spin_max: Duration,
+    },
+    /// Never sleep: the lowest latency for a whole core.
+    Spin,
+    /// Sleep at once.
+    Sleep,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Idle::Adaptive {
+            spin_max: Duration::from_micros(50),
+        }
+    }
+}
+
+/// What a runner has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunnerStats {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Arrivals taken from wires.
+    pub arrivals: u64,
+    /// Timers that went off.
+    pub timers: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+}
+
+/// Arrivals taken from one wire in a turn.
+const BUDGET: usize = 64;
+/// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Numbers of descriptors that are no wires begin here.
+const WATCHED: u64 = 1 << 32;
+
+type Watcher = (OwnedFd, Rc<dyn Fn(&Kernel)>);
+
+/// Runs one kernel in real time on the calling thread.
+pub struct Runner {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    kernel: Rc<Kernel>,
+    clock: HostClock,
+    idle: Idle,
+    epoll: Epoll,
+    wires: Vec<(ProtocolRef, Cell<bool>)>,
+    watched: RefCell<Vec<Option<Watcher>>>,
+    /// How long it spins at present.
+    spin: Cell<Duration>,
+    busy_last: Cell<Time>,
+    slept: Cell<bool>,
+    stats: Cell<RunnerStats>,
+    stop_at: Cell<Time>,
+    stop: Cell<bool>,
+}
+
+/// A kernel for real time: coroutine shepherds, a heap pool of `pool_octets_max`, chance from the host's
+/// random source.
+///
+/// # Errors
+/// If the pool cannot be made.
+pub fn real_kernel(pool_octets_max: usize) -> io::Result<Kernel> {
+    let mut seed = [0; 8];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+    let pool = Pool::new(&PoolConfig::with_octets_max(pool_octets_max))
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(Kernel::new(Config {
+        seed: u64::from_ne_bytes(seed),
+        pool,
+        shepherds: Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()),
+        timers_max: 1 << 20,
+    }))
+}
+
+impl Runner {
+    /// A runner for a started kernel.
+    ///
+    /// # Errors
+    /// If the operating system gives no epoll set, or a wire's descriptor cannot be slept on.
+    pub fn new(kernel: Rc<Kernel>, idle: Idle) -> io::Result<Self> {
+        Self::with_clock(kernel, idle, HostClock::start())
+    }
+
+    /// The same with a clock that others share.
+    ///
+    /// # Errors
+    /// As for [`Runner::new`].
+    pub fn with_clock(kernel: Rc<Kernel>, idle: Idle, clock: HostClock) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let wires: Vec<_> = kernel
+            .protocols()
+            .into_iter()
+            .filter(|p| p.wire().is_some())
+            .collect();
+        for (number, wire) in wires.iter().enumerate() {
+            if let Some(fd) = wire
+                .wire()
+                .and_then(|w| w.descriptor())
+                .and_then(descriptor)
+            {
+                epoll.add(fd, number as u64)?;
+            }
+        }
+        let spin = match idle {
+            Idle::Adaptive { spin_max } => spin_max,
+            Idle::Spin => Duration::MAX,
+            Idle::Sleep => Duration::ZERO,
+        };
+        let inner = Inner {
+            kernel,
+            clock,
+            idle,
+            epoll,
+            wires: wires.into_iter().map(|w| (w, Cell::new(false))).collect(),
+            watched: RefCell::default(),
+            spin: Cell::new(spin),
+            busy_last: Cell::new(Time::ZERO),
+            slept: Cell::new(false),
+            stats: Cell::default(),
+            stop_at: Cell::new(Time::MAX),
+            stop: Cell::new(false),
+        };
+        Ok(Self {
+            inner: Rc::new(inner),
+        })
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Rc<Kernel> {
+        &self.inner.kernel
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> HostClock {
+        self.inner.clock
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> RunnerStats {
+        self.inner.stats.get()
+    }
+
+    /// Calls `ready` from the loop whenever `fd` is readable. Answers a number for [`Runner::unwatch`].
+    ///
+    /// # Errors
+    /// If the descriptor cannot be slept on.
+    pub fn watch(&self, fd: OwnedFd, ready: Rc<dyn Fn(&Kernel)>) -> io::Result<usize> {
+        let mut watched = self.inner.watched.borrow_mut();
+        self.inner
+            .epoll
+            .add(fd.as_fd(), WATCHED + watched.len() as u64)?;
+        watched.push(Some((fd, ready)));
+        Ok(watched.len() - 1)
+    }
+
+    /// Stops watching.
+    pub fn unwatch(&self, number: usize) {
+        if let Some(Some((fd, _))) = self
+            .inner
+            .watched
+            .borrow_mut()
+            .get_mut(number)
+            .map(Option::take)
+        {
+            self.inner.epoll.remove(fd.as_fd());
+        }
+    }
+
+    /// Ends [`Runner::run`] after the current turn.
+    pub fn stop(&self) {
+        self.inner.stop.set(true);
+    }
+
+    /// One turn without sleeping, for embedding in another loop. True if there was something to do.
+    pub fn turn(&self) -> bool {
+        self.inner.turn()
+    }
+
+    /// Turns until `finished` says so, `limit` is over, [`Runner::stop`] is called or a signal asks for the end.
+    ///
+    /// # Errors
+    /// If no shepherd can be made.
+    pub fn run(
+        &self,
+        limit: Option<Duration>,
+        finished: Rc<dyn Fn(&Kernel) -> bool>,
+    ) -> io::Result<()> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        inner.stop_at.set(limit.map_or(Time::MAX, |l| now.after(l)));
+        inner.stop.set(false);
+        inner.busy_last.set(now);
+        let body = Rc::clone(inner);
+        let loop_body = move || body.turn_and_rest(&*finished);
+        inner
+            .kernel
+            .shepherds()
+            .run(Rc::new(loop_body))
+            .map_err(|e| io::Error::other(format!("{e:?}")))
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        // Shepherds still suspended end their waits with an error, so that their stacks are given back.
+        let shepherds = self.inner.kernel.shepherds();
+        if shepherds.interrupt_all() > 0 {
+            let _ = shepherds.run(Rc::new(|| Flow::Stop));
+        }
+    }
+}
+
+impl Inner {
+    fn turn(&self) -> bool {
+        let kernel = &*self.kernel;
+        let now = self.clock.now();
+        kernel.set_now(now);
+        let mut arrivals = 0;
+        for (protocol, _) in &self.wires {
+            if let Some(wire) = protocol.wire() {
+                arrivals += wire.poll(kernel, protocol, BUDGET);
+            }
+            if kernel.must_leave() {
+                break;
+            }
+        }
+        let timers = kernel.run_due();
+        for (number, (protocol, wants)) in self.wires.iter().enumerate() {
+            let Some(wire) = protocol.wire() else {
+                continue;
+            };
+            wire.flush(kernel, protocol);
+            let wanted = wire.wants_writable();
+            if wanted != wants.replace(wanted)
+                && let Some(fd) = wire.descriptor().and_then(descriptor)
+            {
+                // If it fails the next sleep is short all the same: `SLEEP_MAX`.
+                let _ = self.epoll.want_writable(fd, number as u64, wanted);
+            }
+        }
+        let mut stats = self.stats.get();
+        stats.turns += 1;
+        stats.arrivals += arrivals as u64;
+        stats.timers += timers as u64;
+        self.stats.set(stats);
+        if arrivals > 0 {
+            self.note_arrival(now);
+        }
+        arrivals + timers > 0
+    }
+
+    /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the message,
+    /// shorter if it did not.
+    fn note_arrival(&self, now: Time) {
+        if let (Idle::Adaptive { spin_max }, true) = (self.idle, self.slept.replace(false)) {
+            let pause = now.since(self.busy_last.get());
+            let spin = self.spin.get();
+            let least = spin_max / 16;
+            self.spin.set(if pause <= spin_max {
+                (spin * 2).min(spin_max)
+            } else {
+                (spin / 2).max(least)
+            });
+        }
+        self.busy_last.set(now);
+    }
+
+    fn turn_and_rest(&self, finished: &dyn Fn(&Kernel) -> bool) -> Flow {
+        let busy = self.turn();
+        if self.kernel.must_leave() {
+            return Flow::Continue;
+        }
+        let now = self.clock.now();
+        if finished(&self.kernel)
+            || self.stop.get()
+            || now >= self.stop_at.get()
+            || interrupt_unsafe::is_requested()
+        {
+            return Flow::Stop;
+        }
+        let resting = !busy && !self.kernel.shepherds().has_ready();
+        if resting && now.since(self.busy_last.get()) >= self.spin.get() {
+            self.sleep(now);
+        } else if self.stats.get().turns.is_multiple_of(64) && !self.watched.borrow().is_empty() {
+            // Others are looked after now and then while messages keep coming.
+            self.report(Some(Duration::ZERO));
+        } else if resting {
+            std::hint::spin_loop();
+        }
+        Flow::Continue
+    }
+
+    fn sleep(&self, now: Time) {
+        let next_poll = self
+            .wires
+            .iter()
+            .filter_map(|(p, _)| p.wire().and_then(|w| w.next_poll()))
+            .min();
+        let until = [
+            self.kernel.next_expiry(),
+            next_poll,
+            Some(self.stop_at.get()),
+        ];
+        let until = until.into_iter().flatten().min().unwrap_or(Time::MAX);
+        let timeout = until.since(now).min(SLEEP_MAX);
+        let mut stats = self.stats.get();
+        stats.sleeps += 1;
+        self.stats.set(stats);
+        self.slept.set(true);
+        self.report(Some(timeout));
+    }
+
+    /// Sleeps for at most `timeout` and calls the watchers whose descriptors report.
+    fn report(&self, timeout: Option<Duration>) {
+        let mut ready = Vec::new();
+        self.epoll.wait(timeout, |number| {
+            if let Some(at) = number.checked_sub(WATCHED) {
+                ready.push(at as usize);
+            }
+        });
+        for at in ready {
+            let watcher = match self.watched.borrow().get(at) {
+                Some(Some((_, watcher))) => Rc::clone(watcher),
+                _ => continue,
+            };
+            watcher(&self.kernel);
+        }
+    }
+}
