@@ -9,3 +9,4 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod message;

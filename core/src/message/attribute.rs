@@ -1,0 +1,131 @@
+//! Typed attributes: small facts that travel with a message beside its octets.
+
+use core::cell::Cell;
+
+/// Most attributes one message carries.
+pub const ATTRIBUTES_MAX: usize = 4;
+
+/// Octets of one encoded attribute.
+pub const ATTRIBUTE_OCTETS: usize = 16;
+
+/// A fact that travels with a message, keyed by its type.
+///
+/// The encoded form holds values only, never addresses, so an attribute means the same in another address space.
+pub trait Attribute: Copy + 'static {
+    /// The key under which the attribute is kept: [`attribute_key`] of a name that no other attribute has.
+    const KEY: u32;
+
+    /// The attribute as it is kept and carried across address spaces.
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS];
+
+    /// The attribute again, from what [`encode`](Self::encode) made (or, across domains, from what a peer wrote).
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self;
+}
+
+/// The key of an attribute called `name`: its 32-bit FNV-1a hash.
+pub const fn attribute_key(name: &str) -> u32 {
+    let octets = name.as_bytes();
+    let mut hash = 0x811c_9dc5_u32;
+    let mut at = 0;
+    while at < octets.len() {
+        hash = (hash ^ octets[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash
+}
+
+/// The message already carries [`ATTRIBUTES_MAX`] other attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributesFull;
+
+impl core::fmt::Display for AttributesFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the message already carries {ATTRIBUTES_MAX} attributes")
+    }
+}
+
+impl core::error::Error for AttributesFull {}
+
+/// The attributes inside a descriptor. Only `count` is reset when a descriptor is reused.
+#[repr(C)]
+pub(super) struct Attributes {
+    count: Cell<u32>,
+    keys: [Cell<u32>; ATTRIBUTES_MAX],
+    values: [Cell<[u8; ATTRIBUTE_OCTETS]>; ATTRIBUTES_MAX],
+}
+
+impl Attributes {
+    pub(super) const fn new() -> Self {
+        Self {
+            count: Cell::new(0),
+            keys: [const { Cell::new(0) }; ATTRIBUTES_MAX],
+            values: [const { Cell::new([0; ATTRIBUTE_OCTETS]) }; ATTRIBUTES_MAX],
+        }
+    }
+
+    #[inline]
+    pub(super) fn clear(&self) {
+        self.count.set(0);
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        (self.count.get() as usize).min(ATTRIBUTES_MAX)
+    }
+
+    #[inline]
+    fn position(&self, key: u32) -> Option<usize> {
+        self.keys[..self.len()]
+            .iter()
+            .position(|kept| kept.get() == key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, [u8; ATTRIBUTE_OCTETS])> {
+        (0..self.len()).map(|at| (self.keys[at].get(), self.values[at].get()))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
+        self.position(key).map(|at| self.values[at].get())
+    }
+
+    pub(super) fn set(
+        &self,
+        key: u32,
+        value: [u8; ATTRIBUTE_OCTETS],
+    ) -> Result<(), AttributesFull> {
+        let at = match self.position(key) {
+            Some(at) => at,
+            None if self.len() == ATTRIBUTES_MAX => return Err(AttributesFull),
+            None => {
+                let at = self.len();
+                self.count.set(at as u32 + 1);
+                at
+            }
+        };
+        self.keys[at].set(key);
+        self.values[at].set(value);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
+        let at = self.position(key)?;
+        let value = self.values[at].get();
+        let last = self.len() - 1;
+        self.keys[at].set(self.keys[last].get());
+        self.values[at].set(self.values[last].get());
+        self.count.set(last as u32);
+        Some(value)
+    }
+
+    /// Makes these attributes the same as `from`'s.
+    #[inline]
+    pub(super) fn copy_from(&self, from: &Self) {
+        let count = from.len();
+        self.count.set(count as u32);
+        for at in 0..count {
+            self.keys[at].set(from.keys[at].get());
+            self.values[at].set(from.values[at].get());
+        }
+    }
+}

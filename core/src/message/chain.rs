@@ -1,0 +1,334 @@
+//! What changes the chain of slices: split, join, clone, and the slow halves of the daily operations.
+
+use super::config::NoBuffers;
+use super::message_unsafe::{Message, release_chain};
+use super::node_unsafe::DescRef;
+
+/// Most octets that [`Message::pull_up`] brings together: it is for headers.
+pub const PULL_UP_OCTETS_MAX: usize = 256;
+
+/// Why a message was not split. It is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitError {
+    /// The message has fewer octets.
+    TooShort,
+    /// The pool has no descriptor left; counted there.
+    NoBuffers,
+}
+
+impl core::fmt::Display for SplitError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooShort => f.write_str("the message has fewer octets"),
+            Self::NoBuffers => NoBuffers.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SplitError {}
+
+impl From<NoBuffers> for SplitError {
+    fn from(_: NoBuffers) -> Self {
+        Self::NoBuffers
+    }
+}
+
+/// Why the first octets were not brought together. The message is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullUpError {
+    /// The message has fewer octets.
+    TooShort,
+    /// More than [`PULL_UP_OCTETS_MAX`] asked for.
+    TooLong,
+    /// The pool is exhausted; counted there.
+    NoBuffers,
+}
+
+impl core::fmt::Display for PullUpError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooShort => f.write_str("the message has fewer octets"),
+            Self::TooLong => write!(f, "a header has at most {PULL_UP_OCTETS_MAX} octets"),
+            Self::NoBuffers => NoBuffers.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for PullUpError {}
+
+impl Message {
+    /// The descriptors of the chain, from the front.
+    #[inline]
+    pub(super) fn descs(&self) -> impl Iterator<Item = DescRef> + use<> {
+        core::iter::successors(Some(self.head), |desc| desc.next.get())
+    }
+
+    /// The last descriptor of the chain.
+    #[inline]
+    fn last(&self) -> DescRef {
+        match (self.head.next.get(), self.head.tail.get()) {
+            (Some(_), Some(tail)) => tail,
+            _ => self.head,
+        }
+    }
+
+    /// Sees to it that the next [`push_header`](Self::push_header) calls of `n` octets together take no buffer.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted; the message is unchanged.
+    #[cold]
+    #[inline(never)]
+    pub fn reserve(&mut self, n: usize) -> Result<(), NoBuffers> {
+        if self.headroom() >= n {
+            return Ok(());
+        }
+        let pool = self.head.pool;
+        let fresh = Self::at_buffer_end(pool, n).ok_or_else(|| pool.count_failure())?;
+        fresh.head.skip(n);
+        self.put_in_front(fresh);
+        Ok(())
+    }
+
+    /// Puts `front` in front of this message, whose attributes stay.
+    fn put_in_front(&mut self, front: Message) {
+        front.head.attributes.copy_from(&self.head.attributes);
+        let old = core::mem::replace(self, front);
+        self.join_behind(old);
+    }
+
+    /// If the head has no octets but the next slice has, drops the head's slice (and with it its headroom).
+    pub(super) fn pass_empty_head(&mut self) {
+        if self.head.len() == 0 {
+            self.drop_head_slice();
+        }
+    }
+
+    /// Drops the head's slice if there is a next one, which takes its place.
+    fn drop_head_slice(&mut self) -> bool {
+        let head = self.head;
+        let Some(next) = head.next.get() else {
+            return false;
+        };
+        head.buf.get().release();
+        head.move_slice_from(&next);
+        head.rest.set(head.rest.get() - next.len());
+        // The tail counts only while there is a next.
+        head.next.set(next.next.get());
+        next.pool.put_desc(next);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn strip_slow(&mut self, n: usize) -> bool {
+        if n > self.len() {
+            return false;
+        }
+        let mut left = n;
+        while left > self.head.len() {
+            left -= self.head.len();
+            if !self.drop_head_slice() {
+                break;
+            }
+        }
+        self.head.skip(left);
+        true
+    }
+
+    /// The descriptor in whose slice the octet `at` lies or behind whose slice it would be the next, and the position
+    /// in that slice (from 1 on, or from 0 on in the head). `at` is at most the length.
+    fn find(&self, at: usize) -> (DescRef, usize) {
+        let mut desc = self.head;
+        let mut within = at;
+        while within > desc.len()
+            && let Some(next) = desc.next.get()
+        {
+            within -= desc.len();
+            desc = next;
+        }
+        (desc, within)
+    }
+
+    /// Makes `desc`, of this chain, the last; everything behind it is the caller's. `len` octets are kept.
+    fn end_at(&mut self, desc: DescRef, len: usize) -> Option<DescRef> {
+        let behind = desc.next.replace(None);
+        self.head.tail.set(Some(desc));
+        self.head.rest.set(len - self.head.len());
+        behind
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn truncate_slow(&mut self, n: usize) {
+        if n >= self.len() {
+            return;
+        }
+        let (desc, within) = self.find(n);
+        desc.len.set(within as u32);
+        if let Some(behind) = self.end_at(desc, n) {
+            release_chain(behind);
+        }
+    }
+
+    /// Keeps the first `at` octets and answers the others, as a message of their own on the same buffers. Both carry
+    /// the attributes. The front part keeps the headroom; the back part gets none as long as the front part, or a
+    /// clone, holds the buffer.
+    ///
+    /// # Errors
+    /// [`SplitError`]; the message is unchanged.
+    pub fn split_off(&mut self, at: usize) -> Result<Message, SplitError> {
+        let len = self.len();
+        if at > len {
+            return Err(SplitError::TooShort);
+        }
+        let last = self.last();
+        let (desc, within) = self.find(at);
+        let back = match desc.next.get() {
+            Some(next) if within == desc.len() => next,
+            next => {
+                let back = self.share(desc)?;
+                back.skip(within);
+                back.next.set(next);
+                desc.len.set(within as u32);
+                desc.limit_room(desc.end());
+                back
+            }
+        };
+        self.end_at(desc, at);
+        back.rest.set(len - at - back.len());
+        back.tail.set(Some(last));
+        back.attributes.copy_from(&self.head.attributes);
+        Ok(Message { head: back })
+    }
+
+    /// Takes the first `n` octets off and answers them, as a message of their own on the same buffers. Both carry the
+    /// attributes; the headroom goes with the answer. See [`split_off`](Self::split_off).
+    ///
+    /// # Errors
+    /// [`SplitError`]; the message is unchanged.
+    pub fn split_front(&mut self, n: usize) -> Result<Message, SplitError> {
+        let back = self.split_off(n)?;
+        Ok(core::mem::replace(self, back))
+    }
+
+    /// A new descriptor that sees what `desc` sees and owns nothing of the room in front of it.
+    fn share(&self, desc: DescRef) -> Result<DescRef, NoBuffers> {
+        let pool = desc.pool;
+        let buf = desc.buf.get();
+        if !buf.retain() {
+            return Err(pool.count_failure());
+        }
+        let Some(shared) = pool.take_desc(buf) else {
+            buf.release();
+            return Err(pool.count_failure());
+        };
+        shared.move_slice_from(&desc);
+        shared.room_end.set(desc.base.get());
+        shared.next.set(None);
+        Ok(shared)
+    }
+
+    /// Another message of the same octets, on the same buffers, with the same attributes. The headroom stays with
+    /// this one; the clone gets none as long as this one holds the buffer.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted.
+    pub fn try_clone(&self) -> Result<Message, NoBuffers> {
+        let head = self.share(self.head)?;
+        head.rest.set(0);
+        head.attributes.copy_from(&self.head.attributes);
+        let clone = Message { head };
+        let mut last = head;
+        for desc in self.descs().skip(1) {
+            // On failure the clone so far is dropped as a whole chain.
+            let shared = self.share(desc)?;
+            last.next.set(Some(shared));
+            last = shared;
+        }
+        head.tail.set(Some(last));
+        head.rest.set(self.head.rest.get());
+        for desc in self.descs() {
+            desc.limit_room(desc.data.get());
+        }
+        Ok(clone)
+    }
+
+    /// Puts `other` behind this message, in constant time. This message's attributes stay, `other`'s are dropped.
+    /// Slices that are neighbours in the same buffer become one again.
+    #[inline]
+    pub fn join(&mut self, other: Message) {
+        if self.is_empty() && self.headroom() == 0 && !other.is_empty() {
+            other.head.attributes.copy_from(&self.head.attributes);
+            *self = other;
+        } else {
+            self.join_behind(other);
+        }
+    }
+
+    fn join_behind(&mut self, mut other: Message) {
+        other.pass_empty_head();
+        if other.is_empty() {
+            return;
+        }
+        let (head, last) = (self.head, self.last());
+        let (other_len, other_last) = (other.len(), other.last());
+        let first = other.into_head();
+        let merges = last.buf.get() == first.buf.get() && last.end() == first.data.get();
+        head.rest.set(head.rest.get() + other_len);
+        if !merges {
+            last.next.set(Some(first));
+            head.tail.set(Some(other_last));
+            return;
+        }
+        last.len.set(last.len.get() + first.len.get());
+        if last == head {
+            head.rest.set(head.rest.get() - first.len());
+        }
+        last.next.set(first.next.get());
+        head.tail.set(Some(if other_last == first {
+            last
+        } else {
+            other_last
+        }));
+        first.release();
+    }
+
+    /// Brings the first `n` octets together, so that [`peek_slice`](Self::peek_slice) shows them: copies them into a
+    /// buffer of their own unless they lie together already.
+    ///
+    /// # Errors
+    /// [`PullUpError`]; the message is unchanged.
+    #[inline]
+    pub fn pull_up(&mut self, n: usize) -> Result<(), PullUpError> {
+        if n <= self.head.len() {
+            Ok(())
+        } else {
+            self.pull_up_slow(n)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pull_up_slow(&mut self, n: usize) -> Result<(), PullUpError> {
+        if n > self.len() {
+            return Err(PullUpError::TooShort);
+        }
+        if n <= self.front_slice().len() {
+            return Ok(());
+        }
+        if n > PULL_UP_OCTETS_MAX {
+            return Err(PullUpError::TooLong);
+        }
+        let pool = self.head.pool;
+        let failure = |_| PullUpError::NoBuffers;
+        let mut fresh = Self::at_buffer_end(pool, n)
+            .ok_or_else(|| pool.count_failure())
+            .map_err(failure)?;
+        if let Some(header) = fresh.front_mut() {
+            self.copy_to(0, header);
+        }
+        self.strip_slow(n);
+        self.put_in_front(fresh);
+        Ok(())
+    }
+}

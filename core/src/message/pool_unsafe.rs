@@ -1,0 +1,483 @@
+//! The pool: size classes of buffers in one arena, and the descriptors of messages.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::cell::{Cell, RefCell};
+use core::ptr::NonNull;
+
+use super::arena_unsafe::{Arena, HeapArena};
+use super::config::{
+    BUFFER_ALIGN, CLASSES_MAX, ClassStats, NoBuffers, PoolConfig, PoolError, PoolStats, SizeClass,
+};
+use super::message_unsafe::Message;
+use super::node_unsafe::{Buf, BufRef, CoreRef, Desc, DescRef};
+
+/// Octets of the arena that a size class takes at a time.
+const SLAB_OCTETS: usize = 256 * 1024;
+
+/// Descriptors that are claimed from the heap at a time.
+const SLAB_DESCRIPTORS: u32 = 128;
+
+/// In [`PoolCore::alive`]: one descriptor, one buffer, and whether there are handles.
+const ONE_DESC: u64 = 1;
+const ONE_BUF: u64 = 1 << 31;
+const HANDLES: u64 = 1 << 63;
+
+/// Nodes of a slab that have never been used. They are taken only when the free list is empty, so how many are gone
+/// is also the high water mark.
+struct Fresh<T> {
+    next: Cell<*mut T>,
+    left: Cell<u32>,
+    taken: Cell<u32>,
+}
+
+impl<T> Fresh<T> {
+    const fn new() -> Self {
+        Self {
+            next: Cell::new(core::ptr::null_mut()),
+            left: Cell::new(0),
+            taken: Cell::new(0),
+        }
+    }
+
+    fn refill(&self, slab: NonNull<T>, count: u32) {
+        self.next.set(slab.as_ptr());
+        self.left.set(count);
+    }
+
+    /// The place of the next unused node, not initialised.
+    fn take(&self) -> Option<NonNull<T>> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        self.taken.set(self.taken.get() + 1);
+        let place = self.next.get();
+        self.next.set(place.wrapping_add(1));
+        NonNull::new(place)
+    }
+}
+
+/// One size class.
+struct Class {
+    free: Cell<Option<BufRef>>,
+    /// Octets of a buffer; 0 in the unused places.
+    octets: usize,
+    octets_left: Cell<usize>,
+    fresh: Fresh<Buf>,
+    /// First octet of the next unused buffer.
+    fresh_base: Cell<*mut u8>,
+}
+
+impl Class {
+    fn new(size: Option<&SizeClass>) -> Self {
+        Self {
+            free: Cell::new(None),
+            octets: size.map_or(0, |size| size.octets),
+            octets_left: Cell::new(size.map_or(0, |size| size.octets_max)),
+            fresh: Fresh::new(),
+            fresh_base: Cell::new(core::ptr::null_mut()),
+        }
+    }
+}
+
+/// What all handles, and all nodes in use, refer to.
+pub(super) struct PoolCore {
+    desc_free: Cell<Option<DescRef>>,
+    /// Descriptors in use, buffers in use, and one bit for the handles. At 0 the pool is freed.
+    alive: Cell<u64>,
+    classes: [Class; CLASSES_MAX],
+    desc_fresh: Fresh<Desc>,
+    desc_left: Cell<u32>,
+    handles: Cell<usize>,
+    failures: Cell<u64>,
+    arena_base: *mut u8,
+    arena_octets: usize,
+    arena_used: Cell<usize>,
+    slabs: RefCell<Vec<(NonNull<u8>, Layout)>>,
+    _arena: Box<dyn Arena>,
+}
+
+impl PoolCore {
+    /// Room for `count` nodes, not initialised, freed with the pool.
+    fn slab<T>(&self, count: u32) -> Option<NonNull<T>> {
+        let layout = Layout::array::<T>(count as usize)
+            .ok()
+            .filter(|layout| layout.size() != 0)?;
+        let mut slabs = self.slabs.try_borrow_mut().ok()?;
+        slabs.try_reserve(1).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let slab = NonNull::new(unsafe { alloc::alloc::alloc(layout) })?;
+        slabs.push((slab, layout));
+        Some(slab.cast())
+    }
+
+    #[cold]
+    pub(super) fn count_failure(&self) -> NoBuffers {
+        self.failures.set(self.failures.get().saturating_add(1));
+        NoBuffers
+    }
+
+    /// The position in the arena, in octets, of an octet of this pool; none of another's.
+    #[inline]
+    pub(super) fn offset(&self, octet: *const u8) -> Option<usize> {
+        let offset = octet.addr().checked_sub(self.arena_base.addr())?;
+        (offset <= self.arena_octets).then_some(offset)
+    }
+
+    fn stats(&self) -> PoolStats {
+        let alive = self.alive.get();
+        let class_stats = |class: &Class| {
+            let mut free = 0;
+            let mut next = class.free.get();
+            while let Some(buf) = next {
+                free += 1;
+                next = buf.next_free.get();
+            }
+            let high_water = class.fresh.taken.get();
+            ClassStats {
+                octets: class.octets,
+                live: high_water - free,
+                high_water,
+            }
+        };
+        PoolStats {
+            descriptors_live: (alive & (ONE_BUF - 1)) as u32,
+            descriptors_high_water: self.desc_fresh.taken.get(),
+            buffers_live: ((alive & !HANDLES) / ONE_BUF) as u32,
+            octets_used: self.arena_used.get(),
+            failures: self.failures.get(),
+            classes: self
+                .classes
+                .iter()
+                .filter(|class| class.octets != 0)
+                .map(class_stats)
+                .collect(),
+        }
+    }
+}
+
+impl Drop for PoolCore {
+    fn drop(&mut self) {
+        for (slab, layout) in self.slabs.get_mut().drain(..) {
+            // SAFETY: `slab` came from the allocator with this layout and is freed once, here. Nodes need no drop.
+            unsafe { alloc::alloc::dealloc(slab.as_ptr(), layout) };
+        }
+    }
+}
+
+// These take the reference by value: the last of the `put`s frees the pool, and then no borrow of it may be alive.
+impl CoreRef {
+    /// A buffer of at least `octets` octets, with one reference, and a descriptor that holds it. The fields of the
+    /// slice, `next`, `rest` and the attributes are left to the caller.
+    #[inline]
+    pub(super) fn take_both(self, octets: usize) -> Option<(DescRef, BufRef)> {
+        let at = self
+            .classes
+            .iter()
+            .position(|class| octets <= class.octets)?;
+        let buf = self.unlist_buf(at).or_else(|| self.take_buf_slow(at))?;
+        buf.refs.set(1);
+        let Some(desc) = self.unlist_desc(buf) else {
+            self.list_buf(buf);
+            return None;
+        };
+        self.alive.set(self.alive.get() + (ONE_BUF + ONE_DESC));
+        Some((desc, buf))
+    }
+
+    /// A descriptor for `buf`, of which it takes a reference counted by the caller. The rest as above.
+    #[inline]
+    pub(super) fn take_desc(self, buf: BufRef) -> Option<DescRef> {
+        let desc = self.unlist_desc(buf)?;
+        self.alive.set(self.alive.get() + ONE_DESC);
+        Some(desc)
+    }
+
+    #[inline]
+    fn unlist_buf(self, at: usize) -> Option<BufRef> {
+        let class = &self.classes[at];
+        let buf = class.free.get()?;
+        class.free.set(buf.next_free.get());
+        Some(buf)
+    }
+
+    #[inline]
+    fn unlist_desc(self, buf: BufRef) -> Option<DescRef> {
+        let Some(desc) = self.desc_free.get() else {
+            return self.fresh_desc(buf);
+        };
+        self.desc_free.set(desc.next.get());
+        desc.buf.set(buf);
+        Some(desc)
+    }
+
+    /// The free list of class `first` is empty: an unused buffer, or else one of a larger class.
+    #[cold]
+    #[inline(never)]
+    fn take_buf_slow(self, first: usize) -> Option<BufRef> {
+        (first..CLASSES_MAX).find_map(|at| self.unlist_buf(at).or_else(|| self.fresh_buf(at)))
+    }
+
+    fn fresh_buf(self, at: usize) -> Option<BufRef> {
+        let class = &self.classes[at];
+        if class.fresh.left.get() == 0 {
+            self.grow_class(class)?;
+        }
+        let place = class.fresh.take()?;
+        let base = class.fresh_base.get();
+        class.fresh_base.set(base.wrapping_add(class.octets));
+        let buf = Buf {
+            refs: Cell::new(1),
+            capacity: class.octets as u32,
+            base,
+            pool: self,
+            next_free: Cell::new(None),
+            class: at as u32,
+        };
+        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised by the write.
+        unsafe {
+            place.write(buf);
+            Some(BufRef::new(place))
+        }
+    }
+
+    /// Gives a class its next part of the arena.
+    fn grow_class(self, class: &Class) -> Option<()> {
+        let octets_free = (self.arena_octets - self.arena_used.get()).min(class.octets_left.get());
+        let count = octets_free
+            .checked_div(class.octets)?
+            .min((SLAB_OCTETS / class.octets).max(1));
+        let slab = self.slab::<Buf>(u32::try_from(count).ok()?)?;
+        let octets = count * class.octets;
+        class
+            .fresh_base
+            .set(self.arena_base.wrapping_add(self.arena_used.get()));
+        class.octets_left.set(class.octets_left.get() - octets);
+        self.arena_used.set(self.arena_used.get() + octets);
+        class.fresh.refill(slab, count as u32);
+        Some(())
+    }
+
+    #[cold]
+    fn fresh_desc(self, buf: BufRef) -> Option<DescRef> {
+        if self.desc_fresh.left.get() == 0 {
+            let count = self.desc_left.get().min(SLAB_DESCRIPTORS);
+            let slab = self.slab::<Desc>(count)?;
+            self.desc_left.set(self.desc_left.get() - count);
+            self.desc_fresh.refill(slab, count);
+        }
+        let place = self.desc_fresh.take()?;
+        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised by the write.
+        unsafe {
+            place.write(Desc::new(self, buf));
+            Some(DescRef::new(place))
+        }
+    }
+
+    /// Takes a buffer back that nobody refers to any more.
+    #[inline]
+    pub(super) fn put_buf(self, buf: BufRef) {
+        self.list_buf(buf);
+        self.leave(ONE_BUF);
+    }
+
+    /// Takes a descriptor back that holds no buffer any more.
+    #[inline]
+    pub(super) fn put_desc(self, desc: DescRef) {
+        self.list_desc(desc);
+        self.leave(ONE_DESC);
+    }
+
+    /// Both of the above: the counter is touched once.
+    #[inline]
+    pub(super) fn put_both(self, desc: DescRef, buf: BufRef) {
+        self.list_buf(buf);
+        self.list_desc(desc);
+        self.leave(ONE_DESC + ONE_BUF);
+    }
+
+    #[inline]
+    fn list_buf(self, buf: BufRef) {
+        let class = &self.classes[buf.class as usize % CLASSES_MAX];
+        buf.next_free.set(class.free.get());
+        class.free.set(Some(buf));
+    }
+
+    #[inline]
+    fn list_desc(self, desc: DescRef) {
+        desc.next.set(self.desc_free.get());
+        self.desc_free.set(Some(desc));
+    }
+
+    #[inline]
+    fn leave(self, what: u64) {
+        let alive = self.alive.get() - what;
+        self.alive.set(alive);
+        if alive == 0 {
+            self.free();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free(self) {
+        // SAFETY: the core came from `Box::into_raw`; with no handle and no node in use nobody refers to it, and no
+        // borrow of it is alive here (all callers hold it by value).
+        drop(unsafe { Box::from_raw(self.as_ptr()) });
+    }
+}
+
+/// Where messages come from and go back to: buffers of several sizes in one arena, and descriptors.
+///
+/// A handle; cloning it is cheap. The memory is freed when the last handle and the last message are gone, in any
+/// order. Nothing here blocks, and exhaustion is an answer ([`NoBuffers`]), counted, never a panic.
+pub struct Pool {
+    core: CoreRef,
+}
+
+impl Pool {
+    /// A pool on the heap of this process.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
+        config.check()?;
+        Self::with_arena(Box::new(HeapArena::new(config.octets_max)?), config)
+    }
+
+    /// A pool in `arena`, of which it uses no more than `config.octets_max` octets.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn with_arena(arena: Box<dyn Arena>, config: &PoolConfig) -> Result<Self, PoolError> {
+        config.check()?;
+        let core = Box::new(PoolCore {
+            desc_free: Cell::new(None),
+            alive: Cell::new(HANDLES),
+            classes: core::array::from_fn(|at| Class::new(config.classes.get(at))),
+            desc_fresh: Fresh::new(),
+            // The counters in `alive` have 31 bits each; the arena bounds the buffers, this the descriptors.
+            desc_left: Cell::new(config.descriptors_max.min((ONE_BUF - 1) as u32)),
+            handles: Cell::new(1),
+            failures: Cell::new(0),
+            arena_base: arena.base().as_ptr(),
+            arena_octets: arena.len().min(config.octets_max).min(BUFFER_ALIGN << 31),
+            arena_used: Cell::new(0),
+            slabs: RefCell::new(Vec::new()),
+            _arena: arena,
+        });
+        let core = NonNull::from(Box::leak(core));
+        // SAFETY: the core lives on until `CoreRef::free`, which the last handle or node calls.
+        let core = unsafe { CoreRef::new(core) };
+        Ok(Self { core })
+    }
+
+    /// A message of `len` octets with at least `headroom` octets free in front of them.
+    ///
+    /// The octets are initialised memory of no meaning (what lay there before): fill all of them, through
+    /// [`Message::front_mut`] or [`Message::copy_in`], before the message goes anywhere. A message that no single
+    /// buffer can hold consists of several slices.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted.
+    #[inline]
+    pub fn alloc(&self, headroom: usize, len: usize) -> Result<Message, NoBuffers> {
+        // Contents that start on an alignment unit are copied faster.
+        let start = headroom.saturating_add(BUFFER_ALIGN - 1) & !(BUFFER_ALIGN - 1);
+        match Message::in_one_buffer(self.core, start, len) {
+            Some(message) => Ok(message),
+            None => self.alloc_slow(headroom, len),
+        }
+    }
+
+    #[cold]
+    fn alloc_slow(&self, headroom: usize, len: usize) -> Result<Message, NoBuffers> {
+        if let Some(message) = Message::in_one_buffer(self.core, headroom, len) {
+            return Ok(message);
+        }
+        let largest = self
+            .core
+            .classes
+            .iter()
+            .map(|class| class.octets)
+            .max()
+            .unwrap_or(0);
+        let fits_one = headroom.saturating_add(len) <= largest;
+        if fits_one || headroom >= largest {
+            return Err(self.core.count_failure());
+        }
+        let first = largest - headroom;
+        let part = |headroom, len| {
+            Message::in_one_buffer(self.core, headroom, len)
+                .ok_or_else(|| self.core.count_failure())
+        };
+        let mut message = part(headroom, first)?;
+        while message.len() < len {
+            let more = (len - message.len()).min(largest);
+            message.join(part(0, more)?);
+        }
+        Ok(message)
+    }
+
+    /// A message with a copy of `octets`, and `headroom` octets free in front of them.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted.
+    #[inline]
+    pub fn copy_from(&self, headroom: usize, octets: &[u8]) -> Result<Message, NoBuffers> {
+        let mut message = self.alloc(headroom, octets.len())?;
+        match message.front_mut() {
+            Some(front) if front.len() == octets.len() => front.copy_from_slice(octets),
+            _ => {
+                message.copy_in(0, octets);
+            }
+        }
+        Ok(message)
+    }
+
+    /// A message of no octets, with `headroom` octets free for headers.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted.
+    #[inline]
+    pub fn empty(&self, headroom: usize) -> Result<Message, NoBuffers> {
+        self.alloc(headroom, 0)
+    }
+
+    /// What the pool has done so far. Walks the free lists: not for every message.
+    pub fn stats(&self) -> PoolStats {
+        self.core.stats()
+    }
+
+    /// Whether `self` and `other` are handles of the same pool.
+    pub fn same_as(&self, other: &Pool) -> bool {
+        self.core == other.core
+    }
+
+    pub(super) fn core(&self) -> CoreRef {
+        self.core
+    }
+}
+
+impl Clone for Pool {
+    fn clone(&self) -> Self {
+        self.core.handles.set(self.core.handles.get() + 1);
+        Self { core: self.core }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let core = self.core;
+        let handles = core.handles.get() - 1;
+        core.handles.set(handles);
+        if handles == 0 {
+            core.leave(HANDLES);
+        }
+    }
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.stats().fmt(f)
+    }
+}

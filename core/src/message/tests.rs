@@ -1,0 +1,302 @@
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+use super::conformance::{self, small_pool};
+use super::*;
+
+extern crate std;
+use std::boxed::Box;
+
+fn pool() -> Pool {
+    Pool::new(&PoolConfig::with_octets_max(4 << 20)).unwrap()
+}
+
+fn live(pool: &Pool) -> (u32, u32) {
+    let stats = pool.stats();
+    (stats.descriptors_live, stats.buffers_live)
+}
+
+macro_rules! attribute {
+    ($name:ident, $key:literal) => {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        struct $name(u64);
+        impl Attribute for $name {
+            const KEY: u32 = attribute_key($key);
+            fn encode(self) -> [u8; 16] {
+                u128::from(self.0).to_le_bytes()
+            }
+            fn decode(octets: [u8; 16]) -> Self {
+                Self(u128::from_le_bytes(octets) as u64)
+            }
+        }
+    };
+}
+
+attribute!(A, "a");
+attribute!(B, "b");
+attribute!(C, "c");
+attribute!(D, "d");
+attribute!(E, "e");
+
+#[test]
+fn heap_arena_conforms() {
+    conformance::arena(|octets| HeapArena::new(octets).unwrap());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn does_what_a_vector_does(script in proptest::collection::vec(any::<u8>(), 0..1200)) {
+        let pool = small_pool(Box::new(HeapArena::new(1 << 16).unwrap()));
+        conformance::run_script(&pool, &script);
+    }
+}
+
+#[test]
+fn headers_go_into_the_headroom() {
+    let pool = pool();
+    let mut message = pool.copy_from(100, b"data").unwrap();
+    assert_eq!(message.headroom(), 128);
+    message.push_array(b"tcp").unwrap();
+    message.push_header(2).unwrap().copy_from_slice(b"ip");
+    assert!(message.eq_octets(b"iptcpdata"));
+    assert_eq!(live(&pool), (1, 1));
+    assert_eq!(message.peek(), Some(b"ip"));
+    assert_eq!(message.pop_array(), Some(b"ip"));
+    assert_eq!(message.pop_header(3), Some(&b"tcp"[..]));
+    assert_eq!(message.pop_header(5), None);
+    assert_eq!(message.headroom(), 128);
+    drop(message);
+    assert_eq!(live(&pool), (0, 0));
+}
+
+#[test]
+fn a_header_that_does_not_fit_gets_a_buffer_of_its_own() {
+    let pool = pool();
+    let mut message = pool.copy_from(0, b"data").unwrap();
+    message.push_array(b"head").unwrap();
+    message.push_array(b"er").unwrap();
+    assert_eq!(live(&pool), (2, 2));
+    assert!(message.eq_octets(b"erheaddata"));
+    assert_eq!(message.peek::<8>(), None);
+    message.pull_up(8).unwrap();
+    assert_eq!(message.peek(), Some(b"erheadda"));
+    assert!(message.eq_octets(b"erheaddata"));
+    assert_eq!(message.pull_up(11), Err(PullUpError::TooShort));
+    drop(message);
+    assert_eq!(live(&pool), (0, 0));
+}
+
+#[test]
+fn an_empty_message_keeps_its_headroom_when_joined() {
+    let pool = pool();
+    let mut message = pool.empty(64).unwrap();
+    message.join(pool.copy_from(0, b"data").unwrap());
+    assert_eq!(message.peek(), Some(b"data"));
+    message.push_array(b"header").unwrap();
+    assert_eq!(live(&pool), (2, 2));
+    assert_eq!(message.pop_array(), Some(b"header"));
+    assert_eq!(message.pop_array(), Some(b"data"));
+    assert!(message.is_empty());
+}
+
+#[test]
+fn the_original_keeps_the_headroom_of_a_clone() {
+    let pool = pool();
+    let mut message = pool.copy_from(64, b"data").unwrap();
+    let mut kept = message.try_clone().unwrap();
+    assert_eq!((message.headroom(), kept.headroom()), (64, 0));
+    message.push_array(b"one").unwrap();
+    kept.push_array(b"two").unwrap();
+    assert!(message.eq_octets(b"onedata") && kept.eq_octets(b"twodata"));
+    assert_eq!(live(&pool), (3, 2));
+    assert!(message.front_mut().is_none());
+    drop(kept);
+    assert!(message.front_mut().is_some());
+
+    let mut again = message.try_clone().unwrap();
+    drop(message);
+    assert_eq!(again.headroom(), 61);
+    again.push_array(b"x").unwrap();
+    assert!(again.eq_octets(b"xonedata"));
+}
+
+#[test]
+fn a_popped_header_that_a_clone_sees_is_not_overwritten() {
+    let pool = pool();
+    let mut message = pool.copy_from(64, b"headerdata").unwrap();
+    let kept = message.try_clone().unwrap();
+    assert!(message.strip(6));
+    message.push_array(b"HEADER").unwrap();
+    assert!(kept.eq_octets(b"headerdata") && message.eq_octets(b"HEADERdata"));
+}
+
+#[test]
+fn parts_joined_again_do_not_own_what_a_clone_of_one_sees() {
+    let pool = pool();
+    let mut message = pool.copy_from(64, b"frontback").unwrap();
+    let back = message.split_off(5).unwrap();
+    let kept = back.try_clone().unwrap();
+    message.join(back);
+    assert_eq!(message.slices().count(), 1);
+    assert!(message.strip(8));
+    assert_eq!(message.headroom(), 0);
+    message.push_array(b"BAC").unwrap();
+    assert!(kept.eq_octets(b"back") && message.eq_octets(b"BACk"));
+}
+
+#[test]
+fn twelve_parts_join_to_one_slice_again() {
+    let pool = pool();
+    let octets = conformance::random_octets(1, 16 * 1024);
+    let mut rest = pool.copy_from(128, &octets).unwrap();
+    let mut parts = Vec::new();
+    while rest.len() > 1480 {
+        parts.push(rest.split_front(1480).unwrap());
+    }
+    parts.push(rest);
+    assert_eq!((parts.len(), live(&pool)), (12, (12, 1)));
+    let mut parts = parts.into_iter();
+    let mut whole = parts.next().unwrap();
+    parts.for_each(|part| whole.join(part));
+    assert!(whole.eq_octets(&octets));
+    assert_eq!((whole.slices().count(), live(&pool)), (1, (1, 1)));
+    assert!(whole.headroom() >= 128);
+}
+
+#[test]
+fn long_contents_take_several_buffers() {
+    let pool = pool();
+    let octets = conformance::random_octets(2, 200_000);
+    let message = pool.copy_from(100, &octets).unwrap();
+    assert!(message.eq_octets(&octets) && message.headroom() >= 100);
+    assert_eq!(message.slices().count(), 4);
+    assert!(message.octets().eq(octets.iter().copied()));
+    assert!(pool.alloc(usize::MAX, 1).is_err() && pool.alloc(1, usize::MAX).is_err());
+    drop(message);
+    assert_eq!(live(&pool), (0, 0));
+}
+
+#[test]
+fn exhaustion_is_counted_and_changes_nothing() {
+    let config = PoolConfig {
+        octets_max: 512,
+        descriptors_max: 2,
+        classes: alloc::vec![SizeClass {
+            octets: 256,
+            octets_max: 512
+        }],
+    };
+    let pool = Pool::new(&config).unwrap();
+    let mut message = pool.copy_from(0, b"headerdata").unwrap();
+    let other = pool.copy_from(0, b"other").unwrap();
+    assert_eq!(message.push_header(1).unwrap_err(), NoBuffers);
+    assert_eq!(message.split_off(3).unwrap_err(), SplitError::NoBuffers);
+    assert_eq!(message.split_off(11).unwrap_err(), SplitError::TooShort);
+    assert_eq!(message.try_clone().unwrap_err(), NoBuffers);
+    assert_eq!(pool.empty(0).unwrap_err(), NoBuffers);
+    message.join(other);
+    assert_eq!(message.pull_up(12), Err(PullUpError::NoBuffers));
+    assert!(message.eq_octets(b"headerdataother"));
+    assert_eq!(pool.stats().failures, 5);
+    drop(message);
+    let stats = pool.stats();
+    assert_eq!(
+        (
+            stats.descriptors_live,
+            stats.buffers_live,
+            stats.octets_used
+        ),
+        (0, 0, 512)
+    );
+    assert_eq!(
+        (stats.descriptors_high_water, stats.classes[0].high_water),
+        (2, 2)
+    );
+}
+
+#[test]
+fn a_full_class_falls_back_on_a_larger_one() {
+    let config = PoolConfig {
+        octets_max: 4096,
+        descriptors_max: 16,
+        classes: alloc::vec![
+            SizeClass {
+                octets: 64,
+                octets_max: 64
+            },
+            SizeClass {
+                octets: 128,
+                octets_max: 256
+            }
+        ],
+    };
+    let pool = Pool::new(&config).unwrap();
+    let messages: Vec<_> = core::iter::from_fn(|| pool.alloc(0, 64).ok()).collect();
+    assert_eq!(messages.len(), 3);
+    assert_eq!(pool.stats().classes[1].live, 2);
+}
+
+#[test]
+fn bad_classes_are_refused() {
+    let refused = |classes: &[usize]| {
+        let classes = classes
+            .iter()
+            .map(|octets| SizeClass {
+                octets: *octets,
+                octets_max: 4096,
+            })
+            .collect();
+        let config = PoolConfig {
+            octets_max: 4096,
+            descriptors_max: 1,
+            classes,
+        };
+        Pool::new(&config).err() == Some(PoolError::BadClasses)
+    };
+    assert!(
+        refused(&[])
+            && refused(&[0])
+            && refused(&[100])
+            && refused(&[128, 64])
+            && refused(&[64; 2])
+    );
+    assert!(refused(&[64, 128, 192, 256, 320, 384, 448, 512, 576]));
+    assert!(!refused(&[64, 4096]));
+}
+
+#[test]
+fn attributes_follow_the_head() {
+    let pool = pool();
+    let mut message = pool.copy_from(0, b"frontback").unwrap();
+    message.set_attribute(A(1)).unwrap();
+    message.set_attribute(B(2)).unwrap();
+    message.set_attribute(A(3)).unwrap();
+    message.set_attribute(C(4)).unwrap();
+    message.set_attribute(D(5)).unwrap();
+    assert_eq!(message.set_attribute(E(6)), Err(AttributesFull));
+    assert_eq!(message.remove_attribute(), Some(D(5)));
+    assert_eq!(message.remove_attribute::<D>(), None);
+
+    let mut back = message.split_off(5).unwrap();
+    assert_eq!(
+        (back.attribute(), back.attribute::<B>()),
+        (Some(A(3)), Some(B(2)))
+    );
+    assert_eq!(back.try_clone().unwrap().attribute(), Some(C(4)));
+    let mut copy = pool.empty(0).unwrap();
+    for (key, value) in back.attributes_encoded() {
+        copy.set_attribute_encoded(key, value).unwrap();
+    }
+    assert_eq!(
+        (copy.attribute(), copy.attribute::<C>()),
+        (Some(A(3)), Some(C(4)))
+    );
+    back.set_attribute(A(9)).unwrap();
+    message.push_array(b"header").unwrap();
+    assert_eq!(message.attribute(), Some(A(3)));
+    message.join(back);
+    assert_eq!(message.attribute(), Some(A(3)));
+    drop(message);
+    assert_eq!(pool.empty(0).unwrap().attribute::<A>(), None);
+}
