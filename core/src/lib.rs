@@ -9,4 +9,27 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod control;
+pub mod event;
+pub mod graph;
+pub mod kernel;
+pub mod map;
 pub mod message;
+pub mod numbers;
+pub mod object;
+pub mod participant;
+pub mod random;
+pub mod reason;
+pub mod shepherd;
+pub mod time;
+pub mod trace;
+pub mod wire;
+
+pub use control::{Answer, Ask, Question};
+pub use graph::Entry;
+pub use kernel::Kernel;
+pub use message::{Message, Pool};
+pub use object::{Protocol, ProtocolRef, Session, SessionRef, Upper};
+pub use participant::{Part, Participant, Participants};
+pub use reason::Reason;
+pub use time::Time;

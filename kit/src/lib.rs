@@ -1,2 +1,14 @@
 //! What several protocols need: checksum, addresses, shared control questions.
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod attribute;
+pub mod checksum;
+pub mod control;
+
+pub use addr::{Cidr, EthAddr, Ipv4};
+pub use checksum::Checksum;

@@ -1,3 +1,4 @@
-//! What runs a graph of protocols on this machine: the memory that messages lie in, executors and clocks.
+//! What runs a kernel on a host: everything the core asks for from outside.
 
 pub mod memfd_unsafe;
+pub mod switch;

@@ -4,6 +4,8 @@
 //! Unix socket, or by inheritance). They map it as a [`MemfdView`] and read octets by position and length, as they
 //! stand in a descriptor ring ([`xk_core::message::Slice::offset`]); the addresses differ between processes.
 //!
+//! Once a pool has the arena, the file is out of reach: duplicate the descriptor first (`as_fd().try_clone_to_owned()`).
+//!
 //! The file is sealed: nobody can shrink it under the feet of a process that reads it, nor take the seals off. With
 //! [`Peers::Read`], the usual choice, the kernel also refuses every later mapping for writing, and every write.
 

@@ -1,0 +1,231 @@
+//! What a protocol says of itself for composition: the catalog entry, and how it is built.
+//!
+//! The composer checks a graph against these entries before anything runs; then it calls
+//! [`Entry::build`] for each node, bottom-up.
+
+mod params;
+
+pub use params::{BlockSpec, ParamKind, ParamSpec, Params, Value};
+
+use crate::control::QuestionInfo;
+use crate::kernel::Kernel;
+use crate::numbers::Number;
+use crate::object::{OpenError, ProtocolRef};
+use alloc::string::String;
+use core::fmt;
+
+/// How a protocol is used (DESIGN section 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Realm {
+    /// Messages go by `push` and `demux`.
+    Async,
+    /// Requests go by `call` and `call_demux`.
+    Rpc,
+    /// Only questions, by `control`.
+    Control,
+    /// The lower end of a graph: a wire.
+    Wire,
+    /// The upper end of a graph: an application.
+    Top,
+}
+
+impl fmt::Display for Realm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Realm::Async => "async",
+            Realm::Rpc => "rpc",
+            Realm::Control => "control",
+            Realm::Wire => "wire",
+            Realm::Top => "top",
+        })
+    }
+}
+
+/// What the participants of a protocol look like to its neighbours: the topmost identifier that the
+/// upper supplies and the lower pops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// No identifier: whatever is sent goes to whoever is at the other end (a wire, a point-to-point link).
+    Link,
+    /// A hardware address, `02:00:00:00:00:01`.
+    Ether,
+    /// An IPv4 host, `10.0.0.2`.
+    Host,
+    /// A port on top of what the layer below needs, `port7@10.0.0.2`.
+    Port,
+    /// Another family, by name.
+    Other(&'static str),
+    /// That of the layer below: a layer that passes participants through.
+    Inherit,
+    /// Whatever the layer below needs, taken from a parameter: an application.
+    Any,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::Link => "no addresses",
+            Family::Ether => "hardware addresses",
+            Family::Host => "IPv4 hosts",
+            Family::Port => "ports",
+            Family::Other(name) => name,
+            Family::Inherit => "the addresses of the layer below",
+            Family::Any => "any addresses",
+        })
+    }
+}
+
+/// What a protocol stands on.
+#[derive(Clone, Copy, Debug)]
+pub struct Below {
+    /// How many lower protocols at least.
+    pub min: usize,
+    /// How many at most.
+    pub max: usize,
+    /// Their realms: any of these.
+    pub realms: &'static [Realm],
+    /// The family of the participants it opens them with: any of these fits.
+    pub families: &'static [Family],
+}
+
+/// What a protocol asks of the lower ones for nothing: it stands on none.
+pub const NOTHING_BELOW: Below = Below {
+    min: 0,
+    max: 0,
+    realms: &[],
+    families: &[],
+};
+
+/// What a protocol says of itself.
+pub struct Entry {
+    /// The name under which graphs use it.
+    pub kind: &'static str,
+    /// One line about it.
+    pub summary: &'static str,
+    /// The source of its `lib.rs`, whose crate documentation is the manual.
+    pub manual: &'static str,
+    /// How it is used.
+    pub realm: Realm,
+    /// The family of participants that it takes from above.
+    pub above: Family,
+    /// What it stands on.
+    pub below: Below,
+    /// Octets that it puts in front of each message, at least.
+    pub header_octets: usize,
+    /// Its standards' type numbers, per lower kind. `upper` is this kind.
+    pub numbers: &'static [Number],
+    /// Its scalar parameters.
+    pub parameters: &'static [ParamSpec],
+    /// List-valued and structured parameters.
+    pub blocks: &'static [BlockSpec],
+    /// The questions that it answers itself.
+    pub questions: &'static [QuestionInfo],
+    /// Looks whether this machine has what it needs: devices, privileges. Says what is missing and what to do.
+    pub probe: Option<fn(&Params) -> Result<(), BuildError>>,
+    /// Makes it.
+    pub build: fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>,
+}
+
+impl Entry {
+    /// The manual as text: the crate documentation without its comment marks.
+    pub fn manual_text(&self) -> String {
+        let mut text = String::new();
+        for line in self.manual.lines() {
+            let Some(line) = line.strip_prefix("//!") else {
+                if text.is_empty() {
+                    continue;
+                }
+                break;
+            };
+            text.push_str(line.strip_prefix(' ').unwrap_or(line));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What a protocol is built from.
+pub struct Build<'a> {
+    /// The kernel it will live in.
+    pub cx: &'a Kernel,
+    /// The kind and name it has in the graph.
+    pub entry: &'static Entry,
+    /// Its name in the graph.
+    pub name: &'a str,
+    /// The protocols it stands on, in the graph's order.
+    pub lowers: &'a [ProtocolRef],
+    /// Its parameters, of the types that the entry states, defaults filled in.
+    pub params: &'a Params,
+}
+
+impl Build<'_> {
+    /// The lower protocol at this place.
+    ///
+    /// # Errors
+    /// [`BuildError::Lower`] if the graph gives none there; the composer has checked the entry's count.
+    pub fn lower(&self, at: usize) -> Result<ProtocolRef, BuildError> {
+        self.lowers.get(at).cloned().ok_or(BuildError::Lower { at })
+    }
+
+    /// Adds the finished protocol to the kernel.
+    ///
+    /// # Errors
+    /// None today; a `Result` so that builders end in one expression.
+    pub fn add<P: crate::object::Protocol + 'static>(
+        &self,
+        body: P,
+    ) -> Result<ProtocolRef, BuildError> {
+        Ok(self.cx.add_protocol(self.entry.kind, self.name, body))
+    }
+}
+
+/// Why a protocol could not be built. The composer knows the place in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// A parameter's value does not do.
+    Param {
+        /// The parameter's or block's name.
+        name: &'static str,
+        /// Which of several blocks of that name.
+        index: usize,
+        /// What was expected.
+        expected: String,
+    },
+    /// A lower protocol is missing at this place.
+    Lower {
+        /// The place, from 0.
+        at: usize,
+    },
+    /// The machine lacks something: a device, a privilege.
+    Environment {
+        /// The parameter that names it, if one does.
+        param: Option<&'static str>,
+        /// What is missing.
+        what: String,
+        /// What to type or use instead.
+        help: String,
+    },
+    /// A lower protocol would not open.
+    Open(OpenError),
+}
+
+impl From<OpenError> for BuildError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Param { name, expected, .. } => {
+                write!(f, "parameter `{name}`: expected {expected}")
+            }
+            Self::Lower { at } => write!(f, "lower protocol {} is missing", at + 1),
+            Self::Environment { what, help, .. } => write!(f, "{what} ({help})"),
+            Self::Open(error) => write!(f, "a lower protocol did not open: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}

@@ -1,0 +1,398 @@
+//! The kernel: one running graph, and everything that its objects are handed.
+
+use crate::event::{self, Wheel};
+use crate::message::{Message, Pool};
+use crate::numbers::Numbers;
+use crate::object::{OpenError, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef};
+use crate::random::Random;
+use crate::reason::Reason;
+use crate::shepherd::{Semaphore, Shepherds, Ticket, WaitError};
+use crate::time::Time;
+use crate::trace::{Crossing, Observer, Operation};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::{Any, TypeId};
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+
+/// What a kernel is made of.
+pub struct Config {
+    /// All chance comes from this.
+    pub seed: u64,
+    /// Where messages come from; kernels of one thread may share a pool.
+    pub pool: Pool,
+    /// Who carries messages.
+    pub shepherds: Shepherds,
+    /// How many timers may be pending.
+    pub timers_max: usize,
+}
+
+/// Who is told when a timer goes off.
+enum Alarm {
+    Session(SessionRef, u64),
+    Protocol(ProtocolRef, u64),
+    Wait(Ticket),
+}
+
+/// A pending timer; see [`Kernel::schedule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer(event::Handle);
+
+/// What cancelling a timer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It was pending and will not go off.
+    Cancelled,
+    /// It is going off right now.
+    Running,
+    /// It has gone off, or was cancelled before.
+    Finished,
+}
+
+/// One running graph, single-threaded; nothing to do with the operating system's kernel.
+pub struct Kernel {
+    /// Not 0 while an observer looks on.
+    gate: Cell<u8>,
+    now: Cell<Time>,
+    session_last: Cell<u32>,
+    random: Random,
+    pool: Pool,
+    shepherds: Shepherds,
+    wheel: RefCell<Wheel<Alarm>>,
+    protocols: RefCell<Vec<ProtocolRef>>,
+    numbers: RefCell<Numbers>,
+    observer: RefCell<Option<Rc<dyn Observer>>>,
+    surroundings: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+    boot_key: [u64; 2],
+}
+
+impl Kernel {
+    /// A kernel with no protocols yet, at time zero.
+    pub fn new(config: Config) -> Self {
+        let random = Random::new(config.seed);
+        let boot_key = [random.next_u64(), random.next_u64()];
+        Self {
+            gate: Cell::new(0),
+            now: Cell::new(Time::ZERO),
+            session_last: Cell::new(0),
+            random,
+            pool: config.pool,
+            shepherds: config.shepherds,
+            wheel: RefCell::new(Wheel::new(config.timers_max)),
+            protocols: RefCell::default(),
+            numbers: RefCell::default(),
+            observer: RefCell::default(),
+            surroundings: RefCell::default(),
+            boot_key,
+        }
+    }
+
+    // ---- what objects use ----
+
+    /// The time, as of when the executor last looked at its clock.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    /// Random bits, all from the kernel's seed.
+    pub fn random(&self) -> &Random {
+        &self.random
+    }
+
+    /// Where messages come from.
+    #[inline]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The key of this boot for maps, so that nobody outside can choose colliding keys.
+    pub fn boot_key(&self) -> [u64; 2] {
+        self.boot_key
+    }
+
+    /// Makes a session of the protocol `this` that was opened from above; it has one holder.
+    pub fn new_session<S: Session + 'static>(
+        &self,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        body: S,
+    ) -> SessionRef {
+        self.make_session(this, upper, 1, body)
+    }
+
+    /// Makes a session of the protocol `this` because a message arrived; nobody holds it yet.
+    pub fn new_passive_session<S: Session + 'static>(
+        &self,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        body: S,
+    ) -> SessionRef {
+        self.make_session(this, upper, 0, body)
+    }
+
+    fn make_session<S: Session + 'static>(
+        &self,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        opens: u32,
+        body: S,
+    ) -> SessionRef {
+        let id = self.session_last.get().wrapping_add(1);
+        self.session_last.set(id);
+        SessionRef::new(SessionId(id), this.id(), upper.id(), opens, body)
+    }
+
+    /// Sets a timer for a session: its `timeout` gets `token` after `delay`, unless it is closed by then.
+    ///
+    /// # Errors
+    /// [`OpenError::Full`] if the bound on timers is reached.
+    pub fn schedule(
+        &self,
+        session: &SessionRef,
+        delay: Duration,
+        token: u64,
+    ) -> Result<Timer, OpenError> {
+        self.arm(delay, Alarm::Session(session.clone(), token))
+    }
+
+    /// Sets a timer for a protocol: its `timeout` gets `token` after `delay`.
+    ///
+    /// # Errors
+    /// [`OpenError::Full`] if the bound on timers is reached.
+    pub fn schedule_protocol(
+        &self,
+        protocol: &ProtocolRef,
+        delay: Duration,
+        token: u64,
+    ) -> Result<Timer, OpenError> {
+        self.arm(delay, Alarm::Protocol(protocol.clone(), token))
+    }
+
+    fn arm(&self, delay: Duration, alarm: Alarm) -> Result<Timer, OpenError> {
+        let at = self.now().after(delay);
+        self.wheel
+            .borrow_mut()
+            .schedule(at, alarm)
+            .map(Timer)
+            .map_err(|_| OpenError::Full)
+    }
+
+    /// Cancels a timer.
+    pub fn cancel(&self, timer: Timer) -> Cancelled {
+        let found = self.wheel.borrow_mut().cancel(timer.0);
+        match found {
+            event::Cancelled::Cancelled(_alarm) => Cancelled::Cancelled,
+            event::Cancelled::Running => Cancelled::Running,
+            event::Cancelled::Finished => Cancelled::Finished,
+        }
+    }
+
+    /// Blocks this shepherd on a semaphore, for ever or for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`WaitError`]: no signal in time, the semaphore closed, or no shepherd left to go on meanwhile.
+    pub fn wait(&self, semaphore: &Semaphore, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let Some(timeout) = timeout else {
+            return semaphore.wait(&self.shepherds);
+        };
+        let armed = Cell::new(None);
+        let result = semaphore.wait_ticketed(&self.shepherds, |ticket| {
+            armed.set(self.arm(timeout, Alarm::Wait(ticket)).ok());
+        });
+        if let Some(timer) = armed.get() {
+            self.cancel(timer);
+        }
+        result
+    }
+
+    /// Signals a semaphore: the shepherd that waits longest becomes ready.
+    pub fn signal(&self, semaphore: &Semaphore) {
+        semaphore.signal(&self.shepherds);
+    }
+
+    /// Who carries messages.
+    pub fn shepherds(&self) -> &Shepherds {
+        &self.shepherds
+    }
+
+    /// The number that selects messages for the protocol `upper` on the protocol `lower`.
+    pub fn type_number(&self, upper: ProtocolId, lower: ProtocolId) -> Option<u32> {
+        let protocols = self.protocols.borrow();
+        let kind = |id: ProtocolId| protocols.get(id.0 as usize).map(|p| p.head().kind());
+        self.numbers
+            .borrow()
+            .find((upper, kind(upper)?), (lower, kind(lower)?))
+    }
+
+    /// Something that whoever runs the kernel has put beside it, such as a simulated network.
+    pub fn surroundings<T: 'static>(&self) -> Option<Rc<T>> {
+        let list = self.surroundings.borrow();
+        let (_, found) = list.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        Rc::clone(found).downcast().ok()
+    }
+
+    /// The protocol with this id.
+    pub fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {
+        self.protocols.borrow().get(id.0 as usize).cloned()
+    }
+
+    // ---- what the composer uses ----
+
+    /// Adds a protocol on top of those there are.
+    pub fn add_protocol<P: Protocol + 'static>(
+        &self,
+        kind: &'static str,
+        name: &str,
+        body: P,
+    ) -> ProtocolRef {
+        let mut protocols = self.protocols.borrow_mut();
+        let id = ProtocolId(u32::try_from(protocols.len()).unwrap_or(u32::MAX));
+        let protocol = ProtocolRef::new(id, kind, name, body);
+        protocols.push(protocol.clone());
+        protocol
+    }
+
+    /// The table of type numbers, for filling.
+    pub fn numbers_mut(&self) -> core::cell::RefMut<'_, Numbers> {
+        self.numbers.borrow_mut()
+    }
+
+    /// Puts something beside the kernel for its protocols to find; replaces one of the same type.
+    pub fn surround<T: 'static>(&self, thing: Rc<T>) {
+        let mut list = self.surroundings.borrow_mut();
+        list.retain(|(id, _)| *id != TypeId::of::<T>());
+        list.push((TypeId::of::<T>(), thing));
+    }
+
+    /// Starts every protocol, bottom-up.
+    ///
+    /// # Errors
+    /// The protocol that could not start, and why.
+    pub fn start(&self) -> Result<(), (ProtocolRef, OpenError)> {
+        for protocol in self.protocols() {
+            protocol
+                .start(self)
+                .map_err(|error| (protocol.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the graph down, top-down: every protocol lets go of what it holds, every timer is forgotten.
+    pub fn stop(&self) {
+        for protocol in self.protocols().iter().rev() {
+            protocol.stop(self);
+        }
+        self.protocols.borrow_mut().clear();
+        self.observer.borrow_mut().take();
+        let wheel = core::mem::replace(&mut *self.wheel.borrow_mut(), Wheel::new(0));
+        drop(wheel);
+    }
+
+    // ---- what the executor uses ----
+
+    /// Tells the time. It never goes back.
+    #[inline]
+    pub fn set_now(&self, now: Time) {
+        self.now.set(self.now.get().max(now));
+    }
+
+    /// Lets every timer go off that is due. Answers how many did.
+    pub fn run_due(&self) -> usize {
+        let mut fired = 0;
+        loop {
+            let due = self.wheel.borrow_mut().pop_due(self.now());
+            let Some((handle, alarm)) = due else {
+                return fired;
+            };
+            fired += 1;
+            match &alarm {
+                Alarm::Session(session, token) => session.timeout(self, *token),
+                Alarm::Protocol(protocol, token) => protocol.timeout(self, *token),
+                // False if the signal was first: then nobody waits for this timer any more.
+                Alarm::Wait(ticket) => drop(self.shepherds.time_out(*ticket)),
+            }
+            self.wheel.borrow_mut().finish(handle);
+        }
+    }
+
+    /// When the next timer goes off at the earliest.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.wheel.borrow_mut().next_expiry()
+    }
+
+    /// How many timers are pending.
+    pub fn timers(&self) -> usize {
+        self.wheel.borrow().len()
+    }
+
+    /// All protocols, bottom-up.
+    pub fn protocols(&self) -> Vec<ProtocolRef> {
+        self.protocols.borrow().clone()
+    }
+
+    /// The protocol with this name in the graph.
+    pub fn find_protocol(&self, name: &str) -> Option<ProtocolRef> {
+        self.protocols
+            .borrow()
+            .iter()
+            .find(|p| p.name() == name)
+            .cloned()
+    }
+
+    // ---- counting and looking on ----
+
+    #[inline]
+    pub(crate) fn gate(&self) -> u8 {
+        self.gate.get()
+    }
+
+    pub(crate) fn count_drop(&self, protocol: ProtocolId, reason: &'static Reason) {
+        if let Some(protocol) = self.protocols.borrow().get(protocol.0 as usize) {
+            protocol.head().drops().count(reason);
+        }
+    }
+
+    pub(crate) fn fold_counts(&self, protocol: ProtocolId, sent: u64, received: u64) {
+        if let Some(protocol) = self.protocols.borrow().get(protocol.0 as usize) {
+            protocol.head().fold(sent, received);
+        }
+    }
+
+    /// Lets somebody look on at every crossing, or nobody.
+    pub fn set_observer(&self, observer: Option<Rc<dyn Observer>>) {
+        self.gate.set(u8::from(observer.is_some()));
+        *self.observer.borrow_mut() = observer;
+    }
+
+    pub(crate) fn trace_enter(
+        &self,
+        operation: Operation,
+        upper: ProtocolId,
+        lower: ProtocolId,
+        session: SessionId,
+        message: &Message,
+    ) -> Option<(Rc<dyn Observer>, u64)> {
+        let observer = self.observer.borrow().clone()?;
+        let span = observer.enter(Crossing {
+            operation,
+            upper,
+            lower,
+            session,
+            message,
+        });
+        Some((observer, span))
+    }
+
+    pub(crate) fn trace_leave(&self, span: Option<(Rc<dyn Observer>, u64)>) {
+        if let Some((observer, number)) = span {
+            observer.leave(number);
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

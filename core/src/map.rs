@@ -1,0 +1,255 @@
+//! The map: from a demultiplexing key to a session or an enable.
+//!
+//! A protocol keeps two: the active map finds the session that a message
+//! belongs to, the passive map the enable that would accept a new one. Keys
+//! come from packets, so strangers choose them; the hash is keyed
+//! (SipHash-1-3) with a key drawn at boot, which leaves them no way to aim at
+//! one bucket, and the number of entries is bounded.
+//!
+//! In front of the table stands a cache of one entry, since messages come in
+//! trains for the same session. It remembers *where* the last hit was found,
+//! not what: it is compared with the key in that very place, so no change of
+//! the map can leave it stale.
+
+mod key;
+mod lru;
+#[cfg(test)]
+mod tests;
+
+pub use key::{Key, Octets};
+pub use lru::Lru;
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::hash::Hasher;
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+
+/// A bounded table from keys to values, changed through a shared reference.
+///
+/// Every operation takes constant time, growing apart: when the table is full
+/// it doubles, and all entries are moved. No borrow is held when an operation
+/// returns or runs a closure, so whoever is called may use the map again. The
+/// one exception is `V::clone`, which must not: it is meant for counted
+/// references and small values.
+pub struct Map<K, V> {
+    hasher: SipHasher13,
+    entries_max: usize,
+    table: RefCell<HashTable<(K, V)>>,
+    /// The bucket of the last hit. Any number is safe here.
+    last: Cell<usize>,
+    cache_hits: Cell<u64>,
+    cache_misses: Cell<u64>,
+}
+
+/// Why a key was not bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BindError {
+    /// The key is bound already; its value was left as it is.
+    Exists,
+    /// The map holds as many entries as it may.
+    Full,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BindError::Exists => "the key is bound already",
+            BindError::Full => "the map is full",
+        })
+    }
+}
+
+impl core::error::Error for BindError {}
+
+/// What a map has been asked so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MapStats {
+    /// Calls of [`Map::get`].
+    pub lookups: u64,
+    /// Those of them that the one-entry cache answered.
+    pub cache_hits: u64,
+}
+
+impl<K: Key, V: Clone> Map<K, V> {
+    /// An empty map of at most `entries_max` entries, which allocates nothing
+    /// until the first is bound.
+    ///
+    /// `boot_key` must be unknown to whoever chooses the keys: 128 bits drawn
+    /// once per kernel.
+    #[must_use]
+    pub fn new(boot_key: [u64; 2], entries_max: usize) -> Map<K, V> {
+        Map {
+            hasher: SipHasher13::new_with_keys(boot_key[0], boot_key[1]),
+            entries_max,
+            table: RefCell::new(HashTable::new()),
+            last: Cell::new(0),
+            cache_hits: Cell::new(0),
+            cache_misses: Cell::new(0),
+        }
+    }
+
+    /// The value bound to `key`.
+    #[inline]
+    pub fn get(&self, key: &K) -> Option<V> {
+        let table = self.table.borrow();
+        if let Some((bound, value)) = table.get_bucket(self.last.get())
+            && bound == key
+        {
+            self.cache_hits.set(self.cache_hits.get().wrapping_add(1));
+            return Some(value.clone());
+        }
+        self.cache_misses
+            .set(self.cache_misses.get().wrapping_add(1));
+        let bucket = table.find_bucket_index(hash(&self.hasher, key), |(bound, _)| bound == key)?;
+        self.last.set(bucket);
+        table.get_bucket(bucket).map(|(_, value)| value.clone())
+    }
+
+    /// Whether `key` is bound. Not counted as a lookup.
+    pub fn contains(&self, key: &K) -> bool {
+        let hash = hash(&self.hasher, key);
+        self.table
+            .borrow()
+            .find(hash, |(bound, _)| bound == key)
+            .is_some()
+    }
+
+    /// Binds `key`, which must be free, to `value`.
+    ///
+    /// # Errors
+    /// [`BindError::Exists`] when the key is bound, [`BindError::Full`] when
+    /// there are `entries_max` entries. The value is dropped then.
+    pub fn bind(&self, key: K, value: V) -> Result<(), BindError> {
+        let hash_of_key = hash(&self.hasher, &key);
+        let mut table = self.table.borrow_mut();
+        let refusal = if table.find(hash_of_key, |(k, _)| *k == key).is_some() {
+            BindError::Exists
+        } else if table.len() >= self.entries_max {
+            BindError::Full
+        } else {
+            self.insert(&mut table, hash_of_key, key, value);
+            return Ok(());
+        };
+        // The value may be the last reference to something that asks this map.
+        drop(table);
+        drop(value);
+        Err(refusal)
+    }
+
+    /// Binds `key` to `value`, bound before or not, and returns what it was
+    /// bound to.
+    ///
+    /// # Errors
+    /// [`BindError::Full`] when the key is not bound and there are
+    /// `entries_max` entries. The value is dropped then.
+    pub fn replace(&self, key: K, value: V) -> Result<Option<V>, BindError> {
+        let hash_of_key = hash(&self.hasher, &key);
+        let mut table = self.table.borrow_mut();
+        if let Some((_, bound)) = table.find_mut(hash_of_key, |(k, _)| *k == key) {
+            return Ok(Some(core::mem::replace(bound, value)));
+        }
+        if table.len() < self.entries_max {
+            self.insert(&mut table, hash_of_key, key, value);
+            return Ok(None);
+        }
+        drop(table);
+        drop(value);
+        Err(BindError::Full)
+    }
+
+    /// Frees `key` and returns the value it was bound to.
+    pub fn unbind(&self, key: &K) -> Option<V> {
+        let hash = hash(&self.hasher, key);
+        let mut table = self.table.borrow_mut();
+        let entry = table.find_entry(hash, |(bound, _)| bound == key).ok()?;
+        let ((_, value), _) = entry.remove();
+        Some(value)
+    }
+
+    /// Frees all keys, and the memory of the table.
+    pub fn clear(&self) {
+        // Taken out first: values are dropped while nothing is borrowed.
+        let entries = self.table.take();
+        drop(entries);
+    }
+
+    /// Keeps the entries for which `keep` says true, and returns how many it
+    /// did not keep. Takes a copy of all entries first.
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) -> usize {
+        let mut removed = 0;
+        for (key, value) in self.snapshot() {
+            if !keep(&key, &value) && self.unbind(&key).is_some() {
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Shows each entry to `see`, in no useful order, but in the same one for
+    /// the same boot key and history. Takes a copy of all entries first, so
+    /// `see` may change the map.
+    pub fn for_each(&self, mut see: impl FnMut(&K, &V)) {
+        for (key, value) in self.snapshot() {
+            see(&key, &value);
+        }
+    }
+
+    /// A copy of all entries, in the order of [`Map::for_each`].
+    pub fn snapshot(&self) -> Vec<(K, V)> {
+        self.table.borrow().iter().cloned().collect()
+    }
+
+    fn insert(&self, table: &mut HashTable<(K, V)>, hash_of_key: u64, key: K, value: V) {
+        let entry = table.insert_unique(hash_of_key, (key, value), |(bound, _)| {
+            hash(&self.hasher, bound)
+        });
+        // What was just bound is what the next message asks for.
+        self.last.set(entry.bucket_index());
+    }
+}
+
+impl<K, V> Map<K, V> {
+    /// How many keys are bound.
+    pub fn len(&self) -> usize {
+        self.table.borrow().len()
+    }
+
+    /// Whether no key is bound.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys may be bound.
+    pub fn entries_max(&self) -> usize {
+        self.entries_max
+    }
+
+    /// How often it was asked, and how often the cache knew.
+    pub fn stats(&self) -> MapStats {
+        let cache_hits = self.cache_hits.get();
+        MapStats {
+            lookups: cache_hits.wrapping_add(self.cache_misses.get()),
+            cache_hits,
+        }
+    }
+}
+
+/// Without the entries, whose values may know the map in turn.
+impl<K, V> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map")
+            .field("len", &self.len())
+            .field("entries_max", &self.entries_max)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline]
+fn hash<K: Key>(hasher: &SipHasher13, key: &K) -> u64 {
+    let mut octets = Octets(*hasher);
+    key.put(&mut octets);
+    octets.0.finish()
+}

@@ -1,0 +1,206 @@
+//! Protocol and session objects: the uniform interface.
+//!
+//! A [`Protocol`] is static, one per node of the graph: it creates sessions and demultiplexes. A
+//! [`Session`] is dynamic: one end of a conversation. Both have defaults for everything, so that a
+//! trivial protocol writes one or two operations. Callers never call the traits: they call the counted
+//! handles [`ProtocolRef`] and [`SessionRef`], which count, trace, and refuse for closed sessions.
+//!
+//! Every operation is handed `cx`, the running [`Kernel`], and `this`, the object's own handle.
+
+mod errors;
+mod protocol;
+mod session;
+mod table;
+
+pub use errors::{CallError, OpenError, PushError, Refused};
+pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
+pub use session::{Closing, SessionHead, SessionId, SessionRef};
+pub use table::SessionTable;
+
+use crate::control::{Answer, Ask};
+use crate::kernel::Kernel;
+use crate::message::Message;
+use crate::participant::Participants;
+use crate::reason::{self, Reason};
+use crate::wire::Wire;
+
+/// A standing offer made by `open_enable`; give it to [`ProtocolRef::open_disable`] to withdraw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Enable(pub u64);
+
+/// A protocol object: creates sessions, demultiplexes messages.
+pub trait Protocol {
+    /// Called once, bottom-up, when the whole graph is built: the place to `open_enable` below.
+    ///
+    /// # Errors
+    /// Whatever prevents the graph from running.
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let _ = (cx, this);
+        Ok(())
+    }
+
+    /// Makes a session for `upper` with these participants (an active open). A protocol that has a
+    /// session with the same participants for the same upper returns that one, opened once more.
+    ///
+    /// # Errors
+    /// [`OpenError`]; the default offers no sessions.
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let _ = (cx, this, upper, participants);
+        Err(OpenError::NotSupported)
+    }
+
+    /// Notes that `upper` takes messages of this kind; at the first one the protocol makes a session
+    /// and tells `upper` by `open_done` (a passive open).
+    ///
+    /// # Errors
+    /// [`OpenError`]; the default takes no offers.
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let _ = (cx, this, upper, participants);
+        Err(OpenError::NotSupported)
+    }
+
+    /// Withdraws an offer. Sessions already made live on.
+    fn open_disable(&self, cx: &Kernel, this: &ProtocolRef, enable: Enable) {
+        let _ = (cx, this, enable);
+    }
+
+    /// A lower protocol made a session on this protocol's behalf; its first message follows by `demux`.
+    /// Whoever wants to keep the session takes a hold on it ([`SessionRef::hold`]).
+    ///
+    /// # Errors
+    /// A reason not to want it; the lower protocol then refuses the message for it.
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let _ = (cx, this, lower, participants);
+        Ok(())
+    }
+
+    /// Takes a message coming up through the session `lower`, finds the session it belongs to and pops it there.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody wants it. Refuse by [`ProtocolRef::refuse`], which counts.
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let _ = (cx, lower);
+        Err(this.refuse(message, &reason::NOT_SUPPORTED))
+    }
+
+    /// Takes a request of the rpc realm and answers with the reply. May block the shepherd.
+    ///
+    /// # Errors
+    /// As for [`Protocol::demux`].
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        let _ = (cx, lower);
+        Err(this.refuse(message, &reason::NOT_SUPPORTED))
+    }
+
+    /// Answers a question, or forwards it. The default forwards to [`Protocol::lower`].
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let _ = this;
+        self.lower()
+            .map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+    }
+
+    /// The protocol below that unknown questions are forwarded to.
+    fn lower(&self) -> Option<&ProtocolRef> {
+        None
+    }
+
+    /// A timer set by [`Kernel::schedule`] for this protocol went off.
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let _ = (cx, this, token);
+    }
+
+    /// The graph is being taken down: let go of sessions and protocols, so that nothing keeps itself alive.
+    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
+        let _ = (cx, this);
+    }
+
+    /// The outside world's side of a bottom anchor; `None` for everything that is no wire.
+    fn wire(&self) -> Option<&dyn Wire> {
+        None
+    }
+}
+
+/// A session object: one end of a conversation, with its state.
+pub trait Session {
+    /// Takes a message down towards the peer.
+    ///
+    /// # Errors
+    /// [`PushError`]; the default sends nothing.
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let _ = (cx, this, message);
+        Err(PushError::NotSupported)
+    }
+
+    /// Takes a request down and waits for the reply; blocks this shepherd.
+    ///
+    /// # Errors
+    /// [`CallError`]; the default takes no calls.
+    fn call(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<Message, CallError> {
+        let _ = (cx, this, message);
+        Err(CallError::NotSupported)
+    }
+
+    /// Takes a message up that the protocol's `demux` found to belong here.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody above wants it.
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        let _ = cx;
+        Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
+    }
+
+    /// Answers a question, or forwards it. The default forwards to [`Session::lower`].
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let _ = this;
+        self.lower()
+            .map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+    }
+
+    /// The session below that unknown questions are forwarded to.
+    fn lower(&self) -> Option<&SessionRef> {
+        None
+    }
+
+    /// The last holder above let go. The session unbinds itself and lets go of what it holds below, or
+    /// says that it stays.
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let _ = (cx, this);
+        Closing::Done
+    }
+
+    /// A timer set by [`Kernel::schedule`] for this session went off.
+    fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {
+        let _ = (cx, this, token);
+    }
+}

@@ -1,0 +1,324 @@
+//! The counted handle of a protocol, and what every protocol has in common.
+
+use super::{Enable, OpenError, Protocol, Refused, SessionRef};
+use crate::control::{Answer, Ask, Question};
+use crate::kernel::Kernel;
+use crate::message::Message;
+use crate::participant::Participants;
+use crate::reason::{DropCounters, Reason};
+use crate::trace::Operation;
+use crate::wire::Wire;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::fmt;
+
+/// Names a protocol within its kernel: its place in the order of initialization, bottom-up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProtocolId(pub u32);
+
+impl fmt::Debug for ProtocolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+/// What every protocol has in common.
+pub struct ProtocolHead {
+    id: ProtocolId,
+    kind: &'static str,
+    name: Box<str>,
+    received: Cell<u64>,
+    /// Counts of sessions that are gone.
+    folded_sent: Cell<u64>,
+    folded_received: Cell<u64>,
+    drops: DropCounters,
+}
+
+impl ProtocolHead {
+    /// The protocol's name within its kernel.
+    pub fn id(&self) -> ProtocolId {
+        self.id
+    }
+
+    /// What it is, as the catalog names it: `ip`.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Its name in the graph: the kind, unless the graph says otherwise.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many messages came to its `demux`.
+    pub fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// What sessions already gone had sent and received.
+    pub fn folded(&self) -> (u64, u64) {
+        (self.folded_sent.get(), self.folded_received.get())
+    }
+
+    /// What it dropped and refused, per reason.
+    pub fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    pub(crate) fn fold(&self, sent: u64, received: u64) {
+        self.folded_sent.set(self.folded_sent.get() + sent);
+        self.folded_received
+            .set(self.folded_received.get() + received);
+    }
+}
+
+struct ProtocolCell<P: ?Sized> {
+    head: ProtocolHead,
+    body: P,
+}
+
+/// A counted handle of a protocol.
+#[derive(Clone)]
+pub struct ProtocolRef(Rc<ProtocolCell<dyn Protocol>>);
+
+impl PartialEq for ProtocolRef {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ProtocolRef {}
+
+impl fmt::Debug for ProtocolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.head.name)
+    }
+}
+
+/// On whose behalf a session is opened or an enable made.
+///
+/// Who receives and whose type number selects it are two identities, so that a virtual protocol can
+/// slip in between: it receives, while the protocol above it is the one that the lower's header names.
+#[derive(Clone, Copy)]
+pub struct Upper<'a> {
+    /// Receives the messages.
+    pub receiver: &'a ProtocolRef,
+    /// Its number in the table selects them.
+    pub selector: ProtocolId,
+}
+
+impl<'a> Upper<'a> {
+    /// A protocol that receives under its own number.
+    pub fn new(receiver: &'a ProtocolRef) -> Self {
+        Self {
+            receiver,
+            selector: receiver.id(),
+        }
+    }
+
+    /// Slips `receiver` in: it receives under the number of the upper so far.
+    #[must_use]
+    pub fn through(self, receiver: &ProtocolRef) -> Upper<'_> {
+        Upper {
+            receiver,
+            selector: self.selector,
+        }
+    }
+
+    /// The number that selects this upper on the protocol `lower`.
+    ///
+    /// # Errors
+    /// [`OpenError::NoTypeNumber`] if the table has none.
+    pub fn number_on(&self, cx: &Kernel, lower: &ProtocolRef) -> Result<u32, OpenError> {
+        cx.type_number(self.selector, lower.id())
+            .ok_or(OpenError::NoTypeNumber)
+    }
+}
+
+impl ProtocolRef {
+    pub(crate) fn new<P: Protocol + 'static>(
+        id: ProtocolId,
+        kind: &'static str,
+        name: &str,
+        body: P,
+    ) -> Self {
+        let head = ProtocolHead {
+            id,
+            kind,
+            name: name.into(),
+            received: Cell::new(0),
+            folded_sent: Cell::new(0),
+            folded_received: Cell::new(0),
+            drops: DropCounters::default(),
+        };
+        Self(Rc::new(ProtocolCell { head, body }))
+    }
+
+    /// What every protocol has in common.
+    #[inline]
+    pub fn head(&self) -> &ProtocolHead {
+        &self.0.head
+    }
+
+    /// The protocol's name within its kernel.
+    #[inline]
+    pub fn id(&self) -> ProtocolId {
+        self.0.head.id
+    }
+
+    /// Its name in the graph.
+    pub fn name(&self) -> &str {
+        &self.0.head.name
+    }
+
+    /// See [`Protocol::start`].
+    ///
+    /// # Errors
+    /// Whatever prevents the graph from running.
+    pub fn start(&self, cx: &Kernel) -> Result<(), OpenError> {
+        self.0.body.start(cx, self)
+    }
+
+    /// See [`Protocol::open`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        &self,
+        cx: &Kernel,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.0.body.open(cx, self, upper, participants)
+    }
+
+    /// See [`Protocol::open_enable`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_enable(
+        &self,
+        cx: &Kernel,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.0.body.open_enable(cx, self, upper, participants)
+    }
+
+    /// See [`Protocol::open_disable`].
+    pub fn open_disable(&self, cx: &Kernel, enable: Enable) {
+        self.0.body.open_disable(cx, self, enable);
+    }
+
+    /// See [`Protocol::open_done`].
+    ///
+    /// # Errors
+    /// The reason why this protocol does not want the session.
+    pub fn open_done(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        self.0.body.open_done(cx, self, lower, participants)
+    }
+
+    /// Passes a message up to this protocol, as it came through the session `lower`.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody wants it.
+    #[inline]
+    pub fn demux(&self, cx: &Kernel, lower: &SessionRef, message: Message) -> Result<(), Refused> {
+        let head = &self.0.head;
+        head.received.set(head.received.get() + 1);
+        if cx.gate() != 0 {
+            return self.demux_gated(cx, lower, message);
+        }
+        self.0.body.demux(cx, self, lower, message)
+    }
+
+    #[cold]
+    fn demux_gated(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let span = cx.trace_enter(
+            Operation::Demux,
+            self.id(),
+            lower.head().protocol(),
+            lower.id(),
+            &message,
+        );
+        let result = self.0.body.demux(cx, self, lower, message);
+        cx.trace_leave(span);
+        result
+    }
+
+    /// See [`Protocol::call_demux`].
+    ///
+    /// # Errors
+    /// The request, with the reason why nobody wants it.
+    pub fn call_demux(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        let head = &self.0.head;
+        head.received.set(head.received.get() + 1);
+        let span = cx.trace_enter(
+            Operation::CallDemux,
+            self.id(),
+            lower.head().protocol(),
+            lower.id(),
+            &message,
+        );
+        let result = self.0.body.call_demux(cx, self, lower, message);
+        cx.trace_leave(span);
+        result
+    }
+
+    /// Asks a question.
+    pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        self.0.body.control(cx, self, ask)
+    }
+
+    /// Asks a question and gives back what was answered.
+    pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
+        self.control(cx, &mut Ask::new(&mut question))
+            .is_answered()
+            .then_some(question)
+    }
+
+    /// Counts a refusal and makes it.
+    #[cold]
+    pub fn refuse(&self, message: Message, reason: &'static Reason) -> Refused {
+        self.0.head.drops.count(reason);
+        Refused::new(message, reason)
+    }
+
+    /// Drops a message, counted.
+    #[cold]
+    pub fn discard(&self, message: Message, reason: &'static Reason) {
+        drop(message);
+        self.0.head.drops.count(reason);
+    }
+
+    /// Delivers a timer.
+    pub(crate) fn timeout(&self, cx: &Kernel, token: u64) {
+        self.0.body.timeout(cx, self, token);
+    }
+
+    /// See [`Protocol::stop`].
+    pub fn stop(&self, cx: &Kernel) {
+        self.0.body.stop(cx, self);
+    }
+
+    /// See [`Protocol::wire`].
+    pub fn wire(&self) -> Option<&dyn Wire> {
+        self.0.body.wire()
+    }
+}

@@ -1,0 +1,343 @@
+//! The counted handle of a session, and what every session has in common.
+
+use super::{CallError, ProtocolId, ProtocolRef, PushError, Refused, Session};
+use crate::control::{Answer, Ask, Question};
+use crate::kernel::Kernel;
+use crate::message::Message;
+use crate::reason::{self, Reason};
+use crate::trace::Operation;
+use alloc::rc::{Rc, Weak};
+use core::cell::Cell;
+use core::fmt;
+
+/// Names a session within its kernel; never used twice while the kernel runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u32);
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{}", self.0)
+    }
+}
+
+/// What a session answers when its last holder above lets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// It is unbound and gone.
+    Done,
+    /// It stays bound as an idle one, for whoever opens it again or until its table needs the room.
+    Idle,
+    /// It has things to finish with its peer (nothing comes from above any more) and retires by itself.
+    Lingering,
+}
+
+/// Answers nothing at all.
+const CLOSED: u8 = 1;
+/// Takes nothing from above: its last holder let go.
+const RELEASED: u8 = 2;
+
+/// What every session has in common.
+pub struct SessionHead {
+    /// 0 lets everything through; see [`CLOSED`] and [`RELEASED`].
+    gate: Cell<u8>,
+    opens: Cell<u32>,
+    sent: Cell<u64>,
+    received: Cell<u64>,
+    id: SessionId,
+    protocol: ProtocolId,
+    upper: ProtocolId,
+    tag: Cell<u32>,
+}
+
+impl SessionHead {
+    /// The session's name within its kernel.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The protocol that it is an instance of.
+    pub fn protocol(&self) -> ProtocolId {
+        self.protocol
+    }
+
+    /// The protocol above that receives from it.
+    pub fn upper(&self) -> ProtocolId {
+        self.upper
+    }
+
+    /// How many messages were pushed into it.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// How many messages were popped into it.
+    pub fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// How many holders above it has.
+    pub fn opens(&self) -> u32 {
+        self.opens.get()
+    }
+
+    /// True once it is closed.
+    pub fn is_closed(&self) -> bool {
+        self.gate.get() & CLOSED != 0
+    }
+
+    /// A number that the receiver above keeps on it, such as the index of an interface. Zero at first.
+    pub fn tag(&self) -> u32 {
+        self.tag.get()
+    }
+
+    /// Sets the receiver's number.
+    pub fn set_tag(&self, tag: u32) {
+        self.tag.set(tag);
+    }
+}
+
+struct SessionCell<S: ?Sized> {
+    head: SessionHead,
+    body: S,
+}
+
+/// A counted handle of a session.
+#[derive(Clone)]
+pub struct SessionRef(Rc<SessionCell<dyn Session>>);
+
+/// A handle that does not keep the session alive.
+#[derive(Clone)]
+pub struct WeakSession(Weak<SessionCell<dyn Session>>);
+
+impl WeakSession {
+    /// The session, if it still exists.
+    pub fn upgrade(&self) -> Option<SessionRef> {
+        self.0.upgrade().map(SessionRef)
+    }
+}
+
+impl PartialEq for SessionRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.head.id == other.0.head.id
+    }
+}
+
+impl Eq for SessionRef {}
+
+impl fmt::Debug for SessionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.head.id)
+    }
+}
+
+impl SessionRef {
+    /// A session of `protocol` whose messages `upper` receives, with one holder if it was asked for
+    /// from above (`opens` 1) or none if a message made it (`opens` 0).
+    pub(crate) fn new<S: Session + 'static>(
+        id: SessionId,
+        protocol: ProtocolId,
+        upper: ProtocolId,
+        opens: u32,
+        body: S,
+    ) -> Self {
+        Self(Rc::new(SessionCell {
+            head: SessionHead {
+                gate: Cell::new(0),
+                opens: Cell::new(opens),
+                sent: Cell::new(0),
+                received: Cell::new(0),
+                id,
+                protocol,
+                upper,
+                tag: Cell::new(0),
+            },
+            body,
+        }))
+    }
+
+    /// What every session has in common.
+    #[inline]
+    pub fn head(&self) -> &SessionHead {
+        &self.0.head
+    }
+
+    /// A handle that does not keep it alive.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession(Rc::downgrade(&self.0))
+    }
+
+    /// The session's name within its kernel.
+    #[inline]
+    pub fn id(&self) -> SessionId {
+        self.0.head.id
+    }
+
+    /// Sends a message down.
+    ///
+    /// # Errors
+    /// [`PushError`], the message being gone.
+    #[inline]
+    pub fn push(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
+        let head = &self.0.head;
+        if head.gate.get() | cx.gate() != 0 {
+            return self.push_gated(cx, message);
+        }
+        head.sent.set(head.sent.get() + 1);
+        self.0.body.push(cx, self, message)
+    }
+
+    #[cold]
+    fn push_gated(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
+        let head = &self.0.head;
+        if head.gate.get() != 0 {
+            cx.count_drop(head.protocol, &reason::CLOSED);
+            return Err(PushError::Closed);
+        }
+        head.sent.set(head.sent.get() + 1);
+        let span = cx.trace_enter(
+            Operation::Push,
+            head.upper,
+            head.protocol,
+            head.id,
+            &message,
+        );
+        let result = self.0.body.push(cx, self, message);
+        cx.trace_leave(span);
+        result
+    }
+
+    /// Sends a request down and waits for the reply.
+    ///
+    /// # Errors
+    /// [`CallError`], the request being gone.
+    pub fn call(&self, cx: &Kernel, message: Message) -> Result<Message, CallError> {
+        let head = &self.0.head;
+        if head.gate.get() != 0 {
+            cx.count_drop(head.protocol, &reason::CLOSED);
+            return Err(CallError::Closed);
+        }
+        head.sent.set(head.sent.get() + 1);
+        let span = cx.trace_enter(
+            Operation::Call,
+            head.upper,
+            head.protocol,
+            head.id,
+            &message,
+        );
+        let result = self.0.body.call(cx, self, message);
+        cx.trace_leave(span);
+        result
+    }
+
+    /// Passes a message up into the session; used by its own protocol's `demux`.
+    ///
+    /// # Errors
+    /// The message, with the reason why nobody above wants it.
+    #[inline]
+    pub fn pop(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
+        let head = &self.0.head;
+        if head.gate.get() & CLOSED | cx.gate() != 0 {
+            return self.pop_gated(cx, message);
+        }
+        head.received.set(head.received.get() + 1);
+        self.0.body.pop(cx, self, message)
+    }
+
+    #[cold]
+    fn pop_gated(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
+        let head = &self.0.head;
+        if head.is_closed() {
+            cx.count_drop(head.protocol, &reason::CLOSED);
+            return Err(Refused::new(message, &reason::CLOSED));
+        }
+        head.received.set(head.received.get() + 1);
+        let span = cx.trace_enter(Operation::Pop, head.upper, head.protocol, head.id, &message);
+        let result = self.0.body.pop(cx, self, message);
+        cx.trace_leave(span);
+        result
+    }
+
+    /// Asks a question; a closed session answers none.
+    pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if self.0.head.is_closed() {
+            return Answer::Unknown;
+        }
+        self.0.body.control(cx, self, ask)
+    }
+
+    /// Asks a question and gives back what was answered.
+    pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
+        self.control(cx, &mut Ask::new(&mut question))
+            .is_answered()
+            .then_some(question)
+    }
+
+    /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow.
+    /// Protocols call it when `open` finds the session already there; uppers call it in `open_done`.
+    pub fn hold(&self) {
+        let head = &self.0.head;
+        head.opens.set(head.opens.get() + 1);
+        head.gate.set(head.gate.get() & !RELEASED);
+    }
+
+    /// Lets go of the session. With the last hold it closes; see [`Closing`].
+    pub fn close(&self, cx: &Kernel) {
+        let head = &self.0.head;
+        let Some(left) = head.opens.get().checked_sub(1) else {
+            return;
+        };
+        head.opens.set(left);
+        if left > 0 || head.is_closed() {
+            return;
+        }
+        match self.0.body.close(cx, self) {
+            Closing::Done => self.retire(cx),
+            Closing::Idle => {}
+            Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
+        }
+    }
+
+    /// Closes the session whatever holds it: for its own protocol, when it evicts an idle one, resets
+    /// it, or a lingering one has finished.
+    pub fn abort(&self, cx: &Kernel) {
+        if !self.0.head.is_closed() {
+            let _ = self.0.body.close(cx, self);
+            self.retire(cx);
+        }
+    }
+
+    /// Marks it closed: from now on it answers nothing.
+    pub fn retire(&self, cx: &Kernel) {
+        let head = &self.0.head;
+        if !head.is_closed() {
+            head.gate.set(CLOSED | RELEASED);
+            cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
+        }
+    }
+
+    /// Counts a refusal at the session's protocol and makes it.
+    #[cold]
+    pub fn refuse(&self, cx: &Kernel, message: Message, reason: &'static Reason) -> Refused {
+        cx.count_drop(self.0.head.protocol, reason);
+        Refused::new(message, reason)
+    }
+
+    /// Drops a message, counted at the session's protocol.
+    #[cold]
+    pub fn discard(&self, cx: &Kernel, message: Message, reason: &'static Reason) {
+        drop(message);
+        cx.count_drop(self.0.head.protocol, reason);
+    }
+
+    /// Delivers a timer.
+    pub(crate) fn timeout(&self, cx: &Kernel, token: u64) {
+        if !self.0.head.is_closed() {
+            self.0.body.timeout(cx, self, token);
+        }
+    }
+
+    /// The protocol that it is an instance of.
+    pub fn protocol(&self, cx: &Kernel) -> Option<ProtocolRef> {
+        cx.protocol(self.0.head.protocol)
+    }
+}

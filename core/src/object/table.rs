@@ -1,0 +1,160 @@
+//! A bounded table of a protocol's sessions by their demultiplexing key.
+
+use super::SessionRef;
+use crate::kernel::Kernel;
+use crate::map::{Key, Map, MapStats};
+use crate::reason::{self, Reason};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+/// How many entries one `bind` looks at for an idle session to evict.
+const SCAN_MAX: usize = 64;
+
+struct Entry<K> {
+    key: K,
+    session: SessionRef,
+    /// What the session had received when the hand last passed.
+    received: u64,
+}
+
+/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) that
+/// has received nothing since the last look is evicted: the clock algorithm, which costs the path of a
+/// message nothing.
+pub struct SessionTable<K> {
+    map: Map<K, SessionRef>,
+    clock: RefCell<VecDeque<Entry<K>>>,
+    max: usize,
+    evicted: Cell<u64>,
+}
+
+impl<K: Key + Copy + Eq> SessionTable<K> {
+    /// An empty table for at most `max` sessions.
+    pub fn new(cx_key: [u64; 2], max: usize) -> Self {
+        Self {
+            map: Map::new(cx_key, max.max(1)),
+            clock: RefCell::default(),
+            max: max.max(1),
+            evicted: Cell::new(0),
+        }
+    }
+
+    /// The session with this key.
+    #[inline]
+    pub fn get(&self, key: &K) -> Option<SessionRef> {
+        self.map.get(key)
+    }
+
+    /// Binds a session; if the table is full, evicts an idle one first.
+    ///
+    /// # Errors
+    /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
+    pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
+        if self.map.len() >= self.max && !self.evict(cx) {
+            return Err(&reason::TABLE_FULL);
+        }
+        self.map
+            .bind(key, session.clone())
+            .map_err(|_| &reason::TABLE_FULL)?;
+        let mut clock = self.clock.borrow_mut();
+        if clock.len() >= 2 * self.max {
+            clock.retain(|e| !e.session.head().is_closed());
+        }
+        clock.push_back(Entry {
+            key,
+            session,
+            received: u64::MAX,
+        });
+        Ok(())
+    }
+
+    /// Evicts one idle session, if there is one within reach of the clock's hand.
+    fn evict(&self, cx: &Kernel) -> bool {
+        for _ in 0..SCAN_MAX {
+            let Some(mut entry) = self.clock.borrow_mut().pop_front() else {
+                return false;
+            };
+            let head = entry.session.head();
+            if head.is_closed() || self.map.get(&entry.key).as_ref() != Some(&entry.session) {
+                continue;
+            }
+            let received = head.received();
+            if head.opens() == 0 && entry.received == received {
+                self.map.unbind(&entry.key);
+                self.evicted.set(self.evicted.get() + 1);
+                entry.session.abort(cx);
+                return true;
+            }
+            entry.received = received;
+            self.clock.borrow_mut().push_back(entry);
+        }
+        // Everything near the hand was in use or active: take the first idle one all the same.
+        let victim = {
+            let mut clock = self.clock.borrow_mut();
+            let found = clock
+                .iter()
+                .take(SCAN_MAX)
+                .position(|e| e.session.head().opens() == 0);
+            found.and_then(|at| clock.remove(at))
+        };
+        let Some(victim) = victim else { return false };
+        self.map.unbind(&victim.key);
+        self.evicted.set(self.evicted.get() + 1);
+        victim.session.abort(cx);
+        true
+    }
+
+    /// Unbinds the session with this key.
+    pub fn unbind(&self, key: &K) -> Option<SessionRef> {
+        let found = self.map.unbind(key);
+        if let Some(session) = &found {
+            let mut clock = self.clock.borrow_mut();
+            // Near either end it is found at once; elsewhere the hand or a clean-up finds it.
+            if clock.back().is_some_and(|e| e.session == *session) {
+                clock.pop_back();
+            } else if clock.front().is_some_and(|e| e.session == *session) {
+                clock.pop_front();
+            } else if clock.len() > 32 && clock.len() > 2 * self.map.len() {
+                clock.retain(|e| self.map.get(&e.key).as_ref() == Some(&e.session));
+            }
+        }
+        found
+    }
+
+    /// How many sessions are bound.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// True if no session is bound.
+    pub fn is_empty(&self) -> bool {
+        self.map.len() == 0
+    }
+
+    /// How many idle sessions were evicted for others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.get()
+    }
+
+    /// The sessions, at most `max`.
+    pub fn sessions(&self, max: usize) -> Vec<SessionRef> {
+        let mut list = Vec::new();
+        self.map.for_each(|_, session| {
+            if list.len() < max {
+                list.push(session.clone());
+            }
+        });
+        list
+    }
+
+    /// How the map is used.
+    pub fn stats(&self) -> MapStats {
+        self.map.stats()
+    }
+
+    /// Unbinds all sessions, without closing them; for a protocol's `stop`.
+    pub fn clear(&self) {
+        self.clock.borrow_mut().clear();
+        self.map.clear();
+    }
+}

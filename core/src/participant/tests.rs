@@ -1,0 +1,88 @@
+use super::*;
+use core::str::FromStr;
+use proptest::prelude::*;
+use std::string::{String, ToString};
+
+#[test]
+fn parses_and_prints_the_papers_path_name() {
+    let mut p = Participant::from_str("port2005@10.0.0.2").unwrap();
+    assert_eq!(p.to_string(), "port2005@10.0.0.2");
+    assert_eq!(p.pop_port(), Ok(Wild::Is(2005)));
+    assert_eq!(p.pop_host(), Ok(Wild::Is(Ipv4Addr::new(10, 0, 0, 2))));
+    assert_eq!(p.pop_host(), Err(AddressError::Missing));
+}
+
+#[test]
+fn wildcards_stand_at_any_layer() {
+    let mut p = Participant::from_str("*@10.0.0.2").unwrap();
+    assert_eq!(p.pop_port(), Ok(Wild::Any));
+    let mut q = Participant::from_str("port7@*").unwrap();
+    q.pop();
+    assert_eq!(q.pop_host(), Ok(Wild::Any));
+    assert_eq!(Wild::<u16>::Any.definite(), Err(AddressError::Wildcard));
+}
+
+#[test]
+fn another_family_is_refused() {
+    let mut p = Participant::from_str("10.0.0.2").unwrap();
+    assert_eq!(p.pop_port(), Err(AddressError::WrongFamily));
+    let mut p = Participant::from_str("port70000").unwrap();
+    assert_eq!(p.pop_port(), Err(AddressError::OutOfRange));
+}
+
+#[test]
+fn a_list_keeps_the_local_one_first() {
+    let mut set = Participants::from_str("port7@10.0.0.1, port2005@10.0.0.2").unwrap();
+    assert_eq!(set.local_mut().unwrap().pop_port(), Ok(Wild::Is(7)));
+    assert_eq!(set.peer_mut().unwrap().pop_port(), Ok(Wild::Is(2005)));
+    assert_eq!(set.to_string(), "10.0.0.1, 10.0.0.2");
+    assert_eq!(
+        Participants::local(Part::Any).peer_mut(),
+        Err(AddressError::Count)
+    );
+}
+
+#[test]
+fn bad_text_is_an_error() {
+    for text in [
+        "port",
+        "port7@@x",
+        "7",
+        "0:1:2",
+        "aa:bb:cc:dd:ee:fg",
+        "port7x",
+        "é7",
+        "[::g]",
+        "+:0",
+        "port99999999999999999999",
+    ] {
+        assert!(Participant::from_str(text).is_err(), "{text}");
+    }
+    let deep = "*@".repeat(PARTS_MAX) + "*";
+    assert_eq!(Participant::from_str(&deep), Err(ParseError::TooMany));
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![
+        Just(Part::Any),
+        any::<[u8; 6]>().prop_map(Part::Ether),
+        any::<u32>().prop_map(|n| Part::Host(Ipv4Addr::from(n))),
+        any::<u128>().prop_map(|n| Part::Host6(Ipv6Addr::from(n))),
+        ("[a-zA-Z]{1,12}", any::<u64>())
+            .prop_map(|(l, n)| Part::Number(Label::parse(&l).unwrap(), n)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses_back(parts in proptest::collection::vec(part(), 1..PARTS_MAX)) {
+        let mut p = Participant::new();
+        for part in parts { p.push(part); }
+        prop_assert_eq!(Participant::from_str(&p.to_string()), Ok(p));
+    }
+
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        let _ = Participants::from_str(&text);
+    }
+}

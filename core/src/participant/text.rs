@@ -1,0 +1,170 @@
+//! The text form of participants: parse and print.
+
+use super::{Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants};
+use core::fmt;
+use core::str::FromStr;
+
+/// Text that is no participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// An identifier is empty: `port7@@10.0.0.1`.
+    Empty,
+    /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`, `[fe80::1]`.
+    Form,
+    /// More identifiers or participants than the bounds allow.
+    TooMany,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "an address is empty",
+            Self::Form => {
+                "expected `*`, a labelled number such as `port7`, or a host or hardware address"
+            }
+            Self::TooMany => "too many addresses",
+        })
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Any => f.write_str("*"),
+            Part::Number(label, n) => write!(f, "{}{n}", label.as_str()),
+            Part::Ether([a, b, c, d, e, g]) => {
+                write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+            }
+            Part::Host(h) => h.fmt(f),
+            Part::Host6(h) => write!(f, "[{h}]"),
+        }
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+fn parse_ether(text: &str) -> Option<[u8; 6]> {
+    let mut octets = [0; 6];
+    let mut pieces = text.split(':');
+    for octet in &mut octets {
+        let piece = pieces.next()?;
+        if piece.len() != 2 || !piece.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        *octet = u8::from_str_radix(piece, 16).ok()?;
+    }
+    pieces.next().is_none().then_some(octets)
+}
+
+fn parse_number(text: &str) -> Option<Part> {
+    let digits = text.find(|c: char| c.is_ascii_digit())?;
+    let (label, digits) = text.split_at_checked(digits)?;
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(Part::Number(Label::parse(label)?, digits.parse().ok()?))
+}
+
+impl FromStr for Part {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Err(ParseError::Empty);
+        }
+        if text == "*" {
+            return Ok(Part::Any);
+        }
+        if let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+            return inner.parse().map(Part::Host6).map_err(|_| ParseError::Form);
+        }
+        if let Ok(host) = text.parse() {
+            return Ok(Part::Host(host));
+        }
+        parse_ether(text)
+            .map(Part::Ether)
+            .or_else(|| parse_number(text))
+            .ok_or(ParseError::Form)
+    }
+}
+
+impl fmt::Display for Participant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.parts().enumerate() {
+            if i > 0 {
+                f.write_str("@")?;
+            }
+            part.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Participant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Participant {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut participant = Participant::new();
+        if text.is_empty() {
+            return Ok(participant);
+        }
+        for piece in text.rsplit('@') {
+            if participant.len() == PARTS_MAX {
+                return Err(ParseError::TooMany);
+            }
+            participant.push(piece.parse()?);
+        }
+        Ok(participant)
+    }
+}
+
+impl fmt::Display for Participants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, participant) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            participant.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Participants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Participants {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut set = Participants::default();
+        for piece in text.split(',') {
+            if set.len() == PARTICIPANTS_MAX {
+                return Err(ParseError::TooMany);
+            }
+            set.push(piece.trim().parse()?);
+        }
+        Ok(set)
+    }
+}

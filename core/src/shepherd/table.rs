@@ -1,0 +1,484 @@
+//! The table of shepherds: who runs the loop, who is idle, ready or waiting.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+
+use super::switch::{StackError, Switch};
+use super::{Flow, Limits, RunError, Stats, WaitError};
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Signalled,
+    TimedOut,
+    Interrupted,
+    Closed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Has no stack yet, or lost it by a panic.
+    Unmade,
+    Idle,
+    Running,
+    Waiting,
+    Ready(Outcome),
+}
+
+/// Place in the queue of the semaphore waited on. It is still linked after a
+/// time-out, until the shepherd runs again and takes itself out.
+pub(super) struct Place {
+    pub(super) previous: Cell<u32>,
+    pub(super) next: Cell<u32>,
+    pub(super) linked: Cell<bool>,
+}
+
+pub(super) struct Slot {
+    state: Cell<State>,
+    /// Number of its waits; tells a stale ticket from a live one.
+    wait: Cell<u64>,
+    /// Next unmade, idle or ready slot; a slot is only ever one of these.
+    next: Cell<u32>,
+    pub(super) place: Place,
+}
+
+/// What [`super::Shepherds`] is a handle of. Every shepherd's `main` holds it.
+pub(super) struct Table {
+    switch: Box<dyn Switch>,
+    limits: Limits,
+    slots: Box<[Slot]>,
+    /// Last in, first out: the warmest stack is taken first.
+    unmade: Cell<u32>,
+    idle: Cell<u32>,
+    /// First in, first out.
+    ready_head: Cell<u32>,
+    ready_tail: Cell<u32>,
+    ready_count: Cell<u32>,
+    /// The shepherd that this code is on.
+    current: Cell<u32>,
+    /// The shepherd that runs the loop.
+    leader: Cell<u32>,
+    /// The leader, until it was first resumed as such.
+    new_leader: Cell<u32>,
+    active: Cell<bool>,
+    stop: Cell<bool>,
+    retiring: Cell<bool>,
+    body: RefCell<Option<Rc<dyn Fn() -> Flow>>>,
+    made_count: Cell<u32>,
+    idle_count: Cell<u32>,
+    suspended_count: Cell<u32>,
+    in_use_high_water: Cell<u32>,
+    dispatches: Cell<u64>,
+    blocks: Cell<u64>,
+    timeouts: Cell<u64>,
+    interrupts: Cell<u64>,
+    refusals_no_shepherds: Cell<u64>,
+    refusals_not_on_shepherd: Cell<u64>,
+}
+
+fn increment(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+impl Table {
+    pub(super) fn new(switch: Box<dyn Switch>, limits: Limits) -> Self {
+        // NONE names no slot, and every other number may.
+        let slots: Box<[Slot]> = (0..limits.shepherds_max.min(NONE - 1))
+            .map(|slot| Slot {
+                state: Cell::new(State::Unmade),
+                wait: Cell::new(0),
+                next: Cell::new(slot + 1),
+                place: Place {
+                    previous: Cell::new(NONE),
+                    next: Cell::new(NONE),
+                    linked: Cell::new(false),
+                },
+            })
+            .collect();
+        if let Some(last) = slots.last() {
+            last.next.set(NONE);
+        }
+        Table {
+            switch,
+            limits,
+            unmade: Cell::new(if slots.is_empty() { NONE } else { 0 }),
+            slots,
+            idle: Cell::new(NONE),
+            ready_head: Cell::new(NONE),
+            ready_tail: Cell::new(NONE),
+            ready_count: Cell::new(0),
+            current: Cell::new(NONE),
+            leader: Cell::new(NONE),
+            new_leader: Cell::new(NONE),
+            active: Cell::new(false),
+            stop: Cell::new(false),
+            retiring: Cell::new(false),
+            body: RefCell::new(None),
+            made_count: Cell::new(0),
+            idle_count: Cell::new(0),
+            suspended_count: Cell::new(0),
+            in_use_high_water: Cell::new(0),
+            dispatches: Cell::new(0),
+            blocks: Cell::new(0),
+            timeouts: Cell::new(0),
+            interrupts: Cell::new(0),
+            refusals_no_shepherds: Cell::new(0),
+            refusals_not_on_shepherd: Cell::new(0),
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let in_use = self.made_count.get() - self.idle_count.get();
+        Stats {
+            made: self.made_count.get(),
+            running: in_use - self.suspended_count.get(),
+            suspended: self.suspended_count.get(),
+            ready: self.ready_count.get(),
+            in_use_high_water: self.in_use_high_water.get(),
+            dispatches: self.dispatches.get(),
+            blocks: self.blocks.get(),
+            timeouts: self.timeouts.get(),
+            interrupts: self.interrupts.get(),
+            refusals_no_shepherds: self.refusals_no_shepherds.get(),
+            refusals_not_on_shepherd: self.refusals_not_on_shepherd.get(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    #[inline]
+    pub(super) fn current(&self) -> u32 {
+        self.current.get()
+    }
+
+    #[inline]
+    pub(super) fn on_loop(&self) -> bool {
+        self.current.get() != NONE && self.current.get() == self.leader.get()
+    }
+
+    #[inline]
+    pub(super) fn ready_count(&self) -> u32 {
+        self.ready_count.get()
+    }
+
+    // ---- the loop
+
+    pub(super) fn run(self: &Rc<Self>, body: Rc<dyn Fn() -> Flow>) -> Result<(), RunError> {
+        if self.active.replace(true) {
+            return Err(RunError::AlreadyRunning);
+        }
+        let _end = RunEnd(self);
+        self.stop.set(false);
+        match self.have_spare() {
+            Ok(()) => {}
+            Err(Some(StackError::NoSwitch)) => {
+                self.run_in_place(&*body);
+                return Ok(());
+            }
+            Err(_) => return Err(RunError::NoShepherds),
+        }
+        self.body.replace(Some(body));
+        self.appoint_leader();
+        // A leader comes back here when it blocks, with its successor
+        // appointed, or when it stops.
+        loop {
+            let leader = self.new_leader.replace(NONE);
+            if leader == NONE {
+                return Ok(());
+            }
+            self.resume(leader);
+        }
+    }
+
+    /// Without a switch nothing is ever suspended, so nothing becomes ready.
+    fn run_in_place(&self, body: &dyn Fn() -> Flow) {
+        loop {
+            increment(&self.dispatches);
+            if body() == Flow::Stop {
+                return;
+            }
+        }
+    }
+
+    /// What runs on a shepherd's own stack: it leads the loop until it blocks
+    /// or the loop stops, finishes its message, rests in the pool.
+    fn shepherd_main(&self, slot: u32) {
+        while !self.retiring.get() {
+            let body = self.body.borrow().clone();
+            if let Some(body) = body {
+                self.lead(slot, &*body);
+            }
+            self.slot(slot).state.set(State::Idle);
+            self.push_idle(slot);
+            self.switch.suspend(slot);
+        }
+    }
+
+    fn lead(&self, slot: u32, body: &dyn Fn() -> Flow) {
+        loop {
+            if self.ready_count.get() != 0 {
+                self.resume_ready();
+            }
+            if self.stop.get() {
+                return;
+            }
+            increment(&self.dispatches);
+            let flow = body();
+            if flow == Flow::Stop {
+                self.stop.set(true);
+                return;
+            }
+            if self.leader.get() != slot {
+                return; // it blocked on the way, and another one leads
+            }
+        }
+    }
+
+    /// Resumes those ready by now; those that become so meanwhile are for the
+    /// next turn, that the wires get theirs.
+    fn resume_ready(&self) {
+        for _ in 0..self.ready_count.get() {
+            if self.stop.get() {
+                return;
+            }
+            let slot = self.pop_ready();
+            if slot == NONE {
+                return;
+            }
+            self.resume(slot);
+        }
+    }
+
+    #[inline]
+    fn resume(&self, slot: u32) {
+        let mut end = ResumeEnd {
+            table: self,
+            slot,
+            resumer: self.current.replace(slot),
+            panicked: true,
+        };
+        self.switch.resume(slot);
+        end.panicked = false;
+    }
+
+    /// Makes a spare shepherd, if none is idle. `None` as the error: the limit.
+    fn have_spare(self: &Rc<Self>) -> Result<(), Option<StackError>> {
+        if self.idle.get() != NONE {
+            return Ok(());
+        }
+        let slot = self.unmade.get();
+        if slot == NONE {
+            return Err(None);
+        }
+        let table = Rc::clone(self);
+        let main = Box::new(move || table.shepherd_main(slot));
+        self.switch
+            .create(slot, self.limits.stack_octets, main)
+            .map_err(Some)?;
+        self.unmade.set(self.slot(slot).next.get());
+        self.made_count.set(self.made_count.get() + 1);
+        self.slot(slot).state.set(State::Idle);
+        self.push_idle(slot);
+        Ok(())
+    }
+
+    /// Gives the loop to an idle shepherd; the caller knows that there is one.
+    fn appoint_leader(&self) {
+        let slot = self.pop_idle();
+        self.slot(slot).state.set(State::Running);
+        self.leader.set(slot);
+        self.new_leader.set(slot);
+        let in_use = self.made_count.get() - self.idle_count.get();
+        if in_use > self.in_use_high_water.get() {
+            self.in_use_high_water.set(in_use);
+        }
+    }
+
+    /// Lets every idle shepherd return from its `main`, which gives its stack
+    /// back and its count of this table.
+    pub(super) fn retire_idle(&self) {
+        self.retiring.set(true);
+        while self.idle.get() != NONE {
+            let slot = self.pop_idle();
+            self.resume(slot);
+            self.forget(slot);
+        }
+    }
+
+    /// The shepherd in `slot` is no more; the slot may get a new one.
+    fn forget(&self, slot: u32) {
+        let entry = self.slot(slot);
+        entry.state.set(State::Unmade);
+        entry.next.set(self.unmade.replace(slot));
+        self.made_count.set(self.made_count.get() - 1);
+    }
+
+    // ---- waiting
+
+    /// The caller's slot, if the caller may block: it is on a shepherd, and
+    /// somebody can lead the loop meanwhile.
+    pub(super) fn may_block(self: &Rc<Self>) -> Result<u32, WaitError> {
+        let slot = self.current.get();
+        if slot == NONE || self.slot(slot).state.get() != State::Running {
+            increment(&self.refusals_not_on_shepherd);
+            return Err(WaitError::NotOnShepherd);
+        }
+        if slot == self.leader.get() && self.have_spare().is_err() {
+            increment(&self.refusals_no_shepherds);
+            return Err(WaitError::NoShepherds);
+        }
+        Ok(slot)
+    }
+
+    /// From here on the wait can be decided. Returns its number.
+    pub(super) fn begin_wait(&self, slot: u32) -> u64 {
+        let entry = self.slot(slot);
+        let wait = entry.wait.get() + 1;
+        entry.wait.set(wait);
+        entry.state.set(State::Waiting);
+        wait
+    }
+
+    /// Suspends until the wait is decided. A wait decided already takes its
+    /// turn among the ready all the same.
+    ///
+    /// Inlined, as is the wait around it: the processor's return stack is of no
+    /// use after a switch, so every frame between costs a misprediction.
+    #[inline(always)]
+    pub(super) fn block(&self, slot: u32) -> Outcome {
+        increment(&self.blocks);
+        self.suspended_count.set(self.suspended_count.get() + 1);
+        if slot == self.leader.get() {
+            self.appoint_leader();
+        }
+        self.switch.suspend(slot);
+        self.suspended_count.set(self.suspended_count.get() - 1);
+        match self.slot(slot).state.replace(State::Running) {
+            State::Ready(outcome) => outcome,
+            // Only pop_ready leads here, and it takes none but ready ones.
+            _ => Outcome::Interrupted,
+        }
+    }
+
+    /// Leaves the wait; if by a panic before it blocked, leaves the ready too.
+    pub(super) fn end_wait(&self, slot: u32) {
+        let state = self.slot(slot).state.replace(State::Running);
+        if let State::Ready(_) = state {
+            for _ in 0..self.ready_count.get() {
+                let other = self.pop_ready();
+                if other != slot {
+                    self.push_ready(other);
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_waiting(&self, slot: u32, wait: u64) -> bool {
+        let entry = self.slots.get(slot as usize);
+        entry.is_some_and(|e| e.wait.get() == wait && e.state.get() == State::Waiting)
+    }
+
+    /// Decides a wait and makes its shepherd ready; false if there is none that
+    /// is still open.
+    pub(super) fn decide(&self, slot: u32, outcome: Outcome) -> bool {
+        let entry = self.slot(slot);
+        if entry.state.get() != State::Waiting {
+            return false;
+        }
+        match outcome {
+            Outcome::Signalled => {}
+            Outcome::TimedOut => increment(&self.timeouts),
+            Outcome::Interrupted | Outcome::Closed => increment(&self.interrupts),
+        }
+        entry.state.set(State::Ready(outcome));
+        self.push_ready(slot);
+        true
+    }
+
+    pub(super) fn interrupt_all(&self) -> u32 {
+        let mut ended = 0;
+        for slot in 0..self.slots.len() as u32 {
+            ended += u32::from(self.decide(slot, Outcome::Interrupted));
+        }
+        ended
+    }
+
+    // ---- the two lists
+
+    fn push_ready(&self, slot: u32) {
+        self.slot(slot).next.set(NONE);
+        match self.ready_tail.replace(slot) {
+            NONE => self.ready_head.set(slot),
+            last => self.slot(last).next.set(slot),
+        }
+        self.ready_count.set(self.ready_count.get() + 1);
+    }
+
+    fn pop_ready(&self) -> u32 {
+        let slot = self.ready_head.get();
+        if slot != NONE {
+            let next = self.slot(slot).next.get();
+            self.ready_head.set(next);
+            if next == NONE {
+                self.ready_tail.set(NONE);
+            }
+            self.ready_count.set(self.ready_count.get() - 1);
+        }
+        slot
+    }
+
+    fn push_idle(&self, slot: u32) {
+        self.slot(slot).next.set(self.idle.replace(slot));
+        self.idle_count.set(self.idle_count.get() + 1);
+    }
+
+    fn pop_idle(&self) -> u32 {
+        let slot = self.idle.get();
+        self.idle.set(self.slot(slot).next.get());
+        self.idle_count.set(self.idle_count.get() - 1);
+        slot
+    }
+}
+
+/// The end of [`Table::run`], however it comes.
+struct RunEnd<'a>(&'a Table);
+
+impl Drop for RunEnd<'_> {
+    fn drop(&mut self) {
+        self.0.leader.set(NONE);
+        self.0.new_leader.set(NONE);
+        self.0.active.set(false);
+        // Taken out first: dropping a body may call back into the table.
+        let body = self.0.body.take();
+        drop(body);
+    }
+}
+
+/// The end of one [`Table::resume`]. A shepherd that panicked has no stack any
+/// more; the panic goes on to whoever called [`Table::run`].
+struct ResumeEnd<'a> {
+    table: &'a Table,
+    slot: u32,
+    resumer: u32,
+    panicked: bool,
+}
+
+impl Drop for ResumeEnd<'_> {
+    fn drop(&mut self) {
+        self.table.current.set(self.resumer);
+        if self.panicked {
+            self.table.forget(self.slot);
+        }
+    }
+}

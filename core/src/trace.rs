@@ -1,0 +1,61 @@
+//! Trace points: who handed which message to whom. One predictable branch when off.
+
+use crate::message::Message;
+use crate::object::{ProtocolId, SessionId};
+
+/// Which operation of the uniform interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A message goes down into a session.
+    Push,
+    /// A request goes down into a session.
+    Call,
+    /// A message goes up into a session.
+    Pop,
+    /// A message goes up to a protocol.
+    Demux,
+    /// A request goes up to a protocol.
+    CallDemux,
+}
+
+impl Operation {
+    /// The operation's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Push => "push",
+            Operation::Call => "call",
+            Operation::Pop => "pop",
+            Operation::Demux => "demux",
+            Operation::CallDemux => "call_demux",
+        }
+    }
+
+    /// True for operations that move a message towards the wire.
+    pub fn is_down(self) -> bool {
+        matches!(self, Operation::Push | Operation::Call)
+    }
+}
+
+/// A crossing of the edge between two protocols.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing<'a> {
+    /// The operation.
+    pub operation: Operation,
+    /// The protocol above the edge.
+    pub upper: ProtocolId,
+    /// The protocol below the edge.
+    pub lower: ProtocolId,
+    /// The lower protocol's session.
+    pub session: SessionId,
+    /// The message.
+    pub message: &'a Message,
+}
+
+/// Looks on. Set with [`Kernel::set_observer`](crate::kernel::Kernel::set_observer).
+pub trait Observer {
+    /// An operation begins. What it answers is handed to `leave`.
+    fn enter(&self, crossing: Crossing<'_>) -> u64;
+
+    /// The operation that `enter` gave this number to has ended.
+    fn leave(&self, span: u64);
+}

@@ -1,0 +1,34 @@
+//! The outside world's side of a bottom anchor.
+//!
+//! A wire is a protocol like any other towards the layers above it; this trait is what the executor
+//! needs besides: to look for arrivals, to send what was queued, and to know what to sleep on.
+
+use crate::kernel::Kernel;
+use crate::object::ProtocolRef;
+use crate::time::Time;
+
+/// The executor's view of a wire.
+pub trait Wire {
+    /// Takes at most `budget` arrivals and passes them up. Answers how many it took.
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize;
+
+    /// Sends what was pushed since the last flush.
+    fn flush(&self, cx: &Kernel, this: &ProtocolRef) {
+        let _ = (cx, this);
+    }
+
+    /// The file descriptor that becomes readable on arrivals; `None` if there is nothing to sleep on.
+    fn descriptor(&self) -> Option<i32> {
+        None
+    }
+
+    /// When it wants to be polled next without an arrival.
+    fn next_poll(&self) -> Option<Time> {
+        None
+    }
+
+    /// True if something it queued could not be sent yet, so that it wants to know when it can.
+    fn wants_writable(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,59 @@
+//! Attributes that several protocols set on or read from messages.
+
+use core::net::Ipv4Addr;
+use xk_core::message::{Attribute, attribute_key};
+
+/// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkCast {
+    /// To everybody.
+    Broadcast,
+    /// To a group.
+    Multicast,
+}
+
+impl Attribute for LinkCast {
+    const KEY: u32 = attribute_key("link-cast");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        octets[0] = self as u8;
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        if octets[0] == 0 {
+            LinkCast::Broadcast
+        } else {
+            LinkCast::Multicast
+        }
+    }
+}
+
+/// The peer of a message on an unconnected session: where it is to go, or where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The peer's host.
+    pub host: Ipv4Addr,
+    /// The peer's port.
+    pub port: u16,
+}
+
+impl Attribute for Peer {
+    const KEY: u32 = attribute_key("peer");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        octets[..4].copy_from_slice(&self.host.octets());
+        octets[4..6].copy_from_slice(&self.port.to_be_bytes());
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, ..] = octets;
+        Peer {
+            host: Ipv4Addr::new(a, b, c, d),
+            port: u16::from_be_bytes([e, f]),
+        }
+    }
+}

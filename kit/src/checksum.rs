@@ -1,0 +1,248 @@
+//! The Internet checksum (RFC 1071): sums, verification, incremental change.
+//!
+//! The sum is taken over 64-bit words in the machine's own octet order: ones'
+//! complement addition does not care about the order until the very end
+//! (RFC 1071, section 2), and 2^64 - 1 is a multiple of 2^16 - 1, so wide words
+//! fold to the same 16 bits.
+//!
+//! ```
+//! use xk_kit::checksum;
+//! let octets = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+//! assert_eq!(checksum::checksum(&octets), !0xddf2);
+//! ```
+
+use crate::addr::Ipv4;
+
+/// Slices from here on (in octets) take the vector loop.
+const LONG: usize = 64;
+/// Octets copied before they are summed: even, and well inside the first cache.
+const COPY_ROUND: usize = 4096;
+
+/// A running Internet checksum.
+///
+/// Slices may be added in pieces of any length: an odd piece leaves the next
+/// one at an odd place, and the sum takes that into account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksum {
+    /// Ones' complement sum modulo 2^64 - 1, in the machine's octet order.
+    sum: u64,
+    /// Whether an odd number of octets was added so far.
+    odd: bool,
+}
+
+impl Checksum {
+    /// The sum over nothing.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { sum: 0, odd: false }
+    }
+
+    /// The sum over the pseudo-header of TCP and UDP (RFC 768, RFC 9293
+    /// section 3.1); `len` is the transport header and payload in octets.
+    #[inline]
+    pub fn pseudo_header(src: Ipv4, dst: Ipv4, protocol: u8, len: u16) -> Self {
+        let mut sum = Self::new();
+        sum.add_u32(u32::from(src));
+        sum.add_u32(u32::from(dst));
+        sum.add_u16(u16::from(protocol));
+        sum.add_u16(len);
+        sum
+    }
+
+    /// Adds octets, at whatever parity the ones before them left.
+    #[inline]
+    pub fn add(&mut self, octets: &[u8]) {
+        self.add_sum(sum(octets));
+        self.odd ^= octets.len() & 1 == 1;
+    }
+
+    /// Adds the two octets of `value`, most significant first.
+    #[inline]
+    pub fn add_u16(&mut self, value: u16) {
+        self.add_sum(u64::from(value.to_be()));
+    }
+
+    /// Adds the four octets of `value`, most significant first.
+    #[inline]
+    pub fn add_u32(&mut self, value: u32) {
+        self.add_sum(u64::from(value.to_be()));
+    }
+
+    /// Adds another sum, as if its octets followed the ones added so far.
+    #[inline]
+    pub fn join(&mut self, other: Self) {
+        self.add_sum(other.sum);
+        self.odd ^= other.odd;
+    }
+
+    /// Copies `src` to the start of `dst` and adds it, touching the octets
+    /// once. Stops at the shorter of the two; returns the octets copied.
+    #[inline]
+    pub fn copy_and_add(&mut self, dst: &mut [u8], src: &[u8]) -> usize {
+        let len = dst.len().min(src.len());
+        self.add_sum(copy_sum(&mut dst[..len], &src[..len]));
+        self.odd ^= len & 1 == 1;
+        len
+    }
+
+    /// The checksum: the complement of the sum, as the number whose
+    /// big-endian octets go on the wire.
+    #[inline]
+    #[must_use]
+    pub fn finish(self) -> u16 {
+        u16::from_be(!fold(self.sum))
+    }
+
+    /// Whether the octets added, a checksum field among them, are intact.
+    #[inline]
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        fold(self.sum) == 0xffff
+    }
+
+    #[inline]
+    fn add_sum(&mut self, sum: u64) {
+        // At an odd place every octet counts for its neighbour's weight: a
+        // turn by eight bits (RFC 1071, section 2, byte order independence).
+        let sum = if self.odd { sum.rotate_left(8) } else { sum };
+        self.sum = add_end_around(self.sum, sum);
+    }
+}
+
+/// The checksum of one slice.
+#[inline]
+#[must_use]
+pub fn checksum(octets: &[u8]) -> u16 {
+    u16::from_be(!fold(sum(octets)))
+}
+
+/// Whether a slice that contains its own checksum is intact.
+#[inline]
+#[must_use]
+pub fn is_valid(octets: &[u8]) -> bool {
+    fold(sum(octets)) == 0xffff
+}
+
+/// Copies `src` to the start of `dst` (as far as the shorter goes) and
+/// returns the sum over what was copied.
+#[inline]
+pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Checksum {
+    let mut sum = Checksum::new();
+    sum.copy_and_add(dst, src);
+    sum
+}
+
+/// The checksum after one 16-bit word changed from `old` to `new`
+/// (RFC 1624, section 3, equation 3).
+///
+/// Equal to a fresh sum to the bit, also around zero, as long as the octets
+/// covered are not all zero (an IP header never is).
+#[inline]
+#[must_use]
+pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = !checksum as u32 + !old as u32 + new as u32;
+    !fold_u32(sum)
+}
+
+/// The checksum after an aligned 32-bit word changed from `old` to `new`.
+#[inline]
+#[must_use]
+pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    let (old, new_hi) = (!old, new >> 16);
+    let sum = !checksum as u32 + (old >> 16) + (old & 0xffff) + new_hi + (new & 0xffff);
+    !fold_u32(sum)
+}
+
+const fn fold_u32(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + sum) as u16
+}
+
+#[inline]
+fn add_end_around(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u64::from(carry)
+}
+
+#[inline]
+fn fold(sum: u64) -> u16 {
+    let (sum, carry) = ((sum >> 32) as u32).overflowing_add(sum as u32);
+    let sum = sum + u32::from(carry);
+    let (sum, carry) = ((sum >> 16) as u16).overflowing_add(sum as u16);
+    sum + u16::from(carry)
+}
+
+/// Sum of native words; constant, short lengths unroll where this is inlined.
+#[inline]
+fn sum(octets: &[u8]) -> u64 {
+    if octets.len() < LONG {
+        sum_short(octets)
+    } else {
+        sum_long(octets)
+    }
+}
+
+/// At most seven words and a tail: cannot overflow 64 bits.
+#[inline]
+fn sum_short(octets: &[u8]) -> u64 {
+    let (words, tail) = octets.as_chunks::<8>();
+    let mut sum = 0;
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        sum += (word >> 32) + (word & 0xffff_ffff);
+    }
+    sum + sum_tail(tail)
+}
+
+/// Sum of the last, at most seven octets.
+#[inline]
+fn sum_tail(octets: &[u8]) -> u64 {
+    let mut sum = 0;
+    let mut rest = octets;
+    if let Some((word, after)) = rest.split_first_chunk::<4>() {
+        sum += u64::from(u32::from_ne_bytes(*word));
+        rest = after;
+    }
+    if let Some((word, after)) = rest.split_first_chunk::<2>() {
+        sum += u64::from(u16::from_ne_bytes(*word));
+        rest = after;
+    }
+    if let [last] = rest {
+        sum += u64::from(u16::from_ne_bytes([*last, 0]));
+    }
+    sum
+}
+
+/// Two accumulators: `all` wraps, `high` holds what the upper halves add up
+/// to, and their difference is the sum of the lower halves. That saves one
+/// vector operation of four against widening both halves. The loop is plain
+/// because arrays of lanes are not reliably kept in vector registers.
+#[inline(never)]
+fn sum_long(octets: &[u8]) -> u64 {
+    let (words, tail) = octets.as_chunks::<8>();
+    let (mut all, mut high) = (0u64, 0u64);
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        all = all.wrapping_add(word);
+        high = high.wrapping_add(word >> 32);
+    }
+    // True while the lower halves add up to less than 2^64: 2^32 words.
+    let low = all.wrapping_sub(high << 32);
+    add_end_around(low, high + sum_tail(tail))
+}
+
+/// `src` and `dst` have one length.
+#[inline]
+fn copy_sum(dst: &mut [u8], src: &[u8]) -> u64 {
+    // One cache-warm round at a time keeps the copy a plain memory copy and
+    // the sum the same vector loop.
+    let mut total = 0;
+    for (dst, src) in dst.chunks_mut(COPY_ROUND).zip(src.chunks(COPY_ROUND)) {
+        dst.copy_from_slice(src);
+        total = add_end_around(total, sum(src));
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests;

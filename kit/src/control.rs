@@ -1,0 +1,253 @@
+//! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers what it knows.
+
+use core::net::Ipv4Addr;
+use xk_core::control::Question;
+use xk_core::object::{ProtocolRef, SessionRef};
+use xk_core::{Kernel, Message, Reason};
+
+macro_rules! question {
+    ($type:ty, $name:literal) => {
+        impl Question for $type {
+            const NAME: &'static str = $name;
+        }
+    };
+}
+
+/// The largest message that can be pushed, in octets, fragmentation below included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MaxPacket {
+    /// Octets.
+    pub octets: u32,
+}
+question!(MaxPacket, "max-packet");
+
+/// The largest message that goes without being fragmented below, in octets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OptPacket {
+    /// Octets.
+    pub octets: u32,
+}
+question!(OptPacket, "opt-packet");
+
+/// The local IPv4 host of a session, or the first of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct MyHost {
+    /// The host.
+    pub host: Ipv4Addr,
+}
+question!(MyHost, "my-host");
+
+/// The peer's IPv4 host of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerHost {
+    /// The host.
+    pub host: Ipv4Addr,
+}
+question!(PeerHost, "peer-host");
+
+/// The local hardware address.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MyEther {
+    /// The address.
+    pub address: [u8; 6],
+}
+question!(MyEther, "my-ether");
+
+/// The peer's hardware address of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerEther {
+    /// The address.
+    pub address: [u8; 6],
+}
+question!(PeerEther, "peer-ether");
+
+/// The local port of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MyPort {
+    /// The port.
+    pub port: u16,
+}
+question!(MyPort, "my-port");
+
+/// The peer's port of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerPort {
+    /// The port.
+    pub port: u16,
+}
+question!(PeerPort, "peer-port");
+
+/// What a session contributes to the checksum of the layer above: the sum over the pseudo-header's
+/// addresses and protocol number, without the length (RFC 768, RFC 9293 section 3.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PseudoHeader {
+    /// The ones' complement sum so far, not folded.
+    pub sum: u32,
+}
+question!(PseudoHeader, "pseudo-header");
+
+/// The link type of what passes a wire or session, as in a pcapng interface block (1 is Ethernet, 228 IPv4).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkType {
+    /// The link type.
+    pub number: u16,
+}
+question!(LinkType, "link-type");
+
+/// The hardware address of a host on the link, if it is known now; asking starts the resolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Resolve {
+    /// In: the host.
+    pub host: Ipv4Addr,
+    /// Out: its address, or `None` while it is being asked for or after nobody answered.
+    pub address: Option<[u8; 6]>,
+}
+question!(Resolve, "resolve");
+
+/// Tells the layer below that this host is ours on its link: answer for it and defend it.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimHost {
+    /// The host.
+    pub host: Ipv4Addr,
+}
+question!(ClaimHost, "claim-host");
+
+/// Asked upwards: another station on the link uses a host that is ours (RFC 5227 section 2.4).
+#[derive(Clone, Copy, Debug)]
+pub struct HostConflict {
+    /// The host.
+    pub host: Ipv4Addr,
+    /// The other station.
+    pub address: [u8; 6],
+}
+question!(HostConflict, "host-conflict");
+
+/// Tells the wire or link layer to take frames for this group address as well.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinGroup {
+    /// The hardware group address.
+    pub address: [u8; 6],
+}
+question!(JoinGroup, "join-group");
+
+/// What the network says about a message sent before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkErrorKind {
+    /// No way to the network or host (RFC 1122: a soft error).
+    HostUnreachable,
+    /// The peer has no such protocol.
+    ProtocolUnreachable,
+    /// The peer has nobody on this port.
+    PortUnreachable,
+    /// Too big for a link on the way, which may not fragment.
+    PacketTooBig {
+        /// The largest packet of that link, in octets, lower header included.
+        mtu: u32,
+    },
+    /// Forbidden on the way.
+    Prohibited,
+    /// Lost its way: time to live exceeded.
+    TimeExceeded,
+    /// Fragments missing at the peer.
+    ReassemblyTimeExceeded,
+    /// The peer or a router finds a field wrong.
+    ParameterProblem,
+}
+
+/// Asked upwards: the network reports an error about a message that this session, or one on it, has sent.
+/// The receiver finds its own session by the first octets of its header and passes the question on.
+#[derive(Clone, Debug)]
+pub struct NetworkError {
+    /// What went wrong.
+    pub kind: NetworkErrorKind,
+    /// Who says so, if the reporter is not the peer itself.
+    pub reporter: Option<Ipv4Addr>,
+    /// The session of the layer that passes the report on, through which the message went.
+    pub session: Option<SessionRef>,
+    /// The first octets of the message as the receiver of this question had pushed it: its own header first.
+    pub start: [u8; 16],
+    /// How many of them are known; at least 8 (RFC 792).
+    pub start_len: usize,
+}
+question!(NetworkError, "network-error");
+
+/// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
+pub struct DeliverError {
+    /// The packet's source: ours.
+    pub source: Ipv4Addr,
+    /// The packet's destination.
+    pub destination: Ipv4Addr,
+    /// The packet's protocol number.
+    pub protocol: u8,
+    /// The error, for the layer above; its `session` is filled in on the way.
+    pub error: NetworkError,
+}
+question!(DeliverError, "deliver-error");
+
+/// What makes a network layer tell the sender of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendErrorCause {
+    /// A layer above refused the packet.
+    Refused(&'static Reason),
+    /// No route to the destination.
+    NoRoute,
+    /// The next hop does not answer.
+    HostUnreachable,
+    /// Time to live exceeded while forwarding.
+    TimeToLive,
+    /// Fragments missing when the reassembly timer went off.
+    Reassembly,
+    /// Does not fit the next link and may not be fragmented.
+    TooBig {
+        /// The next link's largest packet, in octets.
+        mtu: u16,
+    },
+    /// An octet of the header is wrong.
+    Parameter {
+        /// Its offset.
+        pointer: u8,
+    },
+}
+
+/// Asked of the error protocol by its network layer: tell the sender of this packet.
+/// It decides whether that is allowed (RFC 1122 section 3.2.2) and may be done now (rate limit).
+pub struct SendError {
+    /// The packet, network header in front. Taken by who answers.
+    pub packet: Option<Message>,
+    /// Why.
+    pub cause: SendErrorCause,
+    /// True if the packet came as a link-layer broadcast or multicast: then nobody is told.
+    pub link_broadcast: bool,
+}
+question!(SendError, "send-error");
+
+/// Asked of a network layer by its error protocol: put these questions to me from now on.
+pub struct RegisterErrorProtocol {
+    /// Who takes [`SendError`].
+    pub protocol: ProtocolRef,
+}
+question!(RegisterErrorProtocol, "register-error-protocol");
+
+/// Whether a packet to this host would be delivered here.
+#[derive(Clone, Copy, Debug)]
+pub struct IsLocalHost {
+    /// In: the host.
+    pub host: Ipv4Addr,
+    /// Out: true if it is one of ours, or a broadcast or group that we take.
+    pub local: bool,
+}
+question!(IsLocalHost, "is-local-host");
+
+/// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below knows.
+pub fn opt_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
+    session
+        .ask(cx, OptPacket::default())
+        .map_or(otherwise, |q| q.octets)
+}
+
+/// The largest message that `session` takes at all, or `otherwise` if nobody below knows.
+pub fn max_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
+    session
+        .ask(cx, MaxPacket::default())
+        .map_or(otherwise, |q| q.octets)
+}

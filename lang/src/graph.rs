@@ -1,0 +1,220 @@
+//! What a graph file says, with the place of every word.
+
+use crate::diagnostics::Diagnostics;
+use crate::span::{Span, Spanned};
+use crate::value::Value;
+
+/// A graph file's content: what is written, in the order in which it is written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Graph {
+    /// The optional title.
+    pub title: Option<Spanned<String>>,
+    /// The hosts, counted ones once ([`Graph::expand`] makes them many).
+    pub hosts: Vec<Host>,
+    /// The links between the hosts' wires.
+    pub links: Vec<Link>,
+}
+
+impl Graph {
+    /// The host of this name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| *host.name == name)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| *link.name == name)
+    }
+}
+
+/// One host, or many alike.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// The host's name; of a host with `count` its template.
+    pub name: Spanned<String>,
+    /// How many hosts alike this is, 1 to [`HOSTS_MAX`](crate::HOSTS_MAX); `None` if no `count` was written.
+    pub count: Option<Spanned<u32>>,
+    /// Properties other than `count`.
+    pub params: Vec<Param>,
+    /// The protocols of the host.
+    pub nodes: Vec<Node>,
+    /// The whole host, closing brace included.
+    pub span: Span,
+    /// What is between the braces.
+    pub body: Option<Span>,
+}
+
+impl Host {
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| *node.name == name)
+    }
+}
+
+/// One protocol of a host.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// The protocol's kind.
+    pub kind: Spanned<String>,
+    /// The instance's name: the property `name`, or else the kind.
+    pub name: Spanned<String>,
+    /// The names of the nodes it stands on, in order.
+    pub lowers: Vec<Spanned<String>>,
+    /// The parameters written as properties, `name` excepted.
+    pub params: Vec<Param>,
+    /// The parameters written as children.
+    pub children: Vec<ParamBlock>,
+    /// The whole node, closing brace included.
+    pub span: Span,
+    /// The line of the node without its children.
+    pub head: Span,
+}
+
+impl Node {
+    /// The property of this name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        find(&self.params, name)
+    }
+
+    /// The children of this name, in order.
+    pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
+        self.children
+            .iter()
+            .filter(move |block| *block.name == name)
+    }
+
+    /// The type numbers that `number LOWER=N` children give this node, with the lower's name. A number that is none is
+    /// reported; whether the lower is right, and the range on it, is the caller's to check.
+    pub fn numbers(&self, diagnostics: &mut Diagnostics) -> Vec<(Spanned<String>, Spanned<u64>)> {
+        let mut numbers = Vec::new();
+        for block in self.blocks("number") {
+            if block.params.is_empty() || !block.args.is_empty() || !block.children.is_empty() {
+                diagnostics
+                    .error(block.span, "this type number does not read")
+                    .expected("`number LOWER=N`");
+            }
+            for param in &block.params {
+                let value = &param.value;
+                if let Some(number) = value.integer(diagnostics, 0..=u64::MAX) {
+                    numbers.push((param.name.clone(), Spanned::new(number, value.span)));
+                }
+            }
+        }
+        numbers
+    }
+}
+
+/// A property: `name=value`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    /// The parameter's name.
+    pub name: Spanned<String>,
+    /// Its value.
+    pub value: Spanned<Value>,
+}
+
+impl Param {
+    /// The place of the whole property.
+    pub fn span(&self) -> Span {
+        self.name.span.to(self.value.span)
+    }
+}
+
+/// A parameter written as a child: a name, then values, properties and children of its own.
+#[derive(Debug, Clone, Default)]
+pub struct ParamBlock {
+    /// The parameter's name.
+    pub name: Spanned<String>,
+    /// The values behind the name.
+    pub args: Vec<Spanned<Value>>,
+    /// The properties.
+    pub params: Vec<Param>,
+    /// The children.
+    pub children: Vec<ParamBlock>,
+    /// The whole block, closing brace included.
+    pub span: Span,
+}
+
+impl ParamBlock {
+    /// The property of this name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        find(&self.params, name)
+    }
+
+    /// The children of this name, in order.
+    pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
+        self.children
+            .iter()
+            .filter(move |block| *block.name == name)
+    }
+}
+
+/// A link that simulated wires hang on.
+#[derive(Debug, Clone, Default)]
+pub struct Link {
+    /// The link's name.
+    pub name: Spanned<String>,
+    /// The properties: kind, delay, rate, loss and so on.
+    pub params: Vec<Param>,
+    /// The children, partitions for example.
+    pub children: Vec<ParamBlock>,
+    /// The whole link, closing brace included.
+    pub span: Span,
+}
+
+impl Link {
+    /// The property of this name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        find(&self.params, name)
+    }
+
+    /// The children of this name, in order.
+    pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
+        self.children
+            .iter()
+            .filter(move |block| *block.name == name)
+    }
+}
+
+fn find<'a>(params: &'a [Param], name: &str) -> Option<&'a Param> {
+    params.iter().find(|param| *param.name == name)
+}
+
+// Two of these are equal when they say the same, wherever they stand.
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.count, &self.params, &self.nodes)
+            == (&other.name, &other.count, &other.params, &other.nodes)
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        (
+            &self.kind,
+            &self.name,
+            &self.lowers,
+            &self.params,
+            &self.children,
+        ) == (
+            &other.kind,
+            &other.name,
+            &other.lowers,
+            &other.params,
+            &other.children,
+        )
+    }
+}
+
+impl PartialEq for ParamBlock {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.args, &self.params, &self.children)
+            == (&other.name, &other.args, &other.params, &other.children)
+    }
+}
+
+impl PartialEq for Link {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.params, &self.children) == (&other.name, &other.params, &other.children)
+    }
+}

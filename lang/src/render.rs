@@ -1,0 +1,221 @@
+//! Two ways to show mistakes: plain text that never changes its form, and miette's drawing for terminals.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
+
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::span::Span;
+
+/// How many characters of a source line are shown.
+const LINE_CHARS_MAX: usize = 120;
+
+impl Diagnostics {
+    /// All mistakes as plain text, sorted by place: `file:line:column: error: what`, the source line, a line of carets,
+    /// then what was expected and the help. Empty when there are none. The form is stable; tests may compare it.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for diagnostic in self.sorted() {
+            self.one(&mut out, diagnostic);
+        }
+        if self.left_out() > 0 {
+            let _ = writeln!(
+                out,
+                "{}: {} more not shown",
+                clean(self.file()),
+                self.left_out()
+            );
+        }
+        out
+    }
+
+    fn one(&self, out: &mut String, diagnostic: &Diagnostic) {
+        let (line, column) = self.line_column(diagnostic.span.offset);
+        let word = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let (file, what) = (clean(self.file()), clean(&diagnostic.what));
+        let _ = writeln!(out, "{file}:{line}:{column}: {word}: {what}");
+        let others = diagnostic
+            .others
+            .iter()
+            .map(|(span, _)| self.line_start(span.offset).0);
+        let width = digits(others.fold(line, usize::max));
+        self.excerpt(
+            out,
+            width,
+            diagnostic.span,
+            '^',
+            diagnostic.label.as_deref().unwrap_or(""),
+        );
+        for (span, words) in &diagnostic.others {
+            self.excerpt(out, width, *span, '-', words);
+        }
+        let pad = " ".repeat(width);
+        if let Some(expected) = &diagnostic.expected {
+            let _ = writeln!(out, "  {pad} = expected: {}", clean(expected));
+        }
+        if let Some(help) = &diagnostic.help {
+            let _ = writeln!(out, "  {pad} = help: {}", clean(help));
+        }
+    }
+
+    /// The source line of `span` and a line that marks the place. A long line is cut around the place.
+    fn excerpt(&self, out: &mut String, width: usize, span: Span, mark: char, words: &str) {
+        let (line, start) = self.line_start(span.offset);
+        let (_, column) = self.line_column(span.offset);
+        let rest = self.source().get(start..).unwrap_or("");
+        let text = rest.split(['\n', '\r']).next().unwrap_or("");
+        let skip = if column > LINE_CHARS_MAX * 3 / 4 {
+            column - LINE_CHARS_MAX / 2
+        } else {
+            0
+        };
+        let shown: String = text.chars().skip(skip).take(LINE_CHARS_MAX).collect();
+        let shown = clean(&shown);
+        let ahead: String = shown
+            .chars()
+            .take(column.saturating_sub(1 + skip))
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        let room = shown.chars().count().saturating_sub(ahead.chars().count());
+        let marks = span
+            .of(self.source())
+            .chars()
+            .take_while(|c| *c != '\n' && *c != '\r')
+            .count();
+        let marks = mark.to_string().repeat(marks.min(room).max(1));
+        let pad = " ".repeat(width);
+        let _ = writeln!(out, "  {line:>width$} | {shown}");
+        let _ = writeln!(
+            out,
+            "{}",
+            format!("  {pad} | {ahead}{marks} {}", clean(words)).trim_end()
+        );
+    }
+
+    /// All mistakes drawn for a terminal `width` characters wide, with colours if `colours`.
+    pub fn to_fancy(&self, width: usize, colours: bool) -> String {
+        let theme = if colours {
+            GraphicalTheme::unicode()
+        } else {
+            GraphicalTheme::unicode_nocolor()
+        };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_width(width)
+            .with_links(false);
+        let mut out = String::new();
+        // Characters that steer a terminal are replaced by as many octets, so that places stay right.
+        let shown: String = (self.source().chars())
+            .flat_map(|c| {
+                let times = if steers(c) { c.len_utf8() } else { 1 };
+                std::iter::repeat_n(if steers(c) { '?' } else { c }, times)
+            })
+            .collect();
+        let shown = Arc::new(shown);
+        for diagnostic in self.sorted() {
+            let report = Report::new(self, &shown, diagnostic);
+            if handler.render_report(&mut out, &report).is_err() {
+                // The drawing failed (it never should): the plain form says the same.
+                self.one(&mut out, diagnostic);
+            }
+        }
+        if self.left_out() > 0 {
+            let _ = writeln!(
+                out,
+                "{}: {} more not shown",
+                clean(self.file()),
+                self.left_out()
+            );
+        }
+        out
+    }
+}
+
+/// One mistake as miette wants it.
+#[derive(Debug)]
+struct Report {
+    source: NamedSource<Arc<String>>,
+    what: String,
+    help: Option<String>,
+    severity: miette::Severity,
+    labels: Vec<LabeledSpan>,
+}
+
+impl Report {
+    fn new(all: &Diagnostics, shown: &Arc<String>, diagnostic: &Diagnostic) -> Self {
+        let place = |span: Span| {
+            let offset = span.offset.min(shown.len());
+            SourceSpan::from((offset, span.len.min(shown.len() - offset)))
+        };
+        let label = diagnostic.label.as_deref().map(clean);
+        let mut labels = vec![LabeledSpan::new_primary_with_span(
+            Some(label.unwrap_or_else(|| "here".into())),
+            place(diagnostic.span),
+        )];
+        for (span, words) in &diagnostic.others {
+            labels.push(LabeledSpan::new_with_span(Some(clean(words)), place(*span)));
+        }
+        let help = match (&diagnostic.expected, &diagnostic.help) {
+            (Some(expected), Some(help)) => Some(format!("expected: {expected}\n{help}")),
+            (Some(expected), None) => Some(format!("expected: {expected}")),
+            (None, help) => help.clone(),
+        };
+        Self {
+            source: NamedSource::new(clean(all.file()), shown.clone()),
+            what: clean(&diagnostic.what),
+            help: help.as_deref().map(clean),
+            severity: match diagnostic.severity {
+                Severity::Error => miette::Severity::Error,
+                Severity::Warning => miette::Severity::Warning,
+            },
+            labels,
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl miette::Diagnostic for Report {
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        self.help
+            .as_ref()
+            .map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.labels.iter().cloned()))
+    }
+}
+
+/// Whether a character could steer a terminal or turn the writing direction instead of being shown.
+fn steers(c: char) -> bool {
+    (c.is_control() && c != '\t' && c != '\n')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if steers(c) { '?' } else { c })
+        .collect()
+}
+
+fn digits(number: usize) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}

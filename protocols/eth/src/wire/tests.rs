@@ -1,0 +1,171 @@
+use super::*;
+use proptest::prelude::*;
+use smoltcp::wire as peer;
+use std::string::ToString;
+use std::vec::Vec;
+
+/// An ARP request in Ethernet II.
+const ETHERNET: [u8; 18] = [
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x01, 0x08, 0x06, 0x00, 0x01,
+    0x08, 0x00,
+];
+/// A spanning tree configuration packet: IEEE 802.3, LLC 0x42, padded to 60.
+const SPANNING_TREE: [u8; 60] = [
+    0x01, 0x80, 0xc2, 0x00, 0x00, 0x00, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x02, 0x00, 0x26, 0x42, 0x42,
+    0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x00, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x02, 0x00, 0x00,
+    0x00, 0x00, 0x80, 0x00, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x02, 0x80, 0x01, 0x00, 0x00, 0x14, 0x00,
+    0x02, 0x00, 0x0f, 0x00, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+#[test]
+fn ethernet_frame() {
+    let frame = Frame::parse(&ETHERNET).unwrap();
+    assert!(frame.header.dst.is_broadcast());
+    assert_eq!(
+        frame.payload,
+        Payload::Ethernet(EtherType::ARP, &[0, 1, 8, 0])
+    );
+    assert_eq!(
+        frame.header.to_string(),
+        "00:00:5e:00:53:01 > ff:ff:ff:ff:ff:ff, ethertype ARP"
+    );
+}
+
+#[test]
+fn spanning_tree_frame() {
+    let frame = Frame::parse(&SPANNING_TREE).unwrap();
+    let Payload::Llc(llc, payload) = frame.payload else {
+        panic!("{:?}", frame.payload);
+    };
+    assert_eq!(
+        llc,
+        Llc {
+            dsap: 0x42,
+            ssap: 0x42,
+            control: Control::UI
+        }
+    );
+    assert_eq!(payload.len(), 35, "padding is trimmed");
+    assert_eq!(
+        frame.header.to_string(),
+        "00:00:5e:00:53:02 > 01:80:c2:00:00:00, 802.3, length 38"
+    );
+}
+
+#[test]
+fn snap_frame() {
+    let mut octets = [0; 60];
+    octets[12..14].copy_from_slice(&10u16.to_be_bytes());
+    octets[14..22].copy_from_slice(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
+    octets[22..24].copy_from_slice(&[0x45, 0x67]);
+    let frame = Frame::parse(&octets).unwrap();
+    let snap = Snap::new(EtherType::IPV4);
+    assert_eq!(frame.payload, Payload::Snap(snap, &[0x45, 0x67]));
+    assert_eq!(snap.ether_type(), Some(EtherType::IPV4));
+    assert_eq!(
+        Snap {
+            oui: [0, 0, 0xc],
+            protocol: 0x2000
+        }
+        .ether_type(),
+        None
+    );
+}
+
+#[test]
+fn type_or_length_boundaries() {
+    let mut octets = [0; 1600];
+    let mut parse = |word: u16| {
+        octets[12..14].copy_from_slice(&word.to_be_bytes());
+        Frame::parse(&octets).map(|frame| frame.header.kind)
+    };
+    assert_eq!(parse(1500), Ok(Kind::Length(Length(1500))));
+    assert_eq!(parse(1501), Err(Error::TypeOrLength(1501)));
+    assert_eq!(parse(0x5ff), Err(Error::TypeOrLength(0x5ff)));
+    assert_eq!(parse(0x600), Ok(Kind::Type(EtherType::new(0x600).unwrap())));
+    assert_eq!(parse(2), Err(Error::Truncated), "no room for LLC");
+    assert_eq!(EtherType::new(0x5ff), None);
+}
+
+#[test]
+fn every_truncation() {
+    for len in 0..HEADER_LEN {
+        assert_eq!(Frame::parse(&ETHERNET[..len]), Err(Error::Truncated));
+    }
+    for len in HEADER_LEN..HEADER_LEN + 38 {
+        assert_eq!(Frame::parse(&SPANNING_TREE[..len]), Err(Error::Length));
+    }
+    for length in 3..SNAP_LEN {
+        let octets = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+        assert_eq!(Payload::parse_llc(&octets[..length]), Err(Error::Truncated));
+    }
+    assert_eq!(Llc::parse(&[0x42, 0x42, 0x00]), Err(Error::Truncated));
+    assert_eq!((padding(14), padding(60), padding(1514)), (46, 0, 0));
+}
+
+fn headers() -> impl Strategy<Value = Header> {
+    (any::<[u8; 6]>(), any::<[u8; 6]>(), TYPE_MIN..).prop_map(|(dst, src, word)| Header {
+        dst: EthAddr(dst),
+        src: EthAddr(src),
+        kind: Kind::Type(EtherType::new(word).unwrap()),
+    })
+}
+
+proptest! {
+    #[test]
+    fn oracles_read_what_we_write(header in headers()) {
+        let mut octets = [0; HEADER_LEN];
+        header.emit(&mut octets);
+        prop_assert_eq!(Header::parse(&octets), Ok(header));
+        let Kind::Type(ether_type) = header.kind else { unreachable!() };
+
+        let frame = peer::EthernetFrame::new_checked(&octets[..]).unwrap();
+        prop_assert_eq!(frame.dst_addr().0, header.dst.0);
+        prop_assert_eq!(frame.src_addr().0, header.src.0);
+        prop_assert_eq!(u16::from(frame.ethertype()), ether_type.get());
+
+        let (theirs, _) = etherparse::Ethernet2Header::from_slice(&octets).unwrap();
+        prop_assert_eq!(theirs.destination, header.dst.0);
+        prop_assert_eq!(theirs.source, header.src.0);
+        prop_assert_eq!(theirs.ether_type.0, ether_type.get());
+    }
+
+    #[test]
+    fn we_read_what_oracles_write(dst: [u8; 6], src: [u8; 6], word in TYPE_MIN..) {
+        let theirs = etherparse::Ethernet2Header {
+            destination: dst, source: src, ether_type: etherparse::EtherType(word),
+        };
+        let expected = Header {
+            dst: EthAddr(dst), src: EthAddr(src), kind: Kind::Type(EtherType::new(word).unwrap()),
+        };
+        prop_assert_eq!(Header::parse(&theirs.to_bytes()), Ok(expected));
+
+        let mut octets = [0; HEADER_LEN];
+        peer::EthernetRepr {
+            src_addr: peer::EthernetAddress(src),
+            dst_addr: peer::EthernetAddress(dst),
+            ethertype: peer::EthernetProtocol::from(word),
+        }.emit(&mut peer::EthernetFrame::new_unchecked(&mut octets[..]));
+        prop_assert_eq!(Header::parse(&octets), Ok(expected));
+    }
+
+    #[test]
+    fn llc_round_trips(dsap: u8, ssap: u8, control: [u8; 2], tail: Vec<u8>) {
+        let llc = Llc { dsap, ssap, control: Control::new(control) };
+        let mut head = [0; 4];
+        let mut octets = llc.emit(&mut head).to_vec();
+        octets.extend_from_slice(&tail);
+        prop_assert_eq!(Llc::parse(&octets), Ok((llc, &tail[..])));
+    }
+
+    #[test]
+    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 0..80), short: bool, snap: bool) {
+        if short && data.len() > 22 {
+            data[12] = 0;
+            if snap {
+                data[14..17].copy_from_slice(&[0xaa, 0xaa, 3]);
+            }
+        }
+        crate::fuzz::fuzz_wire(&data);
+    }
+}

@@ -1,0 +1,11 @@
+//! Internet Protocol version 4.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+extern crate alloc;
+
+#[doc(hidden)]
+pub mod fuzz;
+pub mod wire;

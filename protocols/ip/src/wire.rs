@@ -1,0 +1,496 @@
+//! IPv4 headers (RFC 791): fields, options, checksum.
+//!
+//! A header without options is read by [`Header::parse`] alone, checksum
+//! included; one with options needs [`Header::parse_options`] too.
+
+use core::fmt;
+
+pub use xk_kit::addr::Ipv4;
+use xk_kit::{Checksum, checksum};
+
+mod options;
+pub use options::{Ip4Option, Options, OptionsBuf, OptionsFull, Route, Stamps};
+
+/// Octets of the header without options.
+pub const HEADER_LEN: usize = 20;
+/// Octets of the longest header.
+pub const HEADER_LEN_MAX: usize = 60;
+/// Octets of the options at most.
+pub const OPTIONS_LEN_MAX: usize = 40;
+/// Octets of the longest datagram, header included.
+pub const DATAGRAM_LEN_MAX: usize = 65_535;
+/// Octets every network must carry whole (RFC 791, section 3.2).
+pub const MTU_MIN: usize = 68;
+
+/// Flags and fragment offset.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Fragment(u16);
+
+impl Fragment {
+    /// A whole datagram that may be fragmented.
+    pub const WHOLE: Self = Self(0);
+    /// A whole datagram that must not be fragmented.
+    pub const DONT: Self = Self(0x4000);
+
+    /// A fragment at `offset` octets, a multiple of 8 up to 65,528; `more` if
+    /// others follow it.
+    #[must_use]
+    pub const fn new(offset: usize, more: bool) -> Option<Self> {
+        if offset > 0x1fff << 3 || !offset.is_multiple_of(8) {
+            return None;
+        }
+        Some(Self((offset >> 3) as u16 | if more { 0x2000 } else { 0 }))
+    }
+
+    /// Octets of the datagram's payload before this fragment.
+    #[inline]
+    #[must_use]
+    pub const fn offset(self) -> usize {
+        (self.0 as usize & 0x1fff) << 3
+    }
+
+    /// Whether fragments follow this one.
+    #[inline]
+    #[must_use]
+    pub const fn more(self) -> bool {
+        self.0 & 0x2000 != 0
+    }
+
+    /// Whether routers must not fragment.
+    #[inline]
+    #[must_use]
+    pub const fn dont(self) -> bool {
+        self.0 & 0x4000 != 0
+    }
+
+    /// Whether this is part of a datagram and not a whole one.
+    #[inline]
+    #[must_use]
+    pub const fn is_part(self) -> bool {
+        self.0 & 0x3fff != 0
+    }
+
+    /// The two octets as a number, reserved bit zero.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+}
+
+/// The header, its options and checksum aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Differentiated services (6 bits, RFC 2474) and congestion notification
+    /// (2 bits, RFC 3168).
+    pub traffic_class: u8,
+    /// Identification, by which fragments find together.
+    pub id: u16,
+    /// Flags and fragment offset.
+    pub fragment: Fragment,
+    /// Hops left.
+    pub ttl: u8,
+    /// Number of the protocol above.
+    pub protocol: u8,
+    /// Sender.
+    pub src: Ipv4,
+    /// Receiver.
+    pub dst: Ipv4,
+    header_len: u8,
+    total_len: u16,
+}
+
+/// A whole datagram, checked; octets beyond its length are trimmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The header.
+    pub header: Header,
+    /// Its options.
+    pub options: Options<'a>,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// Why octets are no datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Error {
+    /// Fewer octets than the header needs.
+    Truncated,
+    /// Another version than 4.
+    Version(u8),
+    /// A header length below 20 octets; holds the 32-bit words.
+    HeaderLength(u8),
+    /// A total length below the header's or beyond what arrived.
+    TotalLength,
+    /// The header checksum is wrong.
+    Checksum,
+    /// A fragment that is no multiple of 8 octets though others follow, or
+    /// that reaches beyond the longest datagram.
+    Fragment,
+    /// A malformed option; holds the offset from the start of the header of
+    /// the octet at fault, for the pointer of an ICMP parameter problem.
+    Option(u8),
+}
+
+/// More payload than a datagram carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Octets of the header as its first octet tells: 20 to 60.
+#[inline]
+pub const fn header_len(first: u8) -> Result<usize, Error> {
+    match (first >> 4, first & 0xf) {
+        (4, words @ 5..) => Ok(words as usize * 4),
+        (4, words) => Err(Error::HeaderLength(words)),
+        (version, _) => Err(Error::Version(version)),
+    }
+}
+
+impl Header {
+    /// A header without options before `payload` octets: time to live 64, no
+    /// identification, all else zero.
+    pub const fn new(src: Ipv4, dst: Ipv4, protocol: u8, payload: usize) -> Result<Self, TooLong> {
+        if payload > DATAGRAM_LEN_MAX - HEADER_LEN {
+            return Err(TooLong);
+        }
+        Ok(Self {
+            traffic_class: 0,
+            id: 0,
+            fragment: Fragment::WHOLE,
+            ttl: 64,
+            protocol,
+            src,
+            dst,
+            header_len: HEADER_LEN as u8,
+            total_len: (HEADER_LEN + payload) as u16,
+        })
+    }
+
+    /// Makes room for `options` and `payload` octets.
+    pub fn set_lengths(&mut self, options: Options<'_>, payload: usize) -> Result<(), TooLong> {
+        let header_len = HEADER_LEN + options.octets().len();
+        if payload > DATAGRAM_LEN_MAX - header_len {
+            return Err(TooLong);
+        }
+        self.header_len = header_len as u8;
+        self.total_len = (header_len + payload) as u16;
+        Ok(())
+    }
+
+    /// Octets of header and options: 20 to 60, a multiple of 4.
+    #[inline]
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        self.header_len as usize
+    }
+
+    /// Octets of the options: 0 to 40, a multiple of 4.
+    #[inline]
+    #[must_use]
+    pub const fn options_len(&self) -> usize {
+        self.header_len as usize - HEADER_LEN
+    }
+
+    /// Octets of the datagram or fragment, header included.
+    #[inline]
+    #[must_use]
+    pub const fn total_len(&self) -> usize {
+        self.total_len as usize
+    }
+
+    /// Octets after header and options.
+    #[inline]
+    #[must_use]
+    pub const fn payload_len(&self) -> usize {
+        self.total_len as usize - self.header_len as usize
+    }
+
+    /// Differentiated services code point, 0 to 63.
+    #[inline]
+    #[must_use]
+    pub const fn dscp(&self) -> u8 {
+        self.traffic_class >> 2
+    }
+
+    /// Explicit congestion notification, 0 to 3.
+    #[inline]
+    #[must_use]
+    pub const fn ecn(&self) -> u8 {
+        self.traffic_class & 3
+    }
+
+    /// Reads the fixed part. The checksum is verified here if there are no
+    /// options, else by [`Header::parse_options`]. The reserved flag is ignored.
+    #[inline]
+    pub fn parse(octets: &[u8; HEADER_LEN]) -> Result<Self, Error> {
+        let [
+            first,
+            traffic_class,
+            l0,
+            l1,
+            i0,
+            i1,
+            f0,
+            f1,
+            ttl,
+            protocol,
+            _,
+            _,
+            rest @ ..,
+        ] = *octets;
+        let header_len = if first == 0x45 {
+            HEADER_LEN
+        } else {
+            header_len(first)?
+        };
+        let [a, b, c, d, e, f, g, h] = rest;
+        let header = Self {
+            traffic_class,
+            id: u16::from_be_bytes([i0, i1]),
+            fragment: Fragment(u16::from_be_bytes([f0, f1]) & 0x7fff),
+            ttl,
+            protocol,
+            src: Ipv4::new(a, b, c, d),
+            dst: Ipv4::new(e, f, g, h),
+            header_len: header_len as u8,
+            total_len: u16::from_be_bytes([l0, l1]),
+        };
+        if header_len == HEADER_LEN && !checksum::is_valid(octets) {
+            return Err(Error::Checksum);
+        }
+        if header.total_len() < header_len {
+            return Err(Error::TotalLength);
+        }
+        if header.fragment.is_part() {
+            header.check_fragment()?;
+        }
+        Ok(header)
+    }
+
+    #[cold]
+    fn check_fragment(&self) -> Result<(), Error> {
+        let len = self.payload_len();
+        let even = !self.fragment.more() || len.is_multiple_of(8);
+        if even && self.fragment.offset() + len <= DATAGRAM_LEN_MAX {
+            Ok(())
+        } else {
+            Err(Error::Fragment)
+        }
+    }
+
+    /// Reads the options of a header read from `fixed` and verifies the
+    /// checksum over both; `octets` are the [`Header::options_len`] after it.
+    pub fn parse_options<'a>(
+        &self,
+        fixed: &[u8; HEADER_LEN],
+        octets: &'a [u8],
+    ) -> Result<Options<'a>, Error> {
+        let octets = octets.get(..self.options_len()).ok_or(Error::Truncated)?;
+        let mut sum = Checksum::new();
+        sum.add(fixed);
+        sum.add(octets);
+        if !sum.is_valid() {
+            return Err(Error::Checksum);
+        }
+        Options::parse(octets)
+    }
+
+    /// Writes a header without options, checksum included. If lengths for
+    /// options were set, the checksum still lacks them: use
+    /// [`Header::emit_with`].
+    #[inline]
+    pub fn emit(&self, octets: &mut [u8; HEADER_LEN]) {
+        let ([l0, l1], [i0, i1]) = (self.total_len.to_be_bytes(), self.id.to_be_bytes());
+        let [f0, f1] = self.fragment.0.to_be_bytes();
+        let ([a, b, c, d], [e, f, g, h]) = (self.src.octets(), self.dst.octets());
+        let first = 0x40 | self.header_len >> 2;
+        *octets = [
+            first,
+            self.traffic_class,
+            l0,
+            l1,
+            i0,
+            i1,
+            f0,
+            f1,
+            self.ttl,
+            self.protocol,
+            0,
+            0, //
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+        ];
+        [octets[10], octets[11]] = checksum::checksum(octets).to_be_bytes();
+    }
+
+    /// Writes header and options, checksum included; the lengths are set to
+    /// suit `options` and the payload stays. Returns the octets written.
+    pub fn emit_with<'b>(
+        &self,
+        options: Options<'_>,
+        octets: &'b mut [u8; HEADER_LEN_MAX],
+    ) -> Result<&'b [u8], TooLong> {
+        let mut header = *self;
+        header.set_lengths(options, self.payload_len())?;
+        let len = header.header_len();
+        let (fixed, rest) = octets.split_at_mut(HEADER_LEN);
+        if let Some(fixed) = fixed.first_chunk_mut() {
+            header.emit(fixed);
+        }
+        rest[..len - HEADER_LEN].copy_from_slice(options.octets());
+        octets[10..12].fill(0);
+        let checksum = checksum::checksum(&octets[..len]);
+        octets[10..12].copy_from_slice(&checksum.to_be_bytes());
+        Ok(&octets[..len])
+    }
+}
+
+/// A header prepared once for many datagrams: only lengths, identification
+/// and fragment are written and summed anew for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    octets: [u8; HEADER_LEN],
+    sum: Checksum,
+}
+
+impl Template {
+    /// Prepares a header; its options, lengths, identification and fragment
+    /// do not count.
+    #[must_use]
+    pub fn new(header: &Header) -> Self {
+        let mut octets = [0; HEADER_LEN];
+        header.emit(&mut octets);
+        octets[0] = 0x45;
+        octets[2..8].fill(0);
+        octets[10..12].fill(0);
+        let mut sum = Checksum::new();
+        sum.add(&octets);
+        Self { octets, sum }
+    }
+
+    /// Writes the header of a datagram or fragment with `payload` octets.
+    #[inline]
+    pub fn emit(
+        &self,
+        payload: usize,
+        id: u16,
+        fragment: Fragment,
+        octets: &mut [u8; HEADER_LEN],
+    ) -> Result<(), TooLong> {
+        if payload > DATAGRAM_LEN_MAX - HEADER_LEN {
+            return Err(TooLong);
+        }
+        let total_len = (HEADER_LEN + payload) as u16;
+        let mut sum = self.sum;
+        sum.add_u16(total_len);
+        sum.add_u16(id);
+        sum.add_u16(fragment.0);
+        *octets = self.octets;
+        [octets[2], octets[3]] = total_len.to_be_bytes();
+        [octets[4], octets[5]] = id.to_be_bytes();
+        [octets[6], octets[7]] = fragment.0.to_be_bytes();
+        [octets[10], octets[11]] = sum.finish().to_be_bytes();
+        Ok(())
+    }
+}
+
+/// Takes one hop off a header on the wire and mends its checksum (RFC 1624,
+/// RFC 1812 section 5.3.1). Returns the hops left; `None`, the header
+/// unchanged, if the datagram must not be forwarded.
+#[inline]
+pub fn decrement_ttl(octets: &mut [u8; HEADER_LEN]) -> Option<u8> {
+    let [.., ttl, protocol, c0, c1, _, _, _, _, _, _, _, _] = octets;
+    let left = ttl.checked_sub(1).filter(|left| *left > 0)?;
+    let old = u16::from_be_bytes([*ttl, *protocol]);
+    let new = u16::from_be_bytes([left, *protocol]);
+    let sum = checksum::update_u16(u16::from_be_bytes([*c0, *c1]), old, new);
+    [*c0, *c1] = sum.to_be_bytes();
+    *ttl = left;
+    Some(left)
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a datagram or fragment.
+    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
+        let (fixed, rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
+        let header = Header::parse(fixed)?;
+        let options = match header.options_len() {
+            0 => Options::NONE,
+            _ => header.parse_options(fixed, rest)?,
+        };
+        let payload = octets.get(header.header_len()..header.total_len());
+        Ok(Self {
+            header,
+            options,
+            payload: payload.ok_or(Error::TotalLength)?,
+        })
+    }
+}
+
+impl fmt::Display for Fragment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = match (self.more(), self.dont()) {
+            (false, false) => "none",
+            (true, false) => "+",
+            (false, true) => "DF",
+            (true, true) => "+, DF",
+        };
+        write!(f, "offset {}, flags [{flags}]", self.offset())
+    }
+}
+
+impl fmt::Debug for Fragment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "IP (tos 0x{:x}, ttl {}, id {}, {}, proto {}, length {}) {} > {}",
+            self.traffic_class,
+            self.ttl,
+            self.id,
+            self.fragment,
+            self.protocol,
+            self.total_len,
+            self.src,
+            self.dst,
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("fewer octets than the header needs"),
+            Self::Version(version) => write!(f, "version {version} is not 4"),
+            Self::HeaderLength(words) => write!(f, "header of {words} words, not 5 or more"),
+            Self::TotalLength => f.write_str("total length below the header's or beyond the end"),
+            Self::Checksum => f.write_str("wrong header checksum"),
+            Self::Fragment => f.write_str("fragment not a multiple of 8 octets or too far out"),
+            Self::Option(at) => write!(f, "malformed option at octet {at}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "more than {DATAGRAM_LEN_MAX} octets with the header")
+    }
+}
+
+impl core::error::Error for TooLong {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+use super::*;
+use etherparse::{IpDscp, IpEcn, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options};
+use proptest::prelude::*;
+use smoltcp::wire as peer;
+use std::string::ToString;
+use std::vec;
+use std::vec::Vec;
+
+/// The header known from textbooks: UDP, 192.168.0.1 > 192.168.0.199.
+const PLAIN: [u8; 20] = [
+    0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0x00, 0x01,
+    0xc0, 0xa8, 0x00, 0xc7,
+];
+
+fn datagram(header: &Header, options: Options<'_>) -> Vec<u8> {
+    let mut octets = [0; HEADER_LEN_MAX];
+    let mut datagram = header.emit_with(options, &mut octets).unwrap().to_vec();
+    datagram.resize(datagram.len() + header.payload_len(), 0x5a);
+    datagram
+}
+
+#[test]
+fn plain_header() {
+    let header = Header::parse(&PLAIN).unwrap();
+    assert_eq!(
+        (
+            header.total_len(),
+            header.payload_len(),
+            header.options_len()
+        ),
+        (115, 95, 0)
+    );
+    assert_eq!(
+        header.to_string(),
+        "IP (tos 0x0, ttl 64, id 0, offset 0, flags [DF], proto 17, length 115) \
+         192.168.0.1 > 192.168.0.199"
+    );
+    let mut octets = [0; HEADER_LEN];
+    header.emit(&mut octets);
+    assert_eq!(octets, PLAIN);
+    Template::new(&header)
+        .emit(95, 0, Fragment::DONT, &mut octets)
+        .unwrap();
+    assert_eq!(octets, PLAIN);
+}
+
+#[test]
+fn one_hop_on() {
+    let mut octets = PLAIN;
+    assert_eq!(decrement_ttl(&mut octets), Some(63));
+    assert_eq!(octets[8..12], [0x3f, 0x11, 0xb9, 0x61]);
+    for left in (1..63).rev() {
+        assert_eq!(decrement_ttl(&mut octets), Some(left));
+        assert_eq!(Header::parse(&octets).unwrap().ttl, left);
+    }
+    assert_eq!(decrement_ttl(&mut octets), None);
+    assert_eq!(octets[8], 1, "unchanged");
+}
+
+#[test]
+fn every_wrong_field() {
+    let parse = |at: usize, value: u8, whole: bool| {
+        let mut octets = PLAIN;
+        octets[at] = value;
+        octets[10..12].fill(0);
+        let sum = checksum::checksum(&octets).to_be_bytes();
+        octets[10..12].copy_from_slice(&sum);
+        if whole {
+            Packet::parse(&octets).map(|p| p.header)
+        } else {
+            Header::parse(&octets)
+        }
+    };
+    assert_eq!(parse(0, 0x65, false), Err(Error::Version(6)));
+    assert_eq!(parse(0, 0x44, false), Err(Error::HeaderLength(4)));
+    assert_eq!(parse(0, 0x46, true), Err(Error::Truncated));
+    assert_eq!(parse(3, 19, false), Err(Error::TotalLength));
+    assert_eq!(parse(3, 21, true), Err(Error::TotalLength));
+    assert_eq!(
+        parse(6, 0x20, false),
+        Err(Error::Fragment),
+        "95 octets and more"
+    );
+    assert_eq!(
+        parse(6, 0x1f, false).map(|h| h.fragment.offset()),
+        Ok(0x1f00 * 8)
+    );
+    for at in 0..20 {
+        let mut octets = PLAIN;
+        octets[at] ^= 1;
+        assert!(Header::parse(&octets).is_err(), "octet {at}");
+    }
+}
+
+#[test]
+fn fragments() {
+    assert_eq!(Fragment::new(4, false), None);
+    assert_eq!(Fragment::new(65_536, false), None);
+    let last = Fragment::new(65_528, false).unwrap();
+    assert!(last.is_part() && !last.more() && last.offset() == 65_528);
+    assert!(!Fragment::DONT.is_part());
+    // The datagram that never ends: 65,528 + 16 octets.
+    let mut header = Header::new(Ipv4::LOCALHOST, Ipv4::LOCALHOST, 1, 16).unwrap();
+    header.fragment = last;
+    assert_eq!(
+        Packet::parse(&datagram(&header, Options::NONE)),
+        Err(Error::Fragment)
+    );
+}
+
+#[test]
+fn options_of_every_kind() {
+    let hops = [Ipv4::new(192, 0, 2, 1), Ipv4::new(192, 0, 2, 2)];
+    let mut buf = OptionsBuf::new();
+    buf.push(Ip4Option::RouterAlert(0)).unwrap();
+    buf.push(Ip4Option::Nop).unwrap();
+    buf.push_source_route(false, &hops).unwrap();
+    buf.push_record_route(3).unwrap();
+    assert_eq!(
+        buf.push_source_route(true, &hops[..1]),
+        Err(OptionsFull),
+        "one source route"
+    );
+    assert_eq!(buf.push_record_route(9), Err(OptionsFull));
+    let options = buf.options();
+    assert_eq!(options.octets().len(), 32);
+    let mut seen = options.into_iter();
+    assert_eq!(seen.next(), Some(Ip4Option::RouterAlert(0)));
+    assert_eq!(seen.next(), Some(Ip4Option::Nop));
+    let Some(Ip4Option::LooseSourceRoute(route)) = seen.next() else {
+        panic!()
+    };
+    assert_eq!((route.done(), route.next()), (0, Some(hops[0])));
+    assert_eq!(route.slots().collect::<Vec<_>>(), hops);
+    let Some(Ip4Option::RecordRoute(route)) = seen.next() else {
+        panic!()
+    };
+    assert_eq!((route.slots().len(), route.done()), (3, 0));
+    assert_eq!(seen.next(), None);
+    let kinds: Vec<u8> = options
+        .copied()
+        .options()
+        .into_iter()
+        .map(|o| o.kind())
+        .collect();
+    assert_eq!(kinds, [148, 131]);
+
+    let mut header = Header::new(hops[0], hops[1], 17, 8).unwrap();
+    header.set_lengths(options, 8).unwrap();
+    let octets = datagram(&header, options);
+    assert_eq!(Packet::parse(&octets).unwrap().options, options);
+    let theirs = peer::Ipv4Packet::new_checked(&octets[..]).unwrap();
+    assert!(theirs.verify_checksum() && theirs.header_len() == 52);
+}
+
+#[test]
+fn timestamps() {
+    let octets = [68, 12, 13, 0x21, 192, 0, 2, 1, 0, 0, 0, 9];
+    let options = Options::parse(&octets).unwrap();
+    let Some(Ip4Option::Timestamp(stamps)) = options.into_iter().next() else {
+        panic!()
+    };
+    assert_eq!(
+        (stamps.overflow(), stamps.done(), stamps.has_addresses()),
+        (2, 2, true)
+    );
+    assert!(!stamps.is_prespecified());
+    assert_eq!(stamps.words().collect::<Vec<_>>(), [0xc000_0201, 9]);
+}
+
+#[test]
+fn malformed_options_name_the_octet() {
+    let cases: [(&[u8], u8); 12] = [
+        (&[1, 1, 1, 7], 23),
+        (&[7, 2, 0, 0], 21),
+        (&[7, 1, 0, 0], 21),
+        (&[7, 5, 4, 0], 21),
+        (&[7, 6, 4, 0], 21),
+        (&[1, 7, 7, 5, 0, 0, 0, 0], 23),
+        (&[131, 3, 0, 0], 22),
+        (&[68, 3, 5, 0], 21),
+        (&[68, 4, 4, 0], 22),
+        (&[68, 4, 5, 2], 23),
+        (&[148, 3, 0, 0], 21),
+        (&[7, 3, 4, 7, 3, 4, 0, 0], 23),
+    ];
+    for (octets, at) in cases {
+        assert_eq!(Options::parse(octets), Err(Error::Option(at)), "{octets:?}");
+    }
+    // What stands behind the end of the list does not count.
+    assert!(
+        Options::parse(&[0, 7, 0, 0])
+            .unwrap()
+            .into_iter()
+            .next()
+            .is_none()
+    );
+    assert!(
+        Options::parse(&[130, 3, 9, 0]).is_ok(),
+        "an unknown option is ignored"
+    );
+    assert_eq!(Options::parse(&[1, 1, 1]), Err(Error::Truncated));
+}
+
+#[test]
+fn every_truncation() {
+    let mut buf = OptionsBuf::new();
+    buf.push_record_route(9).unwrap();
+    let mut header = Header::new(Ipv4::LOCALHOST, Ipv4::BROADCAST, 1, 8).unwrap();
+    header.set_lengths(buf.options(), 8).unwrap();
+    let octets = datagram(&header, buf.options());
+    assert_eq!(octets.len(), 68);
+    for len in 0..octets.len() {
+        let error = if len < 60 {
+            Error::Truncated
+        } else {
+            Error::TotalLength
+        };
+        assert_eq!(Packet::parse(&octets[..len]), Err(error), "{len} octets");
+    }
+    assert_eq!(
+        Header::new(Ipv4::LOCALHOST, Ipv4::LOCALHOST, 1, 65_516),
+        Err(TooLong)
+    );
+    assert_eq!(header.set_lengths(buf.options(), 65_476), Err(TooLong));
+}
+
+prop_compose! {
+    fn headers()(traffic_class: u8, id: u16, words in 0usize..0x1fff, more: bool, dont: bool,
+        ttl: u8, protocol: u8, src: u32, dst: u32, eighths in 0usize..20) -> Header {
+        let mut header =
+            Header::new(Ipv4::from_bits(src), Ipv4::from_bits(dst), protocol, eighths * 8).unwrap();
+        let offset = words.saturating_sub(eighths) * 8;
+        let mut fragment = Fragment::new(offset, more).unwrap();
+        fragment.0 |= if dont { 0x4000 } else { 0 };
+        (header.traffic_class, header.id, header.fragment, header.ttl) =
+            (traffic_class, id, fragment, ttl);
+        header
+    }
+}
+
+fn to_etherparse(header: &Header) -> Ipv4Header {
+    let mut theirs = Ipv4Header {
+        dscp: IpDscp::try_new(header.dscp()).unwrap(),
+        ecn: IpEcn::try_new(header.ecn()).unwrap(),
+        total_len: header.total_len,
+        identification: header.id,
+        dont_fragment: header.fragment.dont(),
+        more_fragments: header.fragment.more(),
+        fragment_offset: IpFragOffset::try_new(header.fragment.offset() as u16 / 8).unwrap(),
+        time_to_live: header.ttl,
+        protocol: IpNumber(header.protocol),
+        header_checksum: 0,
+        source: header.src.octets(),
+        destination: header.dst.octets(),
+        options: Ipv4Options::new(),
+    };
+    theirs.header_checksum = theirs.calc_header_checksum();
+    theirs
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_etherparse(header in headers()) {
+        let octets = datagram(&header, Options::NONE);
+        let (theirs, _) = Ipv4Header::from_slice(&octets).unwrap();
+        prop_assert_eq!(&theirs, &to_etherparse(&header));
+        let theirs: [u8; HEADER_LEN] = theirs.to_bytes()[..].try_into().unwrap();
+        prop_assert_eq!(Header::parse(&theirs), Ok(header));
+    }
+
+    #[test]
+    fn agrees_with_smoltcp(header in headers()) {
+        let octets = datagram(&header, Options::NONE);
+        let theirs = peer::Ipv4Packet::new_checked(&octets[..]).unwrap();
+        prop_assert!(theirs.verify_checksum());
+        prop_assert_eq!((theirs.dscp(), theirs.ecn()), (header.dscp(), header.ecn()));
+        prop_assert_eq!(usize::from(theirs.total_len()), header.total_len());
+        prop_assert_eq!((theirs.ident(), theirs.hop_limit()), (header.id, header.ttl));
+        prop_assert_eq!(theirs.dont_frag(), header.fragment.dont());
+        prop_assert_eq!(theirs.more_frags(), header.fragment.more());
+        prop_assert_eq!(usize::from(theirs.frag_offset()), header.fragment.offset());
+        prop_assert_eq!((theirs.src_addr(), theirs.dst_addr()), (header.src, header.dst));
+        prop_assert_eq!(u8::from(theirs.next_header()), header.protocol);
+
+        let mut theirs = vec![0; HEADER_LEN + header.payload_len()];
+        peer::Ipv4Repr {
+            src_addr: header.src,
+            dst_addr: header.dst,
+            next_header: peer::IpProtocol::from(header.protocol),
+            payload_len: header.payload_len(),
+            hop_limit: header.ttl,
+        }.emit(&mut peer::Ipv4Packet::new_unchecked(&mut theirs[..]), &Default::default());
+        let expected = Header { traffic_class: 0, id: 0, fragment: Fragment::DONT, ..header };
+        prop_assert_eq!(Packet::parse(&theirs).unwrap().header, expected);
+    }
+
+    #[test]
+    fn template_equals_emit(header in headers()) {
+        let (mut one, mut two) = ([0; HEADER_LEN], [0; HEADER_LEN]);
+        header.emit(&mut one);
+        let template = Template::new(&Header { id: 7, fragment: Fragment::DONT, ..header });
+        template.emit(header.payload_len(), header.id, header.fragment, &mut two).unwrap();
+        prop_assert_eq!(one, two);
+    }
+
+    #[test]
+    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 60..80), words in 5u8..16,
+        options in proptest::collection::vec(prop_oneof![
+            Just(0u8), Just(1), Just(3), Just(4), Just(7), Just(8), Just(68), Just(131), Just(148)], 40)) {
+        let len = usize::from(words) * 4;
+        data[0] = 0x40 | words;
+        data[2..4].copy_from_slice(&72u16.to_be_bytes());
+        data[20..60].copy_from_slice(&options);
+        data[10..12].fill(0);
+        let sum = checksum::checksum(&data[..len]);
+        data[10..12].copy_from_slice(&sum.to_be_bytes());
+        crate::fuzz::fuzz_wire(&data);
+    }
+}

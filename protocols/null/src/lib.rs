@@ -1,0 +1,108 @@
+//! # Synopsis
+//! `null LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer costs.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of the layer below, passed through.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number on `null`.
+//!
+//! # Below
+//! One protocol of the async realm, or a wire.
+//!
+//! # Behaviour
+//! A message sent gets the type number of the upper protocol in front, four octets in network order; on
+//! arrival the number finds the session, or the upper protocol that enabled it. Nothing is checked,
+//! repeated or ordered.
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `list-sessions`,
+//! `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback
+//!     null  loopback
+//!     echo  null
+//! }
+//! ```
+//!
+//! # Standard
+//! None; the base protocol of paper 000, section IV.B ("one could imagine a simpler null protocol").
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use protocol::{Null, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "null",
+    summary: "a layer with a four-octet header, for measuring what a layer costs",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Inherit,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Inherit],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    numbers: &[
+        Number {
+            upper: "null",
+            lower: "null",
+            number: 1,
+        },
+        // Local experimental EtherType 1 (IEEE 802); experimental protocol number (RFC 3692).
+        Number {
+            upper: "null",
+            lower: "eth",
+            number: 0x88b5,
+        },
+        Number {
+            upper: "null",
+            lower: "ip",
+            number: 253,
+        },
+    ],
+    parameters: &[ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 16_777_216,
+        },
+        "1024",
+        "how many sessions it holds",
+    )],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "that of the layer below less four octets",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "that of the layer below less four octets",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,184 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::session::{Key, NullSession};
+use crate::wire::{HEADER_OCTETS, Header};
+use alloc::rc::Rc;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::Map;
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
+};
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) sessions: SessionTable<Key>,
+}
+
+/// One instance of the layer.
+pub struct Null {
+    lower: ProtocolRef,
+    table: Rc<Table>,
+    /// Type number to the protocol that takes messages with it.
+    enables: Map<u32, ProtocolRef>,
+}
+
+/// How many upper protocols may enable it.
+const ENABLES_MAX: usize = 256;
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let key = build.cx.boot_key();
+    let sessions = SessionTable::new(key, build.params.number("sessions_max", 1024));
+    build.add(Null {
+        lower: build.lower(0)?,
+        table: Rc::new(Table { sessions }),
+        enables: Map::new(key, ENABLES_MAX),
+    })
+}
+
+impl Null {
+    fn session(&self, number: u32, upper: &ProtocolRef, lower: SessionRef) -> NullSession {
+        NullSession {
+            table: Rc::clone(&self.table),
+            key: (lower.id().0, number),
+            lower,
+            upper: upper.clone(),
+            template: Header { number }.emit(),
+        }
+    }
+}
+
+impl Protocol for Null {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(xk_core::Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        let lower = self.lower.open(cx, Upper::new(this), participants)?;
+        let key = (lower.id().0, number);
+        if let Some(session) = self.table.sessions.get(&key) {
+            lower.close(cx);
+            session.hold();
+            return Ok(session);
+        }
+        let session = cx.new_session(
+            this,
+            upper.receiver,
+            self.session(number, upper.receiver, lower.clone()),
+        );
+        match self.table.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.close(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        match self.enables.bind(number, upper.receiver.clone()) {
+            Ok(()) => Ok(Enable(u64::from(number))),
+            Err(_) => Err(OpenError::InUse),
+        }
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        if let Ok(number) = u32::try_from(enable.0) {
+            self.enables.unbind(&number);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let Some(octets) = message.pop_array::<HEADER_OCTETS>() else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let key = (lower.id().0, Header::parse(&octets).number);
+        match self.table.sessions.get(&key) {
+            Some(session) => session.pop(cx, message),
+            None => self.demux_first(cx, this, lower, key.1, message),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = self.table.sessions.sessions(question.max);
+            question.total = self.table.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("active", self.table.sessions.stats()));
+            question.maps.push(("passive", self.enables.stats()));
+            return Answer::Answered;
+        }
+        self.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.table.sessions.clear();
+        self.enables.clear();
+    }
+}
+
+impl Null {
+    /// The first message of a conversation: makes the session that somebody has enabled.
+    #[cold]
+    fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        number: u32,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(upper) = self.enables.get(&number) else {
+            return Err(this.refuse(message, &reason::NO_PROTOCOL));
+        };
+        let session =
+            cx.new_passive_session(this, &upper, self.session(number, &upper, lower.clone()));
+        lower.hold();
+        if let Err(full) = self
+            .table
+            .sessions
+            .bind(cx, (lower.id().0, number), session.clone())
+        {
+            session.abort(cx);
+            return Err(this.refuse(message, full));
+        }
+        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
+            session.abort(cx);
+            return Err(Refused::new(message, unwanted));
+        }
+        session.pop(cx, message)
+    }
+}

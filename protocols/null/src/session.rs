@@ -1,0 +1,60 @@
+//! A session: one upper protocol's end of a conversation through one lower session.
+
+use crate::protocol::Table;
+use crate::wire::{HEADER_OCTETS, Header};
+use alloc::rc::Rc;
+use xk_core::control::Describe;
+use xk_core::object::{Closing, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::control::{MaxPacket, OptPacket};
+
+/// The key that a message is demultiplexed by: the lower session and the type number.
+pub(crate) type Key = (u32, u32);
+
+pub(crate) struct NullSession {
+    pub(crate) table: Rc<Table>,
+    pub(crate) key: Key,
+    pub(crate) lower: SessionRef,
+    pub(crate) upper: ProtocolRef,
+    /// The header of every message sent here.
+    pub(crate) template: [u8; HEADER_OCTETS],
+}
+
+impl Session for NullSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        message
+            .push_array(&self.template)
+            .map_err(|_| PushError::NoBuffers)?;
+        self.lower.push(cx, message)
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("{}", Header::parse(&self.template));
+            return Answer::Answered;
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            let header = HEADER_OCTETS as u32;
+            let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+            let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.table.sessions.unbind(&self.key);
+        self.lower.close(cx);
+        Closing::Done
+    }
+}

@@ -1,0 +1,9 @@
+//! User Datagram Protocol.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+#[doc(hidden)]
+pub mod fuzz;
+pub mod wire;

@@ -1,0 +1,139 @@
+//! Stops, panics and the end.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use xk_core::shepherd::{Flow, RunError, Switch};
+
+use crate::world::{NewSwitch, World};
+
+pub(crate) fn suspended_shepherds_outlive_a_run(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    world.send_waiter("a");
+    world.run();
+    world.expect(&["a waits"]);
+    assert_eq!(world.shepherds.stats().suspended, 1);
+    // From outside, where no shepherd is: it becomes ready, and no more.
+    assert!(world.semaphore.signal(&world.shepherds));
+    world.expect(&[]);
+    assert!(world.shepherds.has_ready());
+    world.run();
+    world.expect(&["a Ok(())"]);
+}
+
+pub(crate) fn a_resumed_shepherd_can_stop_the_loop(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    let turns = Rc::new(Cell::new(0));
+    let body = {
+        let (world, turns) = (Rc::clone(&world), Rc::clone(&turns));
+        move || {
+            turns.set(turns.get() + 1);
+            match turns.get() {
+                1 => {
+                    assert_eq!(world.semaphore.wait(&world.shepherds), Ok(()));
+                    return Flow::Stop;
+                }
+                2 => assert!(world.semaphore.signal(&world.shepherds)),
+                _ => panic!("it should have stopped"),
+            }
+            Flow::Continue
+        }
+    };
+    assert_eq!(world.shepherds.run(Rc::new(body)), Ok(()));
+    assert_eq!(turns.get(), 2);
+    assert_eq!(world.shepherds.stats().suspended, 0);
+}
+
+pub(crate) fn the_loop_does_not_run_within_itself(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    world.send(|world| {
+        let inner = world.shepherds.run(Rc::new(|| Flow::Stop));
+        assert_eq!(inner, Err(RunError::AlreadyRunning));
+        world.note("refused");
+    });
+    world.send(|world| world.note("and goes on"));
+    world.run();
+    world.expect(&["refused", "and goes on"]);
+}
+
+fn run_panics(world: &Rc<World>) {
+    let end = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let payload = end.expect_err("a message panicked");
+    assert_eq!(payload.downcast_ref(), Some(&"bad message"));
+    assert_eq!(world.shepherds.current(), None);
+}
+
+pub(crate) fn a_panic_reaches_the_caller_of_run(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 3);
+    world.send_waiter("a");
+    world.send(|_| resume_unwind(Box::new("bad message")));
+    run_panics(&world);
+    assert_eq!(world.shepherds.stats().made, 1);
+    // The slot of the dead shepherd is free again.
+    world.send_waiter("b");
+    world.send_signal();
+    world.send_signal();
+    world.run();
+    world.expect(&["a waits", "b waits", "a Ok(())", "b Ok(())"]);
+}
+
+pub(crate) fn a_panic_of_a_resumed_shepherd_reaches_the_caller_of_run(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 3);
+    world.send(|world| {
+        let _ = world.semaphore.wait(&world.shepherds);
+        resume_unwind(Box::new("bad message"));
+    });
+    world.send_signal();
+    run_panics(&world);
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.made, stats.suspended, stats.running), (0, 0, 0));
+    world.send_waiter("b");
+    world.send_signal();
+    world.run();
+    world.expect(&["b waits", "b Ok(())"]);
+}
+
+pub(crate) fn an_interrupted_kernel_leaves_nothing_behind(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    let token = Rc::new(());
+    for _ in 0..3 {
+        let held = Rc::clone(&token);
+        world.send(move |world| {
+            let _ = world.semaphore.wait(&world.shepherds);
+            drop(held);
+        });
+    }
+    world.run();
+    assert_eq!(Rc::strong_count(&token), 4);
+    assert_eq!(world.shepherds.interrupt_all(), 3);
+    assert_eq!(world.shepherds.interrupt_all(), 0);
+    world.run();
+    assert_eq!(Rc::strong_count(&token), 1);
+    let held = Rc::clone(&token);
+    world.send(move |_| drop(held));
+    let weak = Rc::downgrade(&world);
+    drop(world);
+    // Nothing on an idle shepherd's stack kept the world alive.
+    assert_eq!(weak.strong_count(), 0);
+    assert_eq!(Rc::strong_count(&token), 1);
+}
+
+/// A switch is a safe interface: misuse may panic, and do nothing worse.
+pub(crate) fn a_shepherd_is_suspended_only_by_itself(switch: NewSwitch<'_>) {
+    let switch: Rc<dyn Switch> = Rc::from(switch());
+    let inside = Rc::clone(&switch);
+    let main = move || {
+        let resumed_within_itself = || inside.resume(0);
+        assert!(catch_unwind(AssertUnwindSafe(resumed_within_itself)).is_err());
+        inside.suspend(0);
+    };
+    let created = switch.create(0, 256 * 1024, Box::new(main));
+    assert_eq!(created, Ok(()));
+    let suspend = || catch_unwind(AssertUnwindSafe(|| switch.suspend(0)));
+    assert!(suspend().is_err(), "not yet resumed");
+    switch.resume(0);
+    assert!(suspend().is_err(), "already suspended");
+    switch.resume(0);
+    assert!(suspend().is_err(), "over");
+}

@@ -1,0 +1,36 @@
+//! What tests need of their surroundings.
+//!
+//! Most tests of this project run in virtual time and need nothing. Some meet the world: the operating system's own stack,
+//! its devices, its tools. This crate gives those a place of their own and an honest way to say that they could not run.
+//!
+//! | module | what it gives |
+//! | --- | --- |
+//! | [`netns`] | network namespaces, veth pairs, addresses and programs that vanish with the value that made them |
+//! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
+//! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
+//! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
+//!
+//! # Example
+//! ```no_run
+//! use xk_testkit::{needs_root, netns::Net, peer};
+//!
+//! fn pings() {
+//!     needs_root!();
+//!     let net = Net::new("pings").unwrap();
+//!     let (left, right) = (net.space().unwrap(), net.space().unwrap());
+//!     net.veth(&left, "v0", &right, "v1").unwrap();
+//!     left.address("v0", "10.9.0.1/24").unwrap();
+//!     right.address("v1", "10.9.0.2/24").unwrap();
+//!     left.exec(&["ping", "-c", "1", "10.9.0.2"]).unwrap();
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     peer::main(&[("pings", pings)])
+//! }
+//! ```
+
+pub mod needs;
+pub mod netns;
+mod offload_unsafe;
+pub mod peer;
+pub mod tshark;

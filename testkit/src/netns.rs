@@ -1,0 +1,558 @@
+//! Network namespaces that live as long as the value that made them.
+//!
+//! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>`, joined by veth pairs. Dropping the net stops the programs it
+//! started (those alone) and removes the namespaces, and with them every device inside. Namespaces that a killed test left
+//! behind are removed by the next `Net::new`: their name holds the process that made them.
+//!
+//! IPv6 is off in every space, so that no router solicitation disturbs a capture. Everything here needs root and the program
+//! `ip`; a test says so first, by `needs_root!()` and `needs_program!("ip")`.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Where `ip netns` keeps the names of namespaces.
+const NAMES: &str = "/run/netns";
+/// What our namespaces' names begin with.
+const PREFIX: &str = "xkt-";
+/// How much of a running program's output is kept; what follows is read and let go.
+const OUTPUT_OCTETS_MAX: usize = 1 << 20;
+/// Numbers namespaces within this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Why a namespace could not be made or used. `Debug` prints the same as `Display`, so that `unwrap` in a test reads well.
+#[derive(thiserror::Error)]
+pub enum NetError {
+    /// A program could not be started at all.
+    #[error("{net}: cannot run `{command}`: {source}")]
+    Start {
+        /// The net's label.
+        net: String,
+        /// The command line.
+        command: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program ran and failed.
+    #[error("{net}: `{command}` failed with {status}\n{output}")]
+    Failed {
+        /// The net's label.
+        net: String,
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote, standard output first.
+        output: String,
+    },
+    /// A namespace or device refused something asked through a system call.
+    #[error("{net}: {action}: {source}")]
+    System {
+        /// The net's label.
+        net: String,
+        /// What was asked.
+        action: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program did not end, or did not say what was awaited, in time.
+    #[error("{net}: `{command}` did not {what} within {seconds:.1} s; it wrote:\n{output}")]
+    Late {
+        /// The net's label.
+        net: String,
+        /// The command line.
+        command: String,
+        /// What was awaited.
+        what: String,
+        /// How long, in seconds.
+        seconds: f64,
+        /// What it wrote so far, on both its outputs.
+        output: String,
+    },
+}
+
+impl std::fmt::Debug for NetError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// A set of namespaces, removed when this value is dropped.
+#[derive(Debug)]
+pub struct Net {
+    label: String,
+    names: RefCell<Vec<String>>,
+    children: Arc<Mutex<Vec<Arc<Mutex<Child>>>>>,
+}
+
+impl Net {
+    /// An empty net. `label` stands in its errors. Namespaces of dead processes are removed on the way.
+    ///
+    /// # Errors
+    /// The program `ip` cannot be run.
+    pub fn new(label: &str) -> Result<Self, NetError> {
+        let net = Self {
+            label: label.to_owned(),
+            names: RefCell::default(),
+            children: Arc::default(),
+        };
+        net.ip(&["-Version"])?;
+        for name in stale_names(Path::new(NAMES), Path::new("/proc")) {
+            // Another test process may remove the same one: losing that race is no failure.
+            let _lost = net.ip(&["netns", "del", &name]);
+        }
+        Ok(net)
+    }
+
+    /// A new namespace with its loopback device up and IPv6 off.
+    ///
+    /// # Errors
+    /// `ip` or `sysctl`'s files refuse, usually for want of root.
+    pub fn space(&self) -> Result<Space, NetError> {
+        let name = format!(
+            "{PREFIX}{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        self.ip(&["netns", "add", &name])?;
+        self.names.borrow_mut().push(name.clone());
+        let space = Space {
+            label: self.label.clone(),
+            name,
+            children: Arc::clone(&self.children),
+        };
+        space.sysctl("net/ipv6/conf/all/disable_ipv6", "1")?;
+        space.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        space.up("lo")?;
+        Ok(space)
+    }
+
+    /// Joins two spaces by a veth pair, `one` in the first and `two` in the second, both up.
+    ///
+    /// Checksum and segmentation offloads stay as the system sets them (on): see [`Space::offload_off`].
+    ///
+    /// # Errors
+    /// A name is taken or longer than 15 octets.
+    pub fn veth(
+        &self,
+        first: &Space,
+        one: &str,
+        second: &Space,
+        two: &str,
+    ) -> Result<(), NetError> {
+        let add = [
+            "link",
+            "add",
+            one,
+            "netns",
+            &first.name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            two,
+            "netns",
+            &second.name,
+        ];
+        self.ip(&add)?;
+        first.up(one)?;
+        second.up(two)
+    }
+
+    /// Runs `ip` in the test's own namespace.
+    fn ip(&self, arguments: &[&str]) -> Result<String, NetError> {
+        let mut command = Command::new("ip");
+        command.args(arguments);
+        run(&self.label, command)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for child in lock(&self.children).drain(..) {
+            stop(&mut lock(&child));
+        }
+        for name in self.names.get_mut().drain(..) {
+            // A failure here leaves a namespace that the next net removes once this process is dead.
+            let _left = Command::new("ip")
+                .args(["netns", "del", &name])
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// One network namespace. It is removed with its [`Net`], not with this handle.
+#[derive(Debug, Clone)]
+pub struct Space {
+    label: String,
+    name: String,
+    children: Arc<Mutex<Vec<Arc<Mutex<Child>>>>>,
+}
+
+impl Space {
+    /// The namespace's name, as `ip netns` knows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives `device` an IPv4 address, as `10.0.0.1/24`.
+    ///
+    /// # Errors
+    /// No such device, or a malformed address.
+    pub fn address(&self, device: &str, address: &str) -> Result<(), NetError> {
+        self.ip(&["addr", "add", address, "dev", device])
+    }
+
+    /// Sets the MTU of `device`, in octets without the Ethernet header.
+    ///
+    /// # Errors
+    /// No such device, or an MTU it cannot have.
+    pub fn mtu(&self, device: &str, octets: usize) -> Result<(), NetError> {
+        self.ip(&["link", "set", device, "mtu", &octets.to_string()])
+    }
+
+    /// Brings `device` up.
+    ///
+    /// # Errors
+    /// No such device.
+    pub fn up(&self, device: &str) -> Result<(), NetError> {
+        self.ip(&["link", "set", device, "up"])
+    }
+
+    /// Adds a route to `destination` (`10.1.0.0/16`, or `default`) through the host `via`.
+    ///
+    /// # Errors
+    /// `via` is not reachable, or the route exists.
+    pub fn route(&self, destination: &str, via: &str) -> Result<(), NetError> {
+        self.ip(&["route", "add", destination, "via", via])
+    }
+
+    /// Adds a fixed entry to the neighbour table of `device`: `address` lives at the hardware address `mac`.
+    ///
+    /// # Errors
+    /// No such device, or a malformed address.
+    pub fn neighbour(&self, device: &str, address: &str, mac: [u8; 6]) -> Result<(), NetError> {
+        let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
+        self.ip(&[
+            "neigh",
+            "replace",
+            address,
+            "lladdr",
+            &mac,
+            "dev",
+            device,
+            "nud",
+            "permanent",
+        ])
+    }
+
+    /// Runs `ip` with these arguments inside, for what this type has no method for.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn ip(&self, arguments: &[&str]) -> Result<(), NetError> {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.name]).args(arguments);
+        run(&self.label, command).map(drop)
+    }
+
+    /// Sets a value below `/proc/sys/net` as seen inside, for example `net/ipv4/ip_forward` to `1`.
+    ///
+    /// # Errors
+    /// No such file, or a refused value.
+    pub fn sysctl(&self, path: &str, value: &str) -> Result<(), NetError> {
+        // `/proc/sys/net` shows the namespace of the thread that opens it.
+        self.enter(|| std::fs::write(Path::new("/proc/sys").join(path), value))?
+            .map_err(|source| self.system(format!("set {path} to {value}"), source))
+    }
+
+    /// Switches checksum, segmentation and merging offloads of `device` off.
+    ///
+    /// A veth pair otherwise hands frames across whose checksums nobody has computed and which may exceed the MTU.
+    ///
+    /// # Errors
+    /// No such device, or no root.
+    pub fn offload_off(&self, device: &str) -> Result<(), NetError> {
+        self.enter(|| crate::offload_unsafe::offload_off(device))?
+            .map_err(|source| self.system(format!("switch offloads of {device} off"), source))
+    }
+
+    /// Runs a program inside until it ends and gives its standard output.
+    ///
+    /// # Errors
+    /// It cannot be started, or it ends with another status than 0; the error holds both its outputs.
+    pub fn exec(&self, command: &[&str]) -> Result<String, NetError> {
+        run(&self.label, self.command(command))
+    }
+
+    /// Starts a program inside and goes on. It is killed when the handle or the net is dropped.
+    ///
+    /// # Errors
+    /// It cannot be started. A name that is no program shows as a program that ends at once.
+    pub fn spawn(&self, command: &[&str]) -> Result<Running, NetError> {
+        let mut line = self.command(command);
+        line.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let shown = command.join(" ");
+        let mut child = line.spawn().map_err(|source| NetError::Start {
+            net: self.label.clone(),
+            command: shown.clone(),
+            source,
+        })?;
+        let written = Arc::new(Mutex::new(Vec::new()));
+        collect(child.stdout.take(), &written);
+        collect(child.stderr.take(), &written);
+        let child = Arc::new(Mutex::new(child));
+        lock(&self.children).push(Arc::clone(&child));
+        Ok(Running {
+            label: self.label.clone(),
+            command: shown,
+            child,
+            written,
+        })
+    }
+
+    /// Runs `work` on a fresh thread inside this namespace: sockets and devices it opens belong here and keep belonging here.
+    /// A panic of `work` goes on in the caller.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetError> {
+        let inside = || -> io::Result<T> {
+            let link = File::open(self.path())?;
+            move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(work())
+        };
+        match std::thread::scope(|scope| scope.spawn(inside).join()) {
+            Ok(result) => {
+                result.map_err(|source| self.system("enter the namespace".to_owned(), source))
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// The file that stands for the namespace.
+    fn path(&self) -> PathBuf {
+        Path::new(NAMES).join(&self.name)
+    }
+
+    /// A command line that runs inside.
+    fn command(&self, command: &[&str]) -> Command {
+        let mut line = Command::new("ip");
+        line.args(["netns", "exec", &self.name]).args(command);
+        line
+    }
+
+    fn system(&self, action: String, source: io::Error) -> NetError {
+        NetError::System {
+            net: self.label.clone(),
+            action: format!("{}: {action}", self.name),
+            source,
+        }
+    }
+}
+
+/// A program running in a [`Space`], killed when this handle is dropped.
+#[derive(Debug)]
+pub struct Running {
+    label: String,
+    command: String,
+    child: Arc<Mutex<Child>>,
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Running {
+    /// The program's process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        lock(&self.child).id()
+    }
+
+    /// What it has written so far, on both its outputs, up to the first mebioctet.
+    #[must_use]
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.written)).into_owned()
+    }
+
+    /// Writes to its standard input.
+    ///
+    /// # Errors
+    /// It has ended or closed its input.
+    pub fn write(&self, octets: &[u8]) -> io::Result<()> {
+        match lock(&self.child).stdin.as_mut() {
+            Some(input) => io::Write::write_all(input, octets),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Closes its standard input.
+    pub fn close_input(&self) {
+        drop(lock(&self.child).stdin.take());
+    }
+
+    /// Waits until its output holds `text`.
+    ///
+    /// # Errors
+    /// It did not within `limit`.
+    pub fn wait_for(&self, text: &str, limit: Duration) -> Result<(), NetError> {
+        self.poll(limit, &format!("write {text:?}"), || {
+            self.output().contains(text).then_some(())
+        })
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Errors
+    /// It did not within `limit`; it goes on running until this handle is dropped.
+    pub fn wait(&self, limit: Duration) -> Result<ExitStatus, NetError> {
+        self.poll(limit, "end", || lock(&self.child).try_wait().ok().flatten())
+    }
+
+    /// Kills it and gives what it wrote.
+    #[must_use]
+    pub fn stop(self) -> String {
+        stop(&mut lock(&self.child));
+        self.output()
+    }
+
+    /// Asks again every few milliseconds until there is an answer.
+    fn poll<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut ask: impl FnMut() -> Option<T>,
+    ) -> Result<T, NetError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return Ok(answer);
+            }
+            if begun.elapsed() > limit {
+                return Err(NetError::Late {
+                    net: self.label.clone(),
+                    command: self.command.clone(),
+                    what: what.to_owned(),
+                    seconds: limit.as_secs_f64(),
+                    output: self.output(),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        stop(&mut lock(&self.child));
+    }
+}
+
+/// The names below `names` that are ours and whose process is not below `processes`.
+fn stale_names(names: &Path, processes: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(names) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| owner(name).is_some_and(|pid| !processes.join(pid.to_string()).exists()))
+        .collect()
+}
+
+/// The process whose namespace this is: the middle of `xkt-<pid>-<n>`.
+fn owner(name: &str) -> Option<u32> {
+    let (pid, number) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let _number: u32 = number.parse().ok()?;
+    pid.parse().ok()
+}
+
+/// Runs a command to its end and gives its standard output.
+fn run(label: &str, mut command: Command) -> Result<String, NetError> {
+    let shown = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| NetError::Start {
+            net: label.to_owned(),
+            command: shown.clone(),
+            source,
+        })?;
+    let mut output = String::from_utf8_lossy(&stdout).into_owned();
+    if status.success() {
+        return Ok(output);
+    }
+    output.push_str(&String::from_utf8_lossy(&stderr));
+    Err(NetError::Failed {
+        net: label.to_owned(),
+        command: shown,
+        status,
+        output,
+    })
+}
+
+/// Gathers what a program writes, on a thread that ends with the program's output.
+fn collect(from: Option<impl io::Read + Send + 'static>, into: &Arc<Mutex<Vec<u8>>>) {
+    let Some(mut from) = from else { return };
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let mut some = [0; 4096];
+        while let Ok(octets) = from.read(&mut some) {
+            if octets == 0 {
+                break;
+            }
+            let mut into = lock(&into);
+            let room = OUTPUT_OCTETS_MAX.saturating_sub(into.len());
+            into.extend_from_slice(some.get(..octets.min(room)).unwrap_or_default());
+        }
+    });
+}
+
+/// Kills a child unless it has ended, and collects it.
+fn stop(child: &mut Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        let _ended_meanwhile = child.kill();
+    }
+    let _collected = child.wait();
+}
+
+/// Locks, even after another thread panicked with the lock held: a failed test must still clean up.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_owner() {
+        assert_eq!(owner("xkt-123-4"), Some(123));
+        for other in ["xkt-", "xkt-a-1", "xkt-1", "xkt-1-", "xk-1-2", "mine"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_stale_where_there_are_no_names() {
+        assert!(stale_names(Path::new("/nonexistent"), Path::new("/proc")).is_empty());
+    }
+}

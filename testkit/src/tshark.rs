@@ -1,0 +1,231 @@
+//! A second opinion on a capture, from the program `tshark`.
+//!
+//! Three things count as problems: packets the dissectors call malformed, wrong IPv4, UDP, TCP or ICMP checksums, and expert
+//! remarks above *note* (warnings and errors). A scenario that means to provoke one names it in its allow-list.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Expert severities of Wireshark (`epan/proto.h`, `PI_WARN` and `PI_ERROR`); notes are below.
+const WARN: u32 = 0x0060_0000;
+const ERROR: u32 = 0x0080_0000;
+
+/// Separates several remarks on one frame in the program's answer: an octet that no remark holds.
+const BETWEEN: char = '\u{1f}';
+
+/// How grave a remark is, least grave first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Unusual and suspect, such as a segment out of order.
+    Warning,
+    /// Wrong, such as a bad checksum.
+    Error,
+    /// The dissector could not read the packet to its end.
+    Malformed,
+}
+
+/// One remark on one frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The frame's number in the file, from 1.
+    pub frame: u64,
+    /// How grave it is.
+    pub severity: Severity,
+    /// The protocols of the frame, as `eth:ethertype:ip:udp:data`.
+    pub protocols: String,
+    /// The remark.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "frame {} ({}): {:?}: {}",
+            self.frame, self.protocols, self.severity, self.message
+        )
+    }
+}
+
+/// What `tshark` thinks of a capture.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many frames it read.
+    pub frames: u64,
+    /// What it remarked on, without what the allow-list names.
+    pub problems: Vec<Problem>,
+    /// How many remarks the allow-list covered.
+    pub allowed: usize,
+}
+
+impl Report {
+    /// Whether nothing is left to complain about.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} frames, {} problems, {} allowed",
+            self.frames,
+            self.problems.len(),
+            self.allowed
+        )?;
+        self.problems
+            .iter()
+            .try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+/// Why a capture could not be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The program cannot be started.
+    #[error("cannot run tshark: {0} (install it, for example: sudo apt install tshark)")]
+    Start(#[from] io::Error),
+    /// The program refuses the file, wholly or from some place on.
+    #[error("tshark complains about {}: {complaint}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the program said.
+        complaint: String,
+    },
+    /// The answer has another form than expected: another version of the program, perhaps.
+    #[error("tshark answered in an unexpected form: {0:?}")]
+    Form(String),
+}
+
+/// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the texts of `allow` is counted
+/// and left out.
+///
+/// # Errors
+/// The program is missing, refuses the file, or answers in an unexpected form.
+pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckError> {
+    let file = file.as_ref();
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file).args([
+        "-n",
+        "-T",
+        "fields",
+        "-E",
+        "separator=/t",
+        "-E",
+        "occurrence=a",
+    ]);
+    command.arg("-E").arg(format!("aggregator={BETWEEN}"));
+    for protocol in ["ip", "udp", "tcp"] {
+        command
+            .arg("-o")
+            .arg(format!("{protocol}.check_checksum:TRUE"));
+    }
+    // Octets without a known form are no fault of the capture's writer.
+    command.args([
+        "-o",
+        r#"uat:user_dlts:"User 0 (DLT=147)","data","0","","0","""#,
+    ]);
+    for field in [
+        "frame.number",
+        "frame.protocols",
+        "_ws.malformed",
+        "_ws.expert.severity",
+        "_ws.expert.message",
+    ] {
+        command.args(["-e", field]);
+    }
+    let output = command.output()?;
+    let complaint: Vec<String> = String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .filter(|line| !line.starts_with("Running as user") && !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect();
+    if !output.status.success() || !complaint.is_empty() {
+        return Err(CheckError::File {
+            file: file.to_owned(),
+            complaint: complaint.join("\n"),
+        });
+    }
+    let mut report = Report::default();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        report.frames += 1;
+        for problem in problems(line).ok_or_else(|| CheckError::Form(line.to_owned()))? {
+            if allow.iter().any(|text| problem.message.contains(text)) {
+                report.allowed += 1;
+            } else {
+                report.problems.push(problem);
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// The problems in one line of the program's answer, or nothing when the line has another form.
+fn problems(line: &str) -> Option<Vec<Problem>> {
+    let mut fields = line.splitn(5, '\t');
+    let frame: u64 = fields.next()?.parse().ok()?;
+    let protocols = fields.next()?;
+    let malformed = fields.next()?;
+    let severities = fields.next()?;
+    let messages = fields.next()?;
+    let problem = |severity, message: &str| Problem {
+        frame,
+        severity,
+        protocols: protocols.to_owned(),
+        message: message.to_owned(),
+    };
+    let mut found = Vec::new();
+    let mut messages = messages.split(BETWEEN);
+    for severity in severities
+        .split(BETWEEN)
+        .filter(|severity| !severity.is_empty())
+    {
+        let message = messages.next()?;
+        match severity.parse::<u32>().ok()? {
+            ERROR.. => found.push(problem(Severity::Error, message)),
+            WARN.. => found.push(problem(Severity::Warning, message)),
+            // Notes, chats and comments.
+            _ => {}
+        }
+    }
+    if !malformed.is_empty() {
+        found.push(problem(
+            Severity::Malformed,
+            &format!("malformed packet ({})", malformed.replace(BETWEEN, ", ")),
+        ));
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_above_note_are_problems() {
+        let note = 0x0040_0000;
+        let line = format!(
+            "7\teth:ip:udp\t\t{note}{BETWEEN}{WARN}{BETWEEN}{ERROR}\ta, b{BETWEEN}c{BETWEEN}d"
+        );
+        let found = problems(&line).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].to_string(), "frame 7 (eth:ip:udp): Warning: c");
+        assert_eq!(
+            (found[1].severity, found[1].message.as_str()),
+            (Severity::Error, "d")
+        );
+    }
+
+    #[test]
+    fn a_malformed_packet_is_a_problem() {
+        let found = problems("1\teth\tMalformed Packet\t\t").unwrap();
+        assert_eq!(found[0].severity, Severity::Malformed);
+        assert!(problems("1\teth\t\t\t").unwrap().is_empty());
+        assert!(problems("nothing like it").is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! The test surroundings themselves, on a real system.
+
+use std::net::UdpSocket;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use xk_testkit::netns::{Net, NetError};
+use xk_testkit::{needs_program, needs_root, peer};
+
+fn main() -> ExitCode {
+    peer::main(&[
+        ("spaces_reach_each_other", spaces_reach_each_other),
+        ("a_net_leaves_nothing_behind", a_net_leaves_nothing_behind),
+        ("stale_names_are_removed", stale_names_are_removed),
+        ("programs_run_and_stop", programs_run_and_stop),
+        (
+            "a_failing_program_tells_what_it_said",
+            a_failing_program_tells_what_it_said,
+        ),
+        ("offloads_can_be_switched_off", offloads_can_be_switched_off),
+    ])
+}
+
+fn names() -> String {
+    String::from_utf8(
+        std::process::Command::new("ip")
+            .args(["netns", "list"])
+            .output()
+            .unwrap()
+            .stdout,
+    )
+    .unwrap()
+}
+
+fn spaces_reach_each_other() {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let net = Net::new("reach").unwrap();
+    let [left, middle, right] = [(); 3].map(|()| net.space().unwrap());
+    net.veth(&left, "v0", &middle, "m0").unwrap();
+    net.veth(&middle, "m1", &right, "v0").unwrap();
+    left.address("v0", "10.91.0.1/24").unwrap();
+    middle.address("m0", "10.91.0.2/24").unwrap();
+    middle.address("m1", "10.91.1.2/24").unwrap();
+    right.address("v0", "10.91.1.1/24").unwrap();
+    right.mtu("v0", 1400).unwrap();
+    middle.sysctl("net/ipv4/ip_forward", "1").unwrap();
+    left.route("default", "10.91.0.2").unwrap();
+    right.route("10.91.0.0/24", "10.91.1.2").unwrap();
+    let said = left
+        .exec(&["ping", "-c", "1", "-W", "2", "10.91.1.1"])
+        .unwrap();
+    assert!(said.contains(" 0% packet loss"), "{said}");
+
+    let from = right
+        .enter(|| UdpSocket::bind("10.91.1.1:7000").unwrap())
+        .unwrap();
+    let to = left
+        .enter(|| UdpSocket::bind("10.91.0.1:7001").unwrap())
+        .unwrap();
+    from.send_to(b"a socket stays where it was opened", "10.91.0.1:7001")
+        .unwrap();
+    to.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let mut octets = [0; 64];
+    assert_eq!(to.recv(&mut octets).unwrap(), 34);
+}
+
+fn a_net_leaves_nothing_behind() {
+    needs_root!();
+    needs_program!("ip", "sleep");
+    let net = Net::new("leaves").unwrap();
+    let space = net.space().unwrap();
+    let running = space.spawn(&["sleep", "600"]).unwrap();
+    let id = running.id();
+    assert!(names().contains(space.name()));
+    drop(net);
+    assert!(!names().contains(space.name()));
+    assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+fn stale_names_are_removed() {
+    needs_root!();
+    needs_program!("ip");
+    // No process has this number: it is above the largest that Linux gives.
+    let stale = format!("xkt-{}-0", u32::MAX);
+    let added = std::process::Command::new("ip")
+        .args(["netns", "add", &stale])
+        .status()
+        .unwrap();
+    assert!(added.success() && names().contains(&stale));
+    let _net = Net::new("stale").unwrap();
+    assert!(!names().contains(&stale));
+}
+
+fn programs_run_and_stop() {
+    needs_root!();
+    needs_program!("ip", "cat", "sh");
+    let net = Net::new("programs").unwrap();
+    let space = net.space().unwrap();
+    let cat = space.spawn(&["cat"]).unwrap();
+    cat.write(b"hello\n").unwrap();
+    cat.wait_for("hello", Duration::from_secs(5)).unwrap();
+    cat.close_input();
+    assert!(cat.wait(Duration::from_secs(5)).unwrap().success());
+    let sleeps = space
+        .spawn(&["sh", "-c", "echo begun; exec sleep 600"])
+        .unwrap();
+    sleeps.wait_for("begun", Duration::from_secs(5)).unwrap();
+    assert!(matches!(
+        sleeps.wait(Duration::from_millis(20)),
+        Err(NetError::Late { .. })
+    ));
+    assert_eq!(sleeps.stop(), "begun\n");
+}
+
+fn a_failing_program_tells_what_it_said() {
+    needs_root!();
+    needs_program!("ip", "sh");
+    let net = Net::new("fails").unwrap();
+    let space = net.space().unwrap();
+    let error = space
+        .exec(&["sh", "-c", "echo out; echo err >&2; exit 3"])
+        .unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.contains("out\nerr") && told.contains("fails: ") && told.contains('3'),
+        "{told}"
+    );
+    assert!(space.address("none", "10.0.0.1/8").is_err());
+}
+
+fn offloads_can_be_switched_off() {
+    needs_root!();
+    needs_program!("ip");
+    let net = Net::new("offload").unwrap();
+    let (left, right) = (net.space().unwrap(), net.space().unwrap());
+    net.veth(&left, "v0", &right, "v1").unwrap();
+    left.offload_off("v0").unwrap();
+    assert!(left.offload_off("none").is_err());
+    assert!(left.offload_off("a-name-that-is-too-long").is_err());
+}

@@ -1,0 +1,78 @@
+//! Why an interface could not be opened, or a frame not be sent, and what to do about it.
+
+use std::io;
+
+/// Why [`crate::PacketDevice::open`] failed. The text of each names a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum PacketError {
+    /// This process may not open packet sockets.
+    #[error(
+        "not permitted to open {name} for raw frames; grant it once: sudo setcap cap_net_raw+ep $(which xk); \
+         or run the command by sudo; the wires `sim` and `loopback` need no privilege"
+    )]
+    NotPermitted {
+        /// The interface.
+        name: String,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// There is no such interface.
+    #[error("no interface {name:?}; there are: {}", .existing.join(", "))]
+    NoDevice {
+        /// The name given.
+        name: String,
+        /// The interfaces there are.
+        existing: Vec<String>,
+    },
+    /// The interface carries something else than Ethernet frames.
+    #[error(
+        "{name} carries no Ethernet frames (hardware type {hardware_type}); take another interface, or the wire `host`"
+    )]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its hardware type, a number of `include/uapi/linux/if_arp.h`.
+        hardware_type: u16,
+    },
+    /// The rings asked for cannot be.
+    #[error("{name}: rings of {rx_slots} and {tx_slots} slots: {what}")]
+    Rings {
+        /// The interface.
+        name: String,
+        /// Slots of the receiving ring asked for.
+        rx_slots: usize,
+        /// Slots of the sending ring asked for.
+        tx_slots: usize,
+        /// What is wrong, with the range allowed.
+        what: String,
+    },
+    /// Anything else.
+    #[error("{name}: cannot {action}: {source}")]
+    System {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        action: &'static str,
+        /// What the system gave.
+        source: io::Error,
+    },
+}
+
+/// Why a frame cannot be sent on this interface, now or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransmitError {
+    /// It is shorter than an Ethernet header of 14 octets.
+    #[error("a frame of {octets} octets has no whole Ethernet header of 14")]
+    TooShort {
+        /// Its length.
+        octets: usize,
+    },
+    /// It is longer than the interface's MTU allows.
+    #[error("a frame of {octets} octets is longer than the interface's {octets_max}")]
+    TooLong {
+        /// Its length.
+        octets: usize,
+        /// The most allowed.
+        octets_max: usize,
+    },
+}

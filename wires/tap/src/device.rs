@@ -1,0 +1,388 @@
+//! The device: opened, set up, read and written.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketType, netdevice};
+
+use crate::device_unsafe;
+use crate::error::TapError;
+
+/// The driver's device file.
+const DRIVER: &str = "/dev/net/tun";
+/// Octets of an Ethernet header with one VLAN tag (IEEE 802.3, 802.1Q).
+const HEADER_OCTETS_MAX: usize = 18;
+/// The smallest and largest MTU that Linux gives a TAP device (`ETH_MIN_MTU`, and `MAX_MTU` of `drivers/net/tun.c`).
+const MTU_MIN: usize = 68;
+const MTU_MAX: usize = 65_521;
+/// How many frames too long for the caller are passed over in one call, so that a flood of them cannot hold it.
+const OVERSIZED_AT_ONCE: usize = 64;
+
+/// How a device is opened and set up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Make the device if there is none; otherwise that is an error.
+    pub create: bool,
+    /// Let a device outlive this process. Without it, a device that this process made goes with it.
+    pub persist: bool,
+    /// The host's own IPv4 address on this Ethernet and the length of its prefix in bits.
+    pub host_address: Option<(Ipv4Addr, u8)>,
+    /// The MTU, in octets without the Ethernet header: 68 to 65,521.
+    pub mtu: Option<usize>,
+    /// Bring the host's end up. A device that is down carries nothing.
+    pub up: bool,
+}
+
+impl Options {
+    /// Make the device if there is none, and bring it up.
+    #[must_use]
+    pub fn create() -> Self {
+        Self {
+            create: true,
+            up: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Transmitted {
+    /// The host has it.
+    Sent,
+    /// There is no room now; it may be offered again when the device is writable.
+    WouldBlock,
+}
+
+/// An open TAP device.
+#[derive(Debug)]
+pub struct TapDevice {
+    tun: OwnedFd,
+    name: String,
+    mtu: usize,
+    host_hardware_address: [u8; 6],
+    oversized: u64,
+}
+
+impl TapDevice {
+    /// Opens the device `name` and sets it up. An empty name, together with [`Options::create`], lets the system choose one.
+    ///
+    /// # Errors
+    /// [`TapError`], each with a remedy in its text.
+    pub fn open(name: &str, options: &Options) -> Result<Self, TapError> {
+        check_name(name, options)?;
+        let socket =
+            rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|errno| {
+                TapError::System {
+                    name: name.to_owned(),
+                    action: "open a socket".to_owned(),
+                    source: errno.into(),
+                }
+            })?;
+        if !options.create && netdevice::name_to_index(&socket, name).is_err() {
+            return Err(TapError::NoDevice {
+                name: name.to_owned(),
+                existing: existing(),
+            });
+        }
+        let tun = open_driver()?;
+        let name =
+            device_unsafe::attach(tun.as_fd(), name).map_err(|error| attach_error(name, error))?;
+        let device = Self {
+            tun,
+            mtu: 0,
+            host_hardware_address: [0; 6],
+            oversized: 0,
+            name,
+        };
+        device.set_up(socket.as_fd(), options)?;
+        let read = |error| device.refused("read its settings", String::new(), error);
+        let mtu = device_unsafe::mtu(&socket, &device.name).map_err(read)?;
+        let host_hardware_address =
+            device_unsafe::hardware_address(&socket, &device.name).map_err(read)?;
+        Ok(Self {
+            mtu,
+            host_hardware_address,
+            ..device
+        })
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The MTU at the time of opening, in octets without the Ethernet header.
+    #[must_use]
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// The most octets of a frame, with Ethernet header and one VLAN tag.
+    #[must_use]
+    pub fn frame_octets_max(&self) -> usize {
+        self.mtu + HEADER_OCTETS_MAX
+    }
+
+    /// The hardware address of the host's end.
+    #[must_use]
+    pub fn host_hardware_address(&self) -> [u8; 6] {
+        self.host_hardware_address
+    }
+
+    /// A hardware address for the graph's end: the host's with its last bit turned over, marked as locally administered and
+    /// as no group (IEEE 802, section 8.2). The same device gives the same address.
+    #[must_use]
+    pub fn hardware_address(&self) -> [u8; 6] {
+        let [first, b, c, d, e, last] = self.host_hardware_address;
+        [(first | 2) & !1, b, c, d, e, last ^ 1]
+    }
+
+    /// How many frames were passed over because they were longer than the caller's buffer.
+    #[must_use]
+    pub fn oversized(&self) -> u64 {
+        self.oversized
+    }
+
+    /// Takes the next frame that the host sent; `None` when there is none now.
+    ///
+    /// # Errors
+    /// The device is gone or failed.
+    pub fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<usize>> {
+        // The driver cuts a long frame without a word; one octet behind the caller's buffer shows it.
+        let room = frame.len();
+        let mut spill = [0];
+        for _ in 0..OVERSIZED_AT_ONCE {
+            let mut parts = [IoSliceMut::new(frame), IoSliceMut::new(&mut spill)];
+            match rustix::io::readv(&self.tun, &mut parts) {
+                Ok(octets) if octets > room => self.oversized += 1,
+                Ok(octets) => return Ok(Some(octets)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the host a frame, whose octets are those of the parts in order: at least 14, at most
+    /// [`Self::frame_octets_max`], in at most 1024 parts.
+    ///
+    /// # Errors
+    /// The frame is too short, too long or in too many parts (`InvalidInput`), or the host's end is down (`EIO`), or the
+    /// device is gone.
+    pub fn transmit(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Transmitted> {
+        let octets: usize = parts.iter().map(|part| part.len()).sum();
+        // The driver takes more than the MTU, but the host's stack need not.
+        if octets > self.frame_octets_max() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a frame longer than the device's MTU allows",
+            ));
+        }
+        loop {
+            return match rustix::io::writev(&self.tun, parts) {
+                Ok(_) => Ok(Transmitted::Sent),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NOBUFS) => {
+                    Ok(Transmitted::WouldBlock)
+                }
+                Err(errno) => Err(errno.into()),
+            };
+        }
+    }
+
+    /// The descriptor, to wait for readiness on.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+
+    /// Brings the device into the state asked for. What is so already is left alone: that needs no privilege.
+    fn set_up(&self, socket: BorrowedFd<'_>, options: &Options) -> Result<(), TapError> {
+        let name = &self.name;
+        if options.persist {
+            let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");
+            device_unsafe::set_persistent(self.fd(), true)
+                .map_err(|error| self.refused("make it persistent", remedy, error))?;
+        }
+        if let Some(mtu) = options.mtu {
+            if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
+                let what = format!("an MTU of {mtu} octets is outside {MTU_MIN} to {MTU_MAX}");
+                return Err(TapError::Setting {
+                    name: name.clone(),
+                    what,
+                });
+            }
+            if device_unsafe::mtu(socket, name).ok() != Some(mtu) {
+                let remedy = format!("sudo ip link set {name} mtu {mtu}");
+                device_unsafe::set_mtu(socket, name, mtu).map_err(|error| {
+                    self.refused(&format!("set its MTU to {mtu}"), remedy, error)
+                })?;
+            }
+        }
+        if let Some((address, prefix)) = options.host_address {
+            self.set_host_address(socket, address, prefix)?;
+        }
+        if options.up && device_unsafe::is_up(socket, name).ok() != Some(true) {
+            let remedy = format!("sudo ip link set {name} up");
+            device_unsafe::set_up(socket, name)
+                .map_err(|error| self.refused("bring it up", remedy, error))?;
+        }
+        Ok(())
+    }
+
+    fn set_host_address(
+        &self,
+        socket: BorrowedFd<'_>,
+        address: Ipv4Addr,
+        prefix: u8,
+    ) -> Result<(), TapError> {
+        let name = &self.name;
+        let Some(mask) = 32u32
+            .checked_sub(prefix.into())
+            .map(|zeroes| u32::MAX.checked_shl(zeroes).unwrap_or(0))
+        else {
+            let what = format!("a prefix of {prefix} bits is longer than an IPv4 address");
+            return Err(TapError::Setting {
+                name: name.clone(),
+                what,
+            });
+        };
+        let mask = Ipv4Addr::from_bits(mask);
+        if device_unsafe::address(socket, name).ok().flatten() == Some((address, mask)) {
+            return Ok(());
+        }
+        let remedy = format!("sudo ip addr add {address}/{prefix} dev {name}");
+        device_unsafe::set_address(socket, name, address, mask).map_err(|error| {
+            self.refused(
+                &format!("give it the address {address}/{prefix}"),
+                remedy,
+                error,
+            )
+        })
+    }
+
+    fn refused(&self, action: &str, remedy: String, source: io::Error) -> TapError {
+        TapError::from_system(
+            &self.name,
+            format!("open {} and {action}", self.name),
+            remedy,
+            source,
+        )
+    }
+}
+
+/// Refuses what the system would misunderstand: it takes `%d` in a name as a wish for a number.
+fn check_name(name: &str, options: &Options) -> Result<(), TapError> {
+    let strange = |octet: u8| octet <= b' ' || matches!(octet, b'/' | b':' | b'%' | 0x7f);
+    let chosen_by_system = name.is_empty() && options.create;
+    if !chosen_by_system
+        && (name.is_empty()
+            || name.len() > 15
+            || matches!(name, "." | "..")
+            || name.bytes().any(strange))
+    {
+        return Err(TapError::Name {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Opens the driver.
+fn open_driver() -> Result<OwnedFd, TapError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(DRIVER, flags, Mode::empty()).map_err(|errno| match errno {
+        rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => TapError::NotPermitted {
+            action: format!("open {DRIVER}"),
+            remedy: format!("sudo chmod 0666 {DRIVER}"),
+            source: errno.into(),
+        },
+        _ => TapError::NoDriver {
+            source: errno.into(),
+        },
+    })
+}
+
+/// Sorts a failure of attaching.
+fn attach_error(name: &str, source: io::Error) -> TapError {
+    let name = name.to_owned();
+    match source.kind() {
+        io::ErrorKind::ResourceBusy => TapError::Busy { name, source },
+        // The name is valid, so it is taken by an interface of another kind, or by a device of this kind with other flags.
+        io::ErrorKind::InvalidInput => TapError::NotTap { name, source },
+        _ => {
+            let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");
+            TapError::from_system(
+                &name,
+                format!("make or open the TAP device {name}"),
+                remedy,
+                source,
+            )
+        }
+    }
+}
+
+/// The names of the interfaces there are, in this thread's network namespace.
+fn existing() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let names = table
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strange_names_are_refused_before_anything_happens() {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a b",
+            "a/b",
+            "tap%d",
+            "sixteen-octets--",
+            "a:1",
+            "tab\t",
+        ] {
+            let error = TapDevice::open(name, &Options::default()).unwrap_err();
+            assert!(matches!(error, TapError::Name { .. }), "{name:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_device_tells_what_there_is() {
+        let error = TapDevice::open("xk-none", &Options::default()).unwrap_err();
+        let told = error.to_string();
+        assert!(matches!(error, TapError::NoDevice { .. }), "{told}");
+        assert!(
+            told.contains("lo") && told.contains("sudo ip tuntap add dev xk-none"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_the_commands() {
+        let told = attach_error("xk0", io::ErrorKind::PermissionDenied.into()).to_string();
+        for part in [
+            "make or open the TAP device xk0",
+            "sudo ip tuntap add dev xk0 mode tap user $USER",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(
+            told.contains("sudo setcap cap_net_admin+ep $(which xk)") && told.contains("`sim`"),
+            "{told}"
+        );
+    }
+}

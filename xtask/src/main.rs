@@ -1,0 +1,62 @@
+//! `cargo xtask`: the repository's own commands.
+//!
+//! They need nothing but cargo, so that the same line works on a developer's machine and in `.ci/run`.
+
+mod leftovers;
+mod new_protocol;
+mod process;
+mod report;
+mod scan;
+mod setup;
+mod steps;
+mod tidy;
+mod workspace;
+
+use std::io;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  test [--keep-going] [--only STEP]...   everything that must pass before a merge, step by step
+                                         (--list names the steps)
+  tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
+  setup                                  the Debian packages that the peer tests need; installs them as root
+  new-protocol NAME                      a new protocol from protocols/template, listed in the catalog
+  help                                   this text";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the command that `words` name; whether it found everything in order.
+fn dispatch(words: &[&str]) -> io::Result<bool> {
+    let root = workspace::root();
+    match words {
+        ["test", options @ ..] => steps::run(&root, options),
+        ["tidy"] => tidy::run(&root),
+        ["setup"] => setup::run(),
+        ["new-protocol", name] => {
+            let created = new_protocol::create(&root, name)?;
+            println!("{created}");
+            Ok(true)
+        }
+        ["help" | "--help" | "-h"] | [] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ => Err(io::Error::other(format!(
+            "`{}` is no command\n\n{USAGE}",
+            words.join(" ")
+        ))),
+    }
+}

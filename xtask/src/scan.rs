@@ -1,0 +1,225 @@
+//! A Rust file cut into what the compiler reads and what people read.
+//!
+//! Rules about tokens (`unsafe`, `todo!`) must not stumble over the same word in a comment or a string, and the rule
+//! about safety comments must see comments alone. A full parser would cost a dependency; this scanner knows just
+//! enough of the lexical grammar: nested block comments, strings, raw strings, characters and lifetimes.
+
+/// One line of a Rust file, its two halves padded with spaces so that columns stay.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The line without comments and without the contents of literals.
+    pub(crate) code: String,
+    /// The text of the comments on this line.
+    pub(crate) comment: String,
+}
+
+enum State {
+    Code,
+    LineComment,
+    BlockComment { depth: usize },
+    Text { hashes: Option<usize> },
+}
+
+/// Cuts `source` into lines; the n-th line of the file is the n-th of the result.
+pub(crate) fn scan(source: &str) -> Vec<Line> {
+    let chars: Vec<char> = source.chars().collect();
+    let mut lines = Vec::new();
+    let mut line = Line::default();
+    let mut state = State::Code;
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        if c == '\n' {
+            if matches!(state, State::LineComment) {
+                state = State::Code;
+            }
+            lines.push(std::mem::take(&mut line));
+            at += 1;
+            continue;
+        }
+        let rest = &chars[at..];
+        let taken;
+        (state, taken) = step(
+            state,
+            rest,
+            at.checked_sub(1).and_then(|i| chars.get(i)).copied(),
+            &mut line,
+        );
+        at += taken;
+    }
+    if !line.code.is_empty() || !line.comment.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Consumes the next characters of `rest` (never past a line's end, except for a two-character token).
+fn step(state: State, rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) {
+    let two = |a, b| rest[0] == a && rest.get(1) == Some(&b);
+    match state {
+        State::LineComment => {
+            line.comment.push(rest[0]);
+            (state, 1)
+        }
+        State::BlockComment { depth } if two('*', '/') => match depth {
+            1 => (State::Code, 2),
+            _ => (State::BlockComment { depth: depth - 1 }, 2),
+        },
+        State::BlockComment { depth } if two('/', '*') => {
+            (State::BlockComment { depth: depth + 1 }, 2)
+        }
+        State::BlockComment { .. } => {
+            line.comment.push(rest[0]);
+            (state, 1)
+        }
+        State::Text { hashes: None } => match rest[0] {
+            '\\' if rest.get(1).is_some_and(|&c| c != '\n') => (state, 2),
+            '"' => close(line, 1),
+            _ => (state, 1),
+        },
+        State::Text { hashes: Some(n) } => {
+            let closes = rest[0] == '"' && rest.len() > n && rest[1..=n].iter().all(|&c| c == '#');
+            if closes {
+                close(line, n + 1)
+            } else {
+                (state, 1)
+            }
+        }
+        State::Code if two('/', '/') => (State::LineComment, 2),
+        State::Code if two('/', '*') => (State::BlockComment { depth: 1 }, 2),
+        State::Code => code(rest, before, line),
+    }
+}
+
+fn close(line: &mut Line, taken: usize) -> (State, usize) {
+    line.code.push('"');
+    (State::Code, taken)
+}
+
+fn code(rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) {
+    if rest[0] == '"' {
+        line.code.push('"');
+        return (State::Text { hashes: None }, 1);
+    }
+    let starts_word = !before.is_some_and(is_word);
+    if starts_word && let Some(hashes) = raw_string(rest) {
+        line.code.push('"');
+        let prefix = rest.iter().take_while(|&&c| c != '"').count();
+        return (
+            State::Text {
+                hashes: Some(hashes),
+            },
+            prefix + 1,
+        );
+    }
+    if rest[0] == '\''
+        && let Some(taken) = character(rest)
+    {
+        line.code.push_str("' '");
+        return (State::Code, taken);
+    }
+    line.code.push(rest[0]);
+    (State::Code, 1)
+}
+
+/// The number of hashes, when `rest` opens a raw string (`r"`, `r#"`, `br##"`, `cr"`).
+fn raw_string(rest: &[char]) -> Option<usize> {
+    let skip = match (rest[0], rest.get(1)) {
+        ('r', _) => 1,
+        ('b' | 'c', Some('r')) => 2,
+        _ => return None,
+    };
+    let hashes = rest[skip..].iter().take_while(|&&c| c == '#').count();
+    (rest.get(skip + hashes) == Some(&'"')).then_some(hashes)
+}
+
+/// The length of a character literal; a lifetime gives `None`.
+fn character(rest: &[char]) -> Option<usize> {
+    match rest.get(1)? {
+        '\\' => {
+            let end = rest.iter().skip(3).take(12).position(|&c| c == '\'')?;
+            Some(3 + end + 1)
+        }
+        _ if rest.get(2) == Some(&'\'') => Some(3),
+        _ => None,
+    }
+}
+
+/// Whether `c` may stand inside an identifier.
+pub(crate) fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether `word` stands in `code` on its own, not as a part of a longer identifier.
+pub(crate) fn has_word(code: &str, word: &str) -> bool {
+    find_word(code, word).is_some()
+}
+
+/// The octet offset of the first stand-alone `word` in `code`.
+pub(crate) fn find_word(code: &str, word: &str) -> Option<usize> {
+    code.match_indices(word).map(|(at, _)| at).find(|&at| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + word.len()..].chars().next();
+        let (first, last) = (word.chars().next(), word.chars().next_back());
+        let joined = |edge: Option<char>, neighbour: Option<char>| {
+            edge.is_some_and(is_word) && neighbour.is_some_and(is_word)
+        };
+        !joined(first, before) && !joined(last, after)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(source: &str) -> String {
+        scan(source)
+            .iter()
+            .map(|l| l.code.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn comments_leave_the_code() {
+        let lines = scan("let a = 1; // unsafe\n/* todo!() /* deep */ still */ b");
+        assert_eq!(lines[0].code, "let a = 1; ");
+        assert_eq!(lines[0].comment, " unsafe");
+        assert_eq!(lines[1].code, " b");
+    }
+
+    #[test]
+    fn literals_are_emptied() {
+        assert_eq!(
+            code_of(r#"f("unsafe \" // x", 'u', '\'', b"x")"#),
+            r#"f("", ' ', ' ', b"")"#
+        );
+        assert_eq!(code_of("f(r#\"a \" unsafe\"#, br\"y\")"), "f(\"\", \"\")");
+        assert_eq!(code_of("for_r(\"x\")"), "for_r(\"\")");
+    }
+
+    #[test]
+    fn a_lifetime_is_no_character() {
+        assert_eq!(
+            code_of("fn f<'a>(x: &'a str) {}"),
+            "fn f<'a>(x: &'a str) {}"
+        );
+        assert_eq!(code_of("'\\u{1F600}' + '\\n'"), "' ' + ' '");
+    }
+
+    #[test]
+    fn strings_run_over_lines() {
+        let lines = scan("let s = \"one\nunsafe\n\"; done");
+        assert_eq!(lines[1].code, "");
+        assert_eq!(lines[2].code, "\"; done");
+    }
+
+    #[test]
+    fn words_stand_alone() {
+        assert!(has_word("x = unsafe {", "unsafe"));
+        assert!(!has_word("forbid(unsafe_code)", "unsafe"));
+        assert!(!has_word("Instantly", "Instant"));
+        assert!(has_word("todo!()", "todo!"));
+        assert!(!has_word("strand::x", "rand::"));
+        assert!(has_word("use rand::x", "rand::"));
+    }
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask setup`: the programs that the peer tests talk to.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program that a test starts, and the Debian package that brings it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ip", "iproute2"),
+    ("ping", "iputils-ping"),
+    ("arping", "iputils-arping"),
+    ("tracepath", "iputils-tracepath"),
+    ("traceroute", "traceroute"),
+    ("iperf3", "iperf3"),
+    ("tcpdump", "tcpdump"),
+    ("tshark", "tshark"),
+    ("socat", "socat"),
+    ("nc", "netcat-openbsd"),
+    ("valgrind", "valgrind"),
+    ("g++", "g++"),
+];
+
+/// Folders that a user's search path often lacks, and where several of these programs live.
+const SYSTEM_DIRS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// Checks, and installs what is missing when root; whether everything is there in the end.
+pub(crate) fn run() -> io::Result<bool> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("setup: all {} programs are here", PROGRAMS.len());
+        return Ok(true);
+    }
+    let install = format!(
+        "apt-get install --yes --no-install-recommends {}",
+        missing.join(" ")
+    );
+    if !is_root() || find("apt-get").is_none() {
+        println!("setup: missing packages: {}", missing.join(" "));
+        println!("type:  sudo sh -c 'apt-get update && DEBIAN_FRONTEND=noninteractive {install}'");
+        return Ok(false);
+    }
+    println!("setup: installing {}", missing.join(" "));
+    for arguments in ["apt-get update --quiet", &install] {
+        let mut words = arguments.split(' ');
+        let program = words.next().unwrap_or_default();
+        let status = Command::new(program)
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status()?;
+        if !status.success() {
+            println!("setup: `{arguments}` failed ({status})");
+            return Ok(false);
+        }
+    }
+    Ok(self::missing().is_empty())
+}
+
+/// The packages whose programs are not on this machine.
+pub(crate) fn missing() -> Vec<&'static str> {
+    PROGRAMS
+        .iter()
+        .filter(|(program, _)| find(program).is_none())
+        .map(|(_, package)| *package)
+        .collect()
+}
+
+/// Whether this process may make namespaces and devices.
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    effective_user(&status) == Some(0)
+}
+
+/// The effective user id in the text of `/proc/self/status`.
+fn effective_user(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Where `program` is, on the search path or in the system's own folders.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.iter().map(PathBuf::from));
+    dirs.map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_user_counts() {
+        assert_eq!(effective_user("Name:\tx\nUid:\t1000\t0\t0\t0\n"), Some(0));
+        assert_eq!(effective_user("Uid:\t1000\t1000\t0\t0\n"), Some(1000));
+        assert_eq!(effective_user(""), None);
+    }
+
+    #[test]
+    fn programs_are_found() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program-anywhere").is_none());
+    }
+}

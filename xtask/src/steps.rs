@@ -1,0 +1,513 @@
+//! `cargo xtask test`: everything that must pass before a merge, in the order in which it fails soonest.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::leftovers::{self, Before};
+use crate::process;
+use crate::report::{Counts, Outcome, Row, summary};
+use crate::workspace::{self, Crate};
+use crate::{new_protocol, setup, tidy};
+
+/// How long every fuzz target runs.
+const SMOKE_SECONDS: &str = "5";
+
+/// One step: its name, what it is for, and what it does.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&World) -> io::Result<Outcome>,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "setup",
+        about: "the programs that the peer tests talk to",
+        run: step_setup,
+    },
+    Step {
+        name: "tidy",
+        about: "the repository's own rules",
+        run: step_tidy,
+    },
+    Step {
+        name: "format",
+        about: "rustfmt",
+        run: step_format,
+    },
+    Step {
+        name: "clippy",
+        about: "no warning in any target",
+        run: step_clippy,
+    },
+    Step {
+        name: "deny",
+        about: "licences, sources and advisories of the dependencies",
+        run: step_deny,
+    },
+    Step {
+        name: "advisories",
+        about: "known vulnerabilities of the dependencies",
+        run: step_advisories,
+    },
+    Step {
+        name: "docs",
+        about: "no warning in the documentation",
+        run: step_docs,
+    },
+    Step {
+        name: "tests",
+        about: "every crate's tests",
+        run: step_tests,
+    },
+    Step {
+        name: "fuzz",
+        about: "each fuzz target for a few seconds",
+        run: step_fuzz,
+    },
+    Step {
+        name: "miri",
+        about: "core's message, map and event under Miri",
+        run: step_miri,
+    },
+    Step {
+        name: "peers",
+        about: "programs that none of us wrote, in network namespaces",
+        run: step_peers,
+    },
+    Step {
+        name: "new-protocol",
+        about: "a fresh copy of the template builds and passes",
+        run: step_new_protocol,
+    },
+    Step {
+        name: "leftovers",
+        about: "no namespace, device or process is left",
+        run: step_leftovers,
+    },
+];
+
+/// What the steps share.
+struct World {
+    root: PathBuf,
+    target: PathBuf,
+    crates: Vec<Crate>,
+    before: Before,
+}
+
+impl World {
+    fn cargo(&self) -> Command {
+        self.program(&workspace::env_cargo())
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command
+            .current_dir(&self.root)
+            .env(leftovers::MARK, leftovers::mark());
+        // What `cargo run` set for us is wrong for the crates that are built next.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
+            command.env_remove(name);
+        }
+        command
+            .env_remove("CARGO_MANIFEST_DIR")
+            .env_remove("CARGO_MANIFEST_PATH");
+        command
+    }
+
+    fn has(&self, package: &str) -> bool {
+        self.crates.iter().any(|c| c.name == package)
+    }
+}
+
+/// Runs the steps that `options` choose; whether none failed.
+pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
+    let Some(options) = Options::parse(options)? else {
+        for step in STEPS {
+            println!("{:<14} {}", step.name, step.about);
+        }
+        return Ok(true);
+    };
+    let world = World {
+        root: root.to_owned(),
+        target: workspace::target_dir(root),
+        crates: workspace::crates(root)?,
+        before: Before::look(),
+    };
+    let chosen: Vec<&Step> = STEPS
+        .iter()
+        .filter(|step| options.wants(step.name))
+        .collect();
+    let mut rows = Vec::new();
+    let mut stopped = false;
+    for (index, step) in chosen.iter().enumerate() {
+        // Whatever failed: what it left behind is looked for.
+        if stopped && step.name != "leftovers" {
+            rows.push(Row {
+                step: step.name,
+                outcome: Outcome::NotReached,
+                took: Duration::ZERO,
+            });
+            continue;
+        }
+        println!(
+            "step {}/{} {}: {}",
+            index + 1,
+            chosen.len(),
+            step.name,
+            step.about
+        );
+        let start = Instant::now();
+        let outcome = (step.run)(&world)
+            .unwrap_or_else(|e| Outcome::Failed(Counts::default(), e.to_string()));
+        let took = start.elapsed();
+        println!(
+            "step {}/{} {}: {} in {:.1} s\n",
+            index + 1,
+            chosen.len(),
+            step.name,
+            word(&outcome),
+            took.as_secs_f64()
+        );
+        stopped |= matches!(outcome, Outcome::Failed(..)) && !options.keep_going;
+        rows.push(Row {
+            step: step.name,
+            outcome,
+            took,
+        });
+    }
+    print!("{}", summary(&rows));
+    Ok(!rows
+        .iter()
+        .any(|row| matches!(row.outcome, Outcome::Failed(..))))
+}
+
+fn word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Passed(_) => "ok".into(),
+        Outcome::Failed(_, why) => format!("FAILED ({why})"),
+        Outcome::Skipped(why) => format!("skipped: {why}"),
+        Outcome::NotReached => "not run".into(),
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    keep_going: bool,
+    only: Vec<String>,
+}
+
+impl Options {
+    /// `None` asks for the list of steps.
+    fn parse(words: &[&str]) -> io::Result<Option<Self>> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--list" => return Ok(None),
+                "--keep-going" => options.keep_going = true,
+                "--only" => {
+                    let name = words.next().copied().unwrap_or_default();
+                    if !STEPS.iter().any(|step| step.name == name) {
+                        return Err(io::Error::other(format!(
+                            "`{name}` is no step; --list names them"
+                        )));
+                    }
+                    options.only.push(name.to_owned());
+                }
+                other => {
+                    return Err(io::Error::other(format!(
+                        "`{other}` is no option of `test`"
+                    )));
+                }
+            }
+        }
+        Ok(Some(options))
+    }
+
+    fn wants(&self, step: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == step)
+    }
+}
+
+fn verdict(good: bool, why: &str) -> Outcome {
+    if good {
+        Outcome::Passed(Counts::default())
+    } else {
+        Outcome::Failed(Counts::default(), why.into())
+    }
+}
+
+/// A run that finds no test is not green: a filter or a name has gone stale.
+fn with_tests(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Passed(counts) if counts.passed == 0 => {
+            Outcome::Failed(counts, "no test was run".into())
+        }
+        other => other,
+    }
+}
+
+fn step_setup(_: &World) -> io::Result<Outcome> {
+    let complete = setup::run()?;
+    if !complete && !setup::is_root() {
+        return Ok(Outcome::Skipped(
+            "packages are missing, see above; the peer tests need them".into(),
+        ));
+    }
+    Ok(verdict(complete, "packages are missing"))
+}
+
+fn step_tidy(world: &World) -> io::Result<Outcome> {
+    Ok(verdict(tidy::run(&world.root)?, "see the list above"))
+}
+
+fn step_format(world: &World) -> io::Result<Outcome> {
+    process::run(world.cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn step_clippy(world: &World) -> io::Result<Outcome> {
+    process::run(world.cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+fn step_deny(world: &World) -> io::Result<Outcome> {
+    let tools = world.target.join("tools");
+    if deny(world).is_none() {
+        println!(
+            "    cargo-deny is missing; building it once into {} (about three minutes)",
+            tools.display()
+        );
+        let mut install = world.cargo();
+        install
+            .args(["install", "--locked", "cargo-deny", "--root"])
+            .arg(&tools);
+        install.env("CARGO_TARGET_DIR", tools.join("build"));
+        let outcome = process::run(&mut install)?;
+        // Half a gigabyte that nobody needs again; that it cannot be removed harms nothing.
+        let _ = fs::remove_dir_all(tools.join("build"));
+        if !matches!(outcome, Outcome::Passed(_)) {
+            return Ok(outcome);
+        }
+    }
+    let deny =
+        deny(world).ok_or_else(|| io::Error::other("cargo-deny was installed but is not there"))?;
+    process::run(world.program(&deny).args([
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
+}
+
+/// Where cargo-deny is: on the search path, or built by an earlier run.
+fn deny(world: &World) -> Option<String> {
+    let own = world.target.join("tools/bin/cargo-deny");
+    let found = setup::find("cargo-deny").or_else(|| own.is_file().then_some(own));
+    found.map(|path| path.to_string_lossy().into_owned())
+}
+
+fn step_advisories(world: &World) -> io::Result<Outcome> {
+    let Some(deny) = deny(world) else {
+        return Ok(Outcome::Skipped(
+            "no cargo-deny (cargo install --locked cargo-deny)".into(),
+        ));
+    };
+    // The database is a public git repository; without a way to it there is nothing to compare with.
+    let reach = world
+        .program("timeout")
+        .args([
+            "20",
+            "git",
+            "ls-remote",
+            "--quiet",
+            "https://github.com/RustSec/advisory-db",
+            "HEAD",
+        ])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .output();
+    if !reach.is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::Skipped(
+            "the advisory database is out of reach (cargo deny check advisories)".into(),
+        ));
+    }
+    process::run(world.program(&deny).args(["check", "advisories"]))
+}
+
+fn step_docs(world: &World) -> io::Result<Outcome> {
+    let mut command = world.cargo();
+    process::run(command.env("RUSTDOCFLAGS", "-D warnings").args([
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--quiet",
+    ]))
+}
+
+fn step_tests(world: &World) -> io::Result<Outcome> {
+    Ok(with_tests(process::run(
+        world.cargo().args(["test", "--workspace"]),
+    )?))
+}
+
+fn step_fuzz(world: &World) -> io::Result<Outcome> {
+    if !world.has("xk-fuzz") {
+        return Ok(Outcome::Skipped("the tree has no crate xk-fuzz".into()));
+    }
+    process::run(world.cargo().args([
+        "run",
+        "--quiet",
+        "-p",
+        "xk-fuzz",
+        "--",
+        "smoke",
+        "--seconds",
+        SMOKE_SECONDS,
+    ]))
+}
+
+fn step_miri(world: &World) -> io::Result<Outcome> {
+    let works = world
+        .program("cargo")
+        .args(["+nightly", "miri", "--version"])
+        .output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::Skipped(
+            "no Miri (rustup +nightly component add miri rust-src)".into(),
+        ));
+    }
+    // Filters go behind `--`: the runner takes several, cargo only one. What is generated at random is left to the
+    // ordinary run: under Miri each case takes a hundred times as long.
+    let mut command = world.program("cargo");
+    command.args([
+        "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--", "message", "map", "event",
+    ]);
+    Ok(with_tests(process::run(
+        command
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+            .env("PROPTEST_CASES", "2"),
+    )?))
+}
+
+fn step_peers(world: &World) -> io::Result<Outcome> {
+    let tests = world.root.join("testkit/tests");
+    if !tests.join("peers.rs").exists() && !tests.join("peers/main.rs").exists() {
+        return Ok(Outcome::Skipped(
+            "the tree has no testkit/tests/peers.rs".into(),
+        ));
+    }
+    if !setup::is_root() {
+        return Ok(Outcome::Skipped(
+            "namespaces need root (sudo -E cargo xtask test --only peers)".into(),
+        ));
+    }
+    Ok(with_tests(process::run(world.cargo().args([
+        "test",
+        "-p",
+        "xk-testkit",
+        "--test",
+        "peers",
+    ]))?))
+}
+
+fn step_new_protocol(world: &World) -> io::Result<Outcome> {
+    if !world.root.join("protocols/template/Cargo.toml").exists() || !world.has("xk-catalog") {
+        return Ok(Outcome::Skipped(
+            "the tree has no protocols/template, or no catalog".into(),
+        ));
+    }
+    let folder = world.target.join("new-protocol");
+    let copy = folder.join("tree");
+    let outcome = in_copy(world, &folder, &copy);
+    // The copy goes whatever happened; the crates built for it stay, so that the next run is short.
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    outcome
+}
+
+fn in_copy(world: &World, folder: &Path, copy: &Path) -> io::Result<Outcome> {
+    if copy.exists() {
+        fs::remove_dir_all(copy)?;
+    }
+    for path in workspace::files(&world.root)? {
+        let target = copy.join(&path);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::copy(world.root.join(&path), target)?;
+    }
+    println!("    in a copy of the tree: cargo xtask new-protocol demo");
+    println!(
+        "    {}",
+        new_protocol::create(copy, "demo")?.replace('\n', "\n    ")
+    );
+    // Only what is new is judged here; the step `tidy` has listed the rest.
+    let untidy = tidy::check(copy)?;
+    let touched = ["protocols/demo/", "catalog/", "Cargo.toml"];
+    let mut untidy = untidy
+        .iter()
+        .filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
+    if let Some(violation) = untidy.next() {
+        println!("{violation}");
+        return Ok(verdict(false, "the new protocol is not tidy"));
+    }
+    let mut command = world.cargo();
+    command
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", folder.join("build"));
+    Ok(with_tests(process::run(command.args([
+        "test",
+        "--offline",
+        "-p",
+        "xk-demo",
+        "-p",
+        "xk-catalog",
+    ]))?))
+}
+
+fn step_leftovers(world: &World) -> io::Result<Outcome> {
+    let left = world.before.left();
+    for line in &left {
+        println!("    left behind: {line}");
+    }
+    Ok(verdict(
+        left.is_empty(),
+        "see above, with what removes each",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let options = Options::parse(&["--keep-going", "--only", "tidy"])
+            .unwrap()
+            .unwrap();
+        assert!(options.keep_going && options.wants("tidy") && !options.wants("tests"));
+        assert_eq!(Options::parse(&["--list"]).unwrap(), None);
+        assert!(Options::parse(&["--only", "nothing"]).is_err());
+        assert!(Options::parse(&["--fast"]).is_err());
+        assert!(Options::default().wants("tests"));
+    }
+
+    #[test]
+    fn an_error_is_a_failure() {
+        assert_eq!(verdict(true, "x"), Outcome::Passed(Counts::default()));
+        assert_eq!(word(&verdict(false, "x")), "FAILED (x)");
+        assert!(matches!(with_tests(verdict(true, "")), Outcome::Failed(..)));
+    }
+}

@@ -1,0 +1,266 @@
+//! Who may depend on whom.
+
+use super::{Rule, Tree, Violation};
+use crate::workspace::{Crate, Dependency};
+
+static DIRECTION: Rule = Rule {
+    name: "layers",
+    reason: "apps > sockets, share, compose > catalog > protocols, wires > kit > core; whoever points upward makes \
+             the lower part unusable alone, and a protocol that names a sibling can no longer stand on another",
+};
+
+static PURE: Rule = Rule {
+    name: "pure-dependencies",
+    reason: "core, kit and protocols get time, I/O and random bits through the Kernel, so that one seed replays a \
+             run to the bit; a crate that asks the system breaks that from below",
+};
+
+/// The parts of the house; the folder decides which part a crate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    Core,
+    Kit,
+    Protocol,
+    Wire,
+    Run,
+    Lang,
+    Catalog,
+    Compose,
+    Share,
+    Sockets,
+    Testkit,
+    /// Programs, benchmarks, the fuzz harness, the guide's examples, this crate: nothing of ours stands on them.
+    Top,
+}
+
+use Layer::{Catalog, Compose, Core, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire};
+
+/// Crates of others that bring a clock, threads, I/O or randomness with them.
+const WORLDLY: &[&str] = &[
+    "rand",
+    "rand_core",
+    "fastrand",
+    "getrandom",
+    "libc",
+    "rustix",
+    "nix",
+    "mio",
+    "tokio",
+    "chrono",
+    "time",
+    "corosensei",
+    "crossbeam-channel",
+    "parking_lot",
+];
+
+impl Layer {
+    fn of(dir: &str) -> Option<Self> {
+        Some(match dir.split('/').next()? {
+            "core" => Core,
+            "kit" => Kit,
+            "protocols" => Protocol,
+            "wires" => Wire,
+            "run" => Run,
+            "lang" => Lang,
+            "catalog" => Catalog,
+            "compose" => Compose,
+            "share" => Share,
+            "sockets" => Sockets,
+            "testkit" => Testkit,
+            "apps" | "bench" | "fuzz" | "docs" | "xtask" => Top,
+            _ => return None,
+        })
+    }
+
+    /// What a crate of this layer may build upon.
+    fn below(self) -> &'static [Self] {
+        match self {
+            Core | Lang => &[],
+            Kit => &[Core],
+            Protocol | Wire | Run => &[Core, Kit],
+            Catalog => &[Core, Kit, Protocol, Wire],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
+            Share => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose],
+            Sockets => &[
+                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share,
+            ],
+            Testkit => &[
+                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,
+            ],
+            Top => &[
+                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,
+                Top,
+            ],
+        }
+    }
+
+    /// What its tests may use besides: anything that is not a program, but still no sibling of a protocol.
+    fn tests_may_use(self, other: Self) -> bool {
+        other != Top && !(self == Protocol && other == Protocol)
+    }
+}
+
+pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    for member in &tree.crates {
+        let path = format!("{}/Cargo.toml", member.dir);
+        let text = tree.file(&path).map_or("", |f| f.text.as_str());
+        let Some(layer) = Layer::of(&member.dir) else {
+            found.push(Violation {
+                rule: &DIRECTION,
+                path,
+                line: 0,
+                what: format!("`{}` lies in a folder that no layer owns", member.name),
+                remedy:
+                    "move it under a layer's folder, or add the layer to xtask/src/tidy/layers.rs"
+                        .into(),
+            });
+            continue;
+        };
+        for dependency in &member.dependencies {
+            if let Some((rule, what, remedy)) = judge(tree, member, layer, dependency) {
+                let line = line_of(text, &dependency.name);
+                found.push(Violation {
+                    rule,
+                    path: path.clone(),
+                    line,
+                    what,
+                    remedy,
+                });
+            }
+        }
+    }
+}
+
+fn judge(
+    tree: &Tree,
+    member: &Crate,
+    layer: Layer,
+    dependency: &Dependency,
+) -> Option<(&'static Rule, String, String)> {
+    let name = &dependency.name;
+    let Some(other) = tree.crates.iter().find(|c| c.name == *name) else {
+        let pure = matches!(layer, Core | Kit | Protocol) && !dependency.dev;
+        return (pure && WORLDLY.contains(&name.as_str())).then(|| {
+            (
+                &PURE,
+                format!("`{}` depends on `{name}`", member.name),
+                "take what it gives from the Kernel that every operation is handed".into(),
+            )
+        });
+    };
+    if other.name == member.name {
+        return None;
+    }
+    let target = Layer::of(&other.dir)?;
+    let allowed =
+        layer.below().contains(&target) || (dependency.dev && layer.tests_may_use(target));
+    (!allowed).then(|| {
+        let remedy = if layer == Protocol && target == Protocol {
+            "ask the lower object by control, or put what both need into kit; a test composes both through testkit"
+        } else if target == Testkit {
+            "testkit is for tests: name it under [dev-dependencies]"
+        } else {
+            "move what is needed to the lower layer, or hand it in from above as a trait"
+        };
+        (
+            &DIRECTION,
+            format!("`{}` ({layer:?}) may not depend on `{name}` ({target:?})", member.name),
+            remedy.into(),
+        )
+    })
+}
+
+/// The line of a manifest that names the dependency, or zero.
+fn line_of(manifest: &str, dependency: &str) -> usize {
+    let names = |line: &str| {
+        line.trim_start()
+            .strip_prefix(dependency)
+            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    };
+    manifest
+        .lines()
+        .position(names)
+        .map_or(0, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{found, krate, tree};
+    use super::*;
+
+    fn judged(members: Vec<Crate>) -> Vec<String> {
+        let mut tree = tree(&[(
+            "protocols/tcp/Cargo.toml",
+            "[dependencies]\nxk-core.workspace = true\nxk-ip = {}\n",
+        )]);
+        tree.crates = members;
+        found(check, &tree)
+    }
+
+    #[test]
+    fn downward_is_fine() {
+        let members = vec![
+            krate("xk-core", "core", &["hashbrown"]),
+            krate("xk-kit", "kit", &["xk-core", "dev:xk-testkit"]),
+            krate(
+                "xk-ip",
+                "protocols/ip",
+                &["xk-core", "xk-kit", "dev:xk-testkit", "dev:xk-catalog"],
+            ),
+            krate("xk-catalog", "catalog", &["xk-ip"]),
+            krate("xk-testkit", "testkit", &["xk-catalog"]),
+            krate("xk-cli", "apps/cli", &["xk-testkit", "libc"]),
+        ];
+        assert!(judged(members).is_empty());
+    }
+
+    #[test]
+    fn a_sibling_is_refused_even_in_tests() {
+        let ip = krate("xk-ip", "protocols/ip", &[]);
+        let expected = ["layers protocols/tcp/Cargo.toml:3"];
+        assert_eq!(
+            judged(vec![
+                krate("xk-tcp", "protocols/tcp", &["xk-ip"]),
+                ip.clone()
+            ]),
+            expected
+        );
+        assert_eq!(
+            judged(vec![krate("xk-tcp", "protocols/tcp", &["dev:xk-ip"]), ip]),
+            expected
+        );
+    }
+
+    #[test]
+    fn upward_is_refused() {
+        let members = vec![
+            krate("xk-core", "core", &["xk-kit"]),
+            krate("xk-kit", "kit", &["xk-core"]),
+        ];
+        assert_eq!(judged(members), ["layers core/Cargo.toml:0"]);
+        let members = vec![
+            krate("xk-lang", "lang", &["xk-core"]),
+            krate("xk-core", "core", &[]),
+        ];
+        assert_eq!(judged(members), ["layers lang/Cargo.toml:0"]);
+    }
+
+    #[test]
+    fn testkit_is_for_tests() {
+        let members = vec![
+            krate("xk-run", "run", &["xk-testkit"]),
+            krate("xk-testkit", "testkit", &[]),
+        ];
+        assert_eq!(judged(members), ["layers run/Cargo.toml:0"]);
+    }
+
+    #[test]
+    fn the_world_stays_outside() {
+        let members = vec![krate("xk-kit", "kit", &["rand", "dev:rand"])];
+        assert_eq!(judged(members), ["pure-dependencies kit/Cargo.toml:0"]);
+        assert_eq!(
+            judged(vec![krate("x", "elsewhere", &[])]),
+            ["layers elsewhere/Cargo.toml:0"]
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! No file is longer than a reader's patience.
+
+use super::{File, Rule, Tree, Violation};
+
+static LENGTH: Rule = Rule {
+    name: "file-length",
+    reason: "a file is read whole; beyond 600 lines it holds several things that deserve a home of their own",
+};
+
+/// Lines that a source file may have.
+const LINES_MAX: usize = 600;
+
+/// Where the exceptions stand: one a line, its path, its length when it was entered, and why.
+const EXCEPTIONS: &str = "xtask/long-files.txt";
+
+pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    let list = tree.file(EXCEPTIONS);
+    let exceptions: Vec<Exception<'_>> = list.map(|f| parse(f, found)).unwrap_or_default();
+    for file in tree.files.iter().filter(|f| is_source(&f.path)) {
+        let lines = file.text.lines().count();
+        let max = exceptions
+            .iter()
+            .find(|e| e.path == file.path)
+            .map_or(LINES_MAX, |e| e.lines_max);
+        if lines > max {
+            let remedy = "move one of its parts, or its tests, into a file beside it";
+            found.push(file.violation(
+                &LENGTH,
+                max + 1,
+                format!("{lines} lines, allowed are {max}"),
+                remedy,
+            ));
+        }
+    }
+    for exception in &exceptions {
+        let what = match tree.file(exception.path).map(|f| f.text.lines().count()) {
+            None => format!("`{}` is gone", exception.path),
+            Some(lines) if lines <= LINES_MAX => {
+                format!("`{}` is short now ({lines} lines)", exception.path)
+            }
+            Some(_) => continue,
+        };
+        found.push(Violation {
+            rule: &LENGTH,
+            path: EXCEPTIONS.into(),
+            line: exception.line,
+            what,
+            remedy: "delete this line: the list only shrinks".into(),
+        });
+    }
+}
+
+struct Exception<'a> {
+    path: &'a str,
+    lines_max: usize,
+    /// Its own line in the list.
+    line: usize,
+}
+
+fn parse<'a>(list: &'a File, found: &mut Vec<Violation>) -> Vec<Exception<'a>> {
+    let mut exceptions = Vec::new();
+    for (index, text) in list.text.lines().enumerate() {
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let mut words = text.split_whitespace();
+        let path = words.next();
+        let lines_max = words.next().and_then(|n| n.parse().ok());
+        match (path, lines_max, words.next()) {
+            (Some(path), Some(lines_max), Some(_reason)) => {
+                exceptions.push(Exception {
+                    path,
+                    lines_max,
+                    line: index + 1,
+                });
+            }
+            _ => {
+                let remedy = "write `path lines reason`, separated by spaces";
+                found.push(list.violation(&LENGTH, index + 1, "not an exception", remedy));
+            }
+        }
+    }
+    exceptions
+}
+
+fn is_source(path: &str) -> bool {
+    [".rs", ".c", ".h", ".py", ".sh"]
+        .iter()
+        .any(|ending| path.ends_with(ending))
+        || path == ".ci/run"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{found, tree};
+    use super::*;
+
+    #[test]
+    fn long_files_are_named() {
+        let (long, short) = ("x\n".repeat(601), "x\n".repeat(600));
+        let files = tree(&[
+            ("a/long.rs", &long),
+            ("a/short.rs", &short),
+            ("a/long.md", &long),
+        ]);
+        assert_eq!(found(check, &files), ["file-length a/long.rs:601"]);
+    }
+
+    #[test]
+    fn an_exception_holds_at_its_length() {
+        let long = "x\n".repeat(700);
+        let ok = tree(&[("a.rs", &long), (EXCEPTIONS, "# why\na.rs 700 one table\n")]);
+        assert!(found(check, &ok).is_empty());
+        let grown = tree(&[("a.rs", &long), (EXCEPTIONS, "a.rs 650 one table\n")]);
+        assert_eq!(found(check, &grown), ["file-length a.rs:651"]);
+    }
+
+    #[test]
+    fn the_list_only_shrinks() {
+        let list = "gone.rs 700 x\nshort.rs 700 x\nnonsense\n";
+        let files = tree(&[("short.rs", "x\n"), (EXCEPTIONS, list)]);
+        let places: Vec<_> = found(check, &files)
+            .iter()
+            .map(|v| v.rsplit(':').next().unwrap().to_owned())
+            .collect();
+        assert_eq!(places, ["3", "1", "2"]);
+    }
+}

@@ -1,0 +1,259 @@
+//! A protocol's folder: its files, its manual, its line in the catalog.
+
+use super::{File, Rule, Tree, Violation};
+
+static FOLDER: Rule = Rule {
+    name: "protocol-folder",
+    reason: "every protocol is laid out alike, so that who has read one finds the way in all: the header in wire.rs, \
+             the object that opens and demultiplexes in protocol.rs, the conversation in session.rs",
+};
+
+static MANUAL: Rule = Rule {
+    name: "manual",
+    reason: "`xk help PROTOCOL` and the editor's palette are made from the crate documentation of lib.rs, by its \
+             headings",
+};
+
+static CATALOGUED: Rule = Rule {
+    name: "catalog",
+    reason: "a graph file can only name what the catalog lists",
+};
+
+/// The headings of a manual, in their order.
+pub(super) const HEADINGS: &[&str] = &[
+    "Synopsis",
+    "Realm",
+    "Participants",
+    "Above",
+    "Below",
+    "Behaviour",
+    "Control",
+    "Parameters",
+    "Example",
+    "Standard",
+];
+
+pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    for member in tree
+        .crates
+        .iter()
+        .filter(|c| c.dir.starts_with("protocols/"))
+    {
+        let lib = format!("{}/src/lib.rs", member.dir);
+        let Some(lib) = tree.file(&lib) else {
+            found.push(missing(lib, "start from `cargo xtask new-protocol`"));
+            continue;
+        };
+        check_manual(lib, found);
+        check_folder(tree, &member.dir, lib, found);
+        check_catalog(tree, lib, &member.name, found);
+    }
+}
+
+/// The crate documentation: each line's number and its text behind `//!`.
+fn manual(lib: &File) -> impl Iterator<Item = (usize, &str)> {
+    lib.text.lines().enumerate().filter_map(|(index, line)| {
+        let text = line.strip_prefix("//!")?;
+        Some((index + 1, text.strip_prefix(' ').unwrap_or(text)))
+    })
+}
+
+fn check_manual(lib: &File, found: &mut Vec<Violation>) {
+    let mut expected = HEADINGS.iter();
+    for (line, heading) in
+        manual(lib).filter_map(|(line, text)| Some((line, text.strip_prefix("# ")?.trim())))
+    {
+        if !HEADINGS.contains(&heading) {
+            continue;
+        }
+        match expected.next() {
+            Some(next) if *next == heading => {}
+            Some(next) => {
+                let what = format!("`# {heading}` stands where `# {next}` is expected");
+                found.push(lib.violation(
+                    &MANUAL,
+                    line,
+                    what,
+                    format!("the order is {}", HEADINGS.join(", ")),
+                ));
+                return;
+            }
+            None => {
+                found.push(lib.violation(
+                    &MANUAL,
+                    line,
+                    format!("`# {heading}` once more"),
+                    "keep one of them",
+                ));
+                return;
+            }
+        }
+    }
+    if let Some(next) = expected.next() {
+        let remedy = "add the section; write `None.` where there is nothing to say";
+        found.push(lib.violation(&MANUAL, 0, format!("the manual lacks `# {next}`"), remedy));
+    }
+}
+
+/// The text of the section under `heading`, in lower case.
+fn section(lib: &File, heading: &str) -> String {
+    let mut inside = false;
+    let mut text = String::new();
+    for (_, line) in manual(lib) {
+        if let Some(title) = line.strip_prefix("# ") {
+            inside = title.trim() == heading;
+        } else if inside {
+            text.push_str(&line.to_lowercase());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) {
+    let realm = section(lib, "Realm");
+    let excused = |words: &[&str]| words.iter().any(|word| realm.contains(word));
+    let wanted = [
+        ("protocol", false, "every protocol has its object there"),
+        (
+            "wire",
+            excused(&["virtual", "anchor", "no header"]),
+            "put sizes, header, parse and emit there",
+        ),
+        (
+            "session",
+            excused(&["control-only", "control only", "anchor"]),
+            "put push, pop, control and close there",
+        ),
+    ];
+    for (module, not_needed, remedy) in wanted {
+        let (file, folder) = (
+            format!("{dir}/src/{module}.rs"),
+            format!("{dir}/src/{module}"),
+        );
+        if !not_needed && tree.file(&file).is_none() && tree.under(&folder).next().is_none() {
+            found.push(missing(file, remedy));
+        }
+    }
+}
+
+fn missing(path: String, remedy: &str) -> Violation {
+    Violation {
+        rule: &FOLDER,
+        path,
+        line: 0,
+        what: "the file is missing".into(),
+        remedy: remedy.into(),
+    }
+}
+
+fn check_catalog(tree: &Tree, lib: &File, name: &str, found: &mut Vec<Violation>) {
+    // The template is built and tested like any protocol, but nobody composes it.
+    let Some(catalog) = tree
+        .file("catalog/src/lib.rs")
+        .filter(|_| name != "xk-template")
+    else {
+        return;
+    };
+    let path = name.replace('-', "_");
+    let listed = tree
+        .under("catalog/src")
+        .any(|f| crate::scan::has_word(&f.text, &path));
+    if !listed {
+        let remedy = format!("add the line that names `{path}` to {}", catalog.path);
+        found.push(lib.violation(
+            &CATALOGUED,
+            0,
+            format!("`{name}` is not in the catalog"),
+            remedy,
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{found, krate, tree};
+    use super::*;
+
+    fn lib(headings: &[&str], realm: &str) -> String {
+        let mut text = String::from("//! One sentence.\n//!\n");
+        for heading in headings {
+            text += &format!("//! # {heading}\n//!\n//! {realm}\n//!\n");
+        }
+        text
+    }
+
+    fn protocol(lib: &str, modules: &[&str], catalog: &str) -> Vec<String> {
+        let paths: Vec<_> = modules
+            .iter()
+            .map(|m| format!("protocols/a/src/{m}.rs"))
+            .collect();
+        let mut files = vec![
+            ("protocols/a/src/lib.rs", lib),
+            ("catalog/src/lib.rs", catalog),
+        ];
+        files.extend(paths.iter().map(|p| (p.as_str(), "")));
+        let mut tree = tree(&files);
+        tree.crates.push(krate("xk-a", "protocols/a", &[]));
+        found(check, &tree)
+    }
+
+    const ALL: &[&str] = &["wire", "protocol", "session"];
+
+    #[test]
+    fn a_whole_folder_passes() {
+        assert!(protocol(&lib(HEADINGS, "Async."), ALL, "&xk_a::ENTRY,").is_empty());
+    }
+
+    #[test]
+    fn files_are_excused_by_the_realm() {
+        let catalog = "xk_a::ENTRY";
+        assert_eq!(
+            protocol(&lib(HEADINGS, "Async."), &["protocol"], catalog).len(),
+            2
+        );
+        assert!(
+            protocol(
+                &lib(HEADINGS, "Async, virtual."),
+                &["protocol", "session"],
+                catalog
+            )
+            .is_empty()
+        );
+        assert!(
+            protocol(
+                &lib(HEADINGS, "Control-only."),
+                &["protocol", "wire"],
+                catalog
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn headings_have_their_order() {
+        let mut headings = HEADINGS.to_vec();
+        headings.swap(1, 2);
+        assert_eq!(
+            protocol(&lib(&headings, ""), ALL, "xk_a"),
+            ["manual protocols/a/src/lib.rs:7"]
+        );
+        assert_eq!(
+            protocol(&lib(&HEADINGS[..9], ""), ALL, "xk_a"),
+            ["manual protocols/a/src/lib.rs:0"]
+        );
+        let twice = [HEADINGS, &["Realm"]].concat();
+        assert_eq!(
+            protocol(&lib(&twice, ""), ALL, "xk_a"),
+            ["manual protocols/a/src/lib.rs:43"]
+        );
+    }
+
+    #[test]
+    fn the_catalog_names_it() {
+        assert_eq!(
+            protocol(&lib(HEADINGS, ""), ALL, "xk_ab::ENTRY"),
+            ["catalog protocols/a/src/lib.rs:0"]
+        );
+    }
+}

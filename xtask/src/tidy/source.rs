@@ -1,0 +1,309 @@
+//! Rules about Rust sources: no world in the pure layers, `unsafe` in its own files, nothing left undone.
+
+use super::{File, Rule, Tree, Violation};
+use crate::scan::{Line, find_word, has_word, scan};
+
+static NO_STD: Rule = Rule {
+    name: "no-std",
+    reason: "core, kit and protocols run unchanged in a simulator, a program and a server process; `no_std` makes \
+             the compiler prove that they ask no system for anything",
+};
+
+static NO_WORLD: Rule = Rule {
+    name: "no-world",
+    reason: "time and random bits come in through the Kernel, so that virtual time works and one seed replays a run \
+             to the bit",
+};
+
+static UNSAFE_FILES: Rule = Rule {
+    name: "unsafe-files",
+    reason: "whoever audits memory safety reads the files named `*_unsafe.rs`, and nothing else",
+};
+
+static SAFETY: Rule = Rule {
+    name: "safety-comment",
+    reason: "an unsafe block without its argument cannot be reviewed",
+};
+
+static UNDONE: Rule = Rule {
+    name: "undone",
+    reason: "what is merged is finished; what is not is an entry in the tracker, not a trap in the code",
+};
+
+/// What the pure layers may not mention.
+const WORLD: &[&str] = &[
+    "std::time",
+    "std::thread",
+    "std::net",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "Instant",
+    "SystemTime",
+    "rand::",
+    "extern crate rand",
+    "getrandom",
+];
+
+pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
+        let lines = scan(&file.text);
+        check_unsafe(file, &lines, found);
+        check_undone(file, &lines, found);
+        if is_pure(&file.path) {
+            check_pure(file, &lines, found);
+        }
+    }
+}
+
+/// Whether the file is compiled into core, kit or a protocol. Their tests are not: they may time themselves.
+fn is_pure(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let inside = match parts.as_slice() {
+        ["core" | "kit", rest @ ..] | ["protocols", _, rest @ ..] => rest,
+        _ => return false,
+    };
+    inside.first() == Some(&"src")
+        && !inside
+            .iter()
+            .any(|part| matches!(*part, "tests" | "tests.rs"))
+}
+
+/// For each line, whether it lies in a module that is compiled for tests only.
+fn test_lines(lines: &[Line]) -> Vec<bool> {
+    let mut inside = vec![false; lines.len()];
+    let mut attribute = false;
+    let mut depth = 0_usize;
+    for (line, inside) in lines.iter().zip(&mut inside) {
+        let code = line.code.trim();
+        if depth == 0 {
+            let opens = attribute && has_word(code, "mod") && code.ends_with('{');
+            attribute = code.contains("#[cfg(test)]")
+                || (attribute && (code.is_empty() || code.starts_with("#[")));
+            if !opens {
+                continue;
+            }
+        }
+        *inside = true;
+        depth += code.matches('{').count();
+        depth = depth.saturating_sub(code.matches('}').count());
+    }
+    inside
+}
+
+fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
+    if file.path.ends_with("/src/lib.rs") && !lines.iter().any(|l| l.code.contains("#![no_std]")) {
+        found.push(file.violation(
+            &NO_STD,
+            1,
+            "the crate is not `no_std`",
+            "write `#![no_std]` under the manual",
+        ));
+    }
+    let in_tests = test_lines(lines);
+    for (index, line) in lines
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !in_tests[*index])
+    {
+        for name in WORLD.iter().filter(|name| has_word(&line.code, name)) {
+            found.push(file.violation(
+                &NO_WORLD,
+                index + 1,
+                format!("`{}` is mentioned", name.trim_end_matches("::")),
+                "ask the Kernel for the time, for an event or for random bits",
+            ));
+        }
+    }
+}
+
+fn check_unsafe(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
+    let allowed = file.path.ends_with("_unsafe.rs");
+    for (index, line) in lines.iter().enumerate() {
+        let Some(at) = find_word(&line.code, "unsafe") else {
+            continue;
+        };
+        if !allowed {
+            found.push(file.violation(
+                &UNSAFE_FILES,
+                index + 1,
+                "`unsafe` outside a file named `*_unsafe.rs`",
+                "find a safe form, or move the smallest possible piece into such a file behind a safe function",
+            ));
+        }
+        if needs_argument(lines, index, at + "unsafe".len()) && !has_argument(lines, index) {
+            found.push(file.violation(
+                &SAFETY,
+                index + 1,
+                "no `SAFETY:` comment above",
+                "say above it why each condition of the unsafe operation holds here",
+            ));
+        }
+    }
+}
+
+/// Whether the `unsafe` that ends at `at` opens a block, an implementation or a foreign block.
+fn needs_argument(lines: &[Line], index: usize, at: usize) -> bool {
+    let tail = std::iter::once(&lines[index].code[at..]);
+    let after = tail
+        .chain(lines[index + 1..].iter().map(|l| l.code.as_str()))
+        .map(str::trim)
+        .find(|t| !t.is_empty());
+    let after = after.unwrap_or_default();
+    let foreign = after.starts_with("extern") && !has_word(after, "fn");
+    after.starts_with('{') || after.starts_with("impl") || foreign
+}
+
+/// Whether a comment with `SAFETY:` stands on the line or directly above the statement that holds it.
+fn has_argument(lines: &[Line], index: usize) -> bool {
+    if lines[index].comment.contains("SAFETY:") {
+        return true;
+    }
+    for line in lines[..index].iter().rev() {
+        let code = line.code.trim();
+        if line.comment.contains("SAFETY:") {
+            return true;
+        }
+        let comment_only = code.is_empty() && !line.comment.is_empty();
+        let continues = !code.is_empty() && !code.ends_with([';', '{', '}']);
+        let attribute = code.starts_with("#[");
+        if !(comment_only || continues || attribute) {
+            return false;
+        }
+    }
+    false
+}
+
+fn check_undone(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
+    for (index, line) in lines.iter().enumerate() {
+        for name in ["todo!", "unimplemented!", "dbg!"] {
+            if has_word(&line.code, name) {
+                let remedy = "finish it, or return an error that says what is not supported";
+                found.push(file.violation(
+                    &UNDONE,
+                    index + 1,
+                    format!("`{name}` in the code"),
+                    remedy,
+                ));
+            }
+        }
+        for name in ["TODO", "FIXME"] {
+            if has_word(&line.comment, name) {
+                let remedy = "do it now, or describe it in the tracker and delete the note";
+                found.push(file.violation(
+                    &UNDONE,
+                    index + 1,
+                    format!("`{name}` in a comment"),
+                    remedy,
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{found, tree};
+    use super::*;
+
+    fn one(path: &str, text: &str) -> Vec<String> {
+        found(check, &tree(&[(path, text)]))
+    }
+
+    #[test]
+    fn the_pure_layers_have_no_world() {
+        assert_eq!(
+            one("core/src/lib.rs", "//! x\n"),
+            ["no-std core/src/lib.rs:1"]
+        );
+        assert!(one("core/src/lib.rs", "//! std::time is absent\n#![no_std]\n").is_empty());
+        assert_eq!(
+            one("kit/src/a.rs", "fn f() {\n    Instant::now();\n}\n"),
+            ["no-world kit/src/a.rs:2"]
+        );
+        assert_eq!(
+            one("protocols/ip/src/wire.rs", "use std::net::Ipv4Addr;"),
+            ["no-world protocols/ip/src/wire.rs:1"]
+        );
+        assert!(
+            one(
+                "protocols/ip/src/wire.rs",
+                "use core::net::Ipv4Addr; let operand = 1;"
+            )
+            .is_empty()
+        );
+        assert!(one("protocols/ip/tests/a.rs", "use std::time::Duration;").is_empty());
+        assert!(one("run/src/clock.rs", "use std::time::Instant;").is_empty());
+    }
+
+    #[test]
+    fn tests_may_time_themselves() {
+        let source = "#[cfg(test)]\nmod tests {\n    use std::time::Instant;\n    fn f() {}\n}\n";
+        assert!(one("kit/src/a.rs", source).is_empty());
+        assert!(one("core/src/map/tests.rs", "use std::time::Instant;\n").is_empty());
+        let after = format!("{source}fn g() {{ Instant::now(); }}\n");
+        assert_eq!(one("kit/src/a.rs", &after), ["no-world kit/src/a.rs:6"]);
+        assert_eq!(
+            one("kit/src/a.rs", "#[cfg(test)]\nmod tests;\nuse rand::x;\n"),
+            ["no-world kit/src/a.rs:3"]
+        );
+    }
+
+    #[test]
+    fn unsafe_has_its_files() {
+        assert_eq!(
+            one(
+                "core/src/buffer.rs",
+                "fn f() {\n    // SAFETY: x\n    unsafe { g() }\n}\n"
+            ),
+            ["unsafe-files core/src/buffer.rs:3"]
+        );
+        assert!(
+            one(
+                "run/src/a.rs",
+                "#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe\";\n"
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn unsafe_has_its_argument() {
+        let bad = "fn f() {\n    g();\n    unsafe { h() }\n}\nunsafe impl Send for X {}\n";
+        let name = "run/src/a_unsafe.rs";
+        assert_eq!(
+            one(name, bad),
+            [
+                format!("safety-comment {name}:3"),
+                format!("safety-comment {name}:5")
+            ]
+        );
+        for good in [
+            "// SAFETY: one\n// and more\n#[allow(x)]\nunsafe impl Send for X {}\n",
+            "f();\n// SAFETY: yes\nlet a =\n    unsafe { h() };\n",
+            "let a = unsafe { h() }; // SAFETY: yes\n",
+            "/// # Safety\n/// never\npub unsafe fn f() {}\n",
+            "type F = unsafe extern \"C\" fn(u8);\n",
+        ] {
+            assert!(one(name, good).is_empty(), "{good}");
+        }
+        assert_eq!(
+            one(name, "f();\nunsafe extern \"C\" {\n}\n"),
+            [format!("safety-comment {name}:2")]
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_undone() {
+        assert_eq!(
+            one(
+                "lang/src/a.rs",
+                "fn f() {\n    to\u{64}o!()\n}\n// TO\u{44}O: x\n"
+            )
+            .len(),
+            2
+        );
+        assert!(one("lang/src/a.rs", "// the method\nlet m = \"TO\u{44}O\";\n").is_empty());
+    }
+}
