@@ -80,6 +80,10 @@ impl Attributes {
             .position(|kept| kept.get() == key)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, [u8; ATTRIBUTE_OCTETS])> {
+        (0..self.len()).map(|at| (self.keys[at].get(), self.values[at].get()))
+    }
+
     #[inline]
     pub(super) fn get(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
         self.position(key).map(|at| self.values[at].get())

@@ -280,7 +280,8 @@ impl Script<'_> {
             5 | 6 => self.pop(pair),
             7 => self.strip(pair),
             8 => self.truncate(pair),
-            9 | 10 => self.split(pair),
+            9 => self.split(pair),
+            10 => self.split_and_rejoin(pair),
             11 | 12 => self.join(pair),
             13 => self.clone_one(pair),
             14 => self.pull_up(pair),
@@ -383,6 +384,27 @@ impl Script<'_> {
             Err(SplitError::TooShort) => assert!(at > len),
             Err(SplitError::NoBuffers) => assert!(at <= len),
         }
+        pair
+    }
+
+    /// Splits, keeps a clone of one part, and joins the parts again: one slice, part of which another message sees.
+    fn split_and_rejoin(&mut self, mut pair: Pair) -> Pair {
+        let at = self.up_to(pair.octets.len());
+        let Ok(message) = pair.message.split_off(at) else {
+            return pair;
+        };
+        let back = Pair {
+            message,
+            octets: pair.octets.split_off(at),
+            mark: pair.mark,
+        };
+        let (mut pair, back) = if self.next().is_multiple_of(2) {
+            (pair, self.clone_one(back))
+        } else {
+            (self.clone_one(pair), back)
+        };
+        pair.message.join(back.message);
+        pair.octets.extend(back.octets);
         pair
     }
 

@@ -2,7 +2,7 @@
 
 use core::mem::ManuallyDrop;
 
-use super::attribute::{Attribute, AttributesFull};
+use super::attribute::{ATTRIBUTE_OCTETS, Attribute, AttributesFull};
 use super::config::NoBuffers;
 use super::node_unsafe::{CoreRef, DescRef};
 use super::pool_unsafe::Pool;
@@ -12,7 +12,7 @@ use super::pool_unsafe::Pool;
 /// Behind it lies a chain of counted slices of pooled buffers. Taking headers off the front and putting them on,
 /// cutting at both ends, splitting, joining and cloning copy no octets.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// fn needs_send<T: Send>() {}
 /// needs_send::<xk_core::message::Message>();
 /// ```
@@ -27,11 +27,7 @@ impl Message {
     /// A message in one buffer of `pool`, `start` octets behind the buffer's first. Counts no failure.
     #[inline]
     pub(super) fn in_one_buffer(pool: CoreRef, start: usize, len: usize) -> Option<Self> {
-        let buf = pool.take_buf(start.checked_add(len)?)?;
-        let Some(head) = pool.take_desc(buf) else {
-            buf.release();
-            return None;
-        };
+        let (head, buf) = pool.take_both(start.checked_add(len)?)?;
         head.base.set(buf.base);
         head.data.set(buf.base.wrapping_add(start));
         head.room_end
@@ -237,6 +233,23 @@ impl Message {
     #[inline]
     pub fn remove_attribute<A: Attribute>(&mut self) -> Option<A> {
         self.head.attributes.remove(A::KEY).map(A::decode)
+    }
+
+    /// All attributes as they cross into another address space: key and encoded value.
+    pub fn attributes_encoded(&self) -> impl Iterator<Item = (u32, [u8; ATTRIBUTE_OCTETS])> + '_ {
+        self.head.attributes.iter()
+    }
+
+    /// Attaches an attribute that came from another address space.
+    ///
+    /// # Errors
+    /// [`AttributesFull`]; nothing is changed.
+    pub fn set_attribute_encoded(
+        &mut self,
+        key: u32,
+        value: [u8; ATTRIBUTE_OCTETS],
+    ) -> Result<(), AttributesFull> {
+        self.head.attributes.set(key, value)
     }
 
     /// Whether all octets lie in buffers of `pool`, so that whoever shares its arena can find them.

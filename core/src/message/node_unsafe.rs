@@ -14,8 +14,9 @@ use super::pool_unsafe::PoolCore;
 /// One slice of a message, and, in the first of a chain, what belongs to the whole message.
 ///
 /// Invariants: `base <= data`, `data + len <= base + capacity` of `buf`; only the head of a chain may have `len == 0`.
-/// This descriptor alone may write `[base, min(data, room_end))`; all of `[base, base + capacity)` if it holds the
-/// only reference to `buf`.
+/// Of all descriptors on a buffer at most one has `room_end > base`, and no other sees an octet in `[base, room_end)`:
+/// there it may write what lies in front of its slice, if `data <= room_end`. A descriptor that holds the only reference
+/// to `buf` may write everything.
 #[repr(C, align(64))]
 pub(super) struct Desc {
     /// First octet of the slice.
@@ -148,8 +149,13 @@ impl DescRef {
     /// Gives the descriptor and its reference to the buffer back.
     #[inline]
     pub(super) fn release(self) {
-        self.buf.get().release();
-        self.pool.put_desc(self);
+        let (buf, pool) = (self.buf.get(), self.pool);
+        if buf.refs.get() == 1 && buf.pool == pool {
+            pool.put_both(self, buf);
+        } else {
+            buf.release();
+            pool.put_desc(self);
+        }
     }
 }
 

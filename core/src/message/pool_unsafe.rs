@@ -166,42 +166,55 @@ impl Drop for PoolCore {
 
 // These take the reference by value: the last of the `put`s frees the pool, and then no borrow of it may be alive.
 impl CoreRef {
-    /// A buffer of at least `octets` octets, with one reference counted.
+    /// A buffer of at least `octets` octets, with one reference, and a descriptor that holds it. The fields of the
+    /// slice, `next`, `rest` and the attributes are left to the caller.
     #[inline]
-    pub(super) fn take_buf(self, octets: usize) -> Option<BufRef> {
+    pub(super) fn take_both(self, octets: usize) -> Option<(DescRef, BufRef)> {
         let at = self
             .classes
             .iter()
             .position(|class| octets <= class.octets)?;
-        let class = &self.classes[at];
-        let Some(buf) = class.free.get() else {
-            return self.take_buf_slow(at);
-        };
-        class.free.set(buf.next_free.get());
+        let buf = self.unlist_buf(at).or_else(|| self.take_buf_slow(at))?;
         buf.refs.set(1);
-        self.alive.set(self.alive.get() + ONE_BUF);
+        let Some(desc) = self.unlist_desc(buf) else {
+            self.list_buf(buf);
+            return None;
+        };
+        self.alive.set(self.alive.get() + (ONE_BUF + ONE_DESC));
+        Some((desc, buf))
+    }
+
+    /// A descriptor for `buf`, of which it takes a reference counted by the caller. The rest as above.
+    #[inline]
+    pub(super) fn take_desc(self, buf: BufRef) -> Option<DescRef> {
+        let desc = self.unlist_desc(buf)?;
+        self.alive.set(self.alive.get() + ONE_DESC);
+        Some(desc)
+    }
+
+    #[inline]
+    fn unlist_buf(self, at: usize) -> Option<BufRef> {
+        let class = &self.classes[at];
+        let buf = class.free.get()?;
+        class.free.set(buf.next_free.get());
         Some(buf)
+    }
+
+    #[inline]
+    fn unlist_desc(self, buf: BufRef) -> Option<DescRef> {
+        let Some(desc) = self.desc_free.get() else {
+            return self.fresh_desc(buf);
+        };
+        self.desc_free.set(desc.next.get());
+        desc.buf.set(buf);
+        Some(desc)
     }
 
     /// The free list of class `first` is empty: an unused buffer, or else one of a larger class.
     #[cold]
+    #[inline(never)]
     fn take_buf_slow(self, first: usize) -> Option<BufRef> {
-        for at in first..CLASSES_MAX {
-            let class = &self.classes[at];
-            let buf = match class.free.get() {
-                Some(buf) => {
-                    class.free.set(buf.next_free.get());
-                    buf.refs.set(1);
-                    Some(buf)
-                }
-                None => self.fresh_buf(at),
-            };
-            if buf.is_some() {
-                self.alive.set(self.alive.get() + ONE_BUF);
-                return buf;
-            }
-        }
-        None
+        (first..CLASSES_MAX).find_map(|at| self.unlist_buf(at).or_else(|| self.fresh_buf(at)))
     }
 
     fn fresh_buf(self, at: usize) -> Option<BufRef> {
@@ -244,22 +257,6 @@ impl CoreRef {
         Some(())
     }
 
-    /// A descriptor for `buf`, whose reference passes to it. The fields of the slice, `next`, `rest` and the
-    /// attributes are left to the caller.
-    #[inline]
-    pub(super) fn take_desc(self, buf: BufRef) -> Option<DescRef> {
-        let desc = match self.desc_free.get() {
-            Some(desc) => {
-                self.desc_free.set(desc.next.get());
-                desc.buf.set(buf);
-                desc
-            }
-            None => self.fresh_desc(buf)?,
-        };
-        self.alive.set(self.alive.get() + ONE_DESC);
-        Some(desc)
-    }
-
     #[cold]
     fn fresh_desc(self, buf: BufRef) -> Option<DescRef> {
         if self.desc_fresh.left.get() == 0 {
@@ -279,18 +276,36 @@ impl CoreRef {
     /// Takes a buffer back that nobody refers to any more.
     #[inline]
     pub(super) fn put_buf(self, buf: BufRef) {
-        let class = &self.classes[buf.class as usize % CLASSES_MAX];
-        buf.next_free.set(class.free.get());
-        class.free.set(Some(buf));
+        self.list_buf(buf);
         self.leave(ONE_BUF);
     }
 
     /// Takes a descriptor back that holds no buffer any more.
     #[inline]
     pub(super) fn put_desc(self, desc: DescRef) {
+        self.list_desc(desc);
+        self.leave(ONE_DESC);
+    }
+
+    /// Both of the above: the counter is touched once.
+    #[inline]
+    pub(super) fn put_both(self, desc: DescRef, buf: BufRef) {
+        self.list_buf(buf);
+        self.list_desc(desc);
+        self.leave(ONE_DESC + ONE_BUF);
+    }
+
+    #[inline]
+    fn list_buf(self, buf: BufRef) {
+        let class = &self.classes[buf.class as usize % CLASSES_MAX];
+        buf.next_free.set(class.free.get());
+        class.free.set(Some(buf));
+    }
+
+    #[inline]
+    fn list_desc(self, desc: DescRef) {
         desc.next.set(self.desc_free.get());
         self.desc_free.set(Some(desc));
-        self.leave(ONE_DESC);
     }
 
     #[inline]

@@ -132,6 +132,20 @@ fn a_popped_header_that_a_clone_sees_is_not_overwritten() {
 }
 
 #[test]
+fn parts_joined_again_do_not_own_what_a_clone_of_one_sees() {
+    let pool = pool();
+    let mut message = pool.copy_from(64, b"frontback").unwrap();
+    let back = message.split_off(5).unwrap();
+    let kept = back.try_clone().unwrap();
+    message.join(back);
+    assert_eq!(message.slices().count(), 1);
+    assert!(message.strip(8));
+    assert_eq!(message.headroom(), 0);
+    message.push_array(b"BAC").unwrap();
+    assert!(kept.eq_octets(b"back") && message.eq_octets(b"BACk"));
+}
+
+#[test]
 fn twelve_parts_join_to_one_slice_again() {
     let pool = pool();
     let octets = conformance::random_octets(1, 16 * 1024);
@@ -270,6 +284,14 @@ fn attributes_follow_the_head() {
         (Some(A(3)), Some(B(2)))
     );
     assert_eq!(back.try_clone().unwrap().attribute(), Some(C(4)));
+    let mut copy = pool.empty(0).unwrap();
+    for (key, value) in back.attributes_encoded() {
+        copy.set_attribute_encoded(key, value).unwrap();
+    }
+    assert_eq!(
+        (copy.attribute(), copy.attribute::<C>()),
+        (Some(A(3)), Some(C(4)))
+    );
     back.set_attribute(A(9)).unwrap();
     message.push_array(b"header").unwrap();
     assert_eq!(message.attribute(), Some(A(3)));
