@@ -41,7 +41,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// Files that a tool writes in its own form.
+/// Files that a tool writes in its own form, and what a test feeds in or expects, where each octet is meant.
 fn is_generated(path: &str) -> bool {
     let endings = [
         ".snap",
@@ -51,7 +51,8 @@ fn is_generated(path: &str) -> bool {
         ".proptest-regressions",
         "package-lock.json",
     ];
-    path.contains("/dist/") || endings.iter().any(|ending| path.ends_with(ending))
+    let test_data = path.contains("/tests/") && !path.ends_with(".rs");
+    test_data || path.contains("/dist/") || endings.iter().any(|ending| path.ends_with(ending))
 }
 
 fn may_have_tabs(path: &str) -> bool {
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(one("a.md", "x\n\n"), ["white-space a.md:2"]);
         assert!(one("a/Makefile", "all:\n\tcargo\n").is_empty());
         assert!(one("a.snap", "x \n").is_empty());
+        assert!(one("lang/tests/tab.txt", "\tx\n").is_empty());
     }
 
     #[test]
