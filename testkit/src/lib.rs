@@ -29,6 +29,7 @@
 //! }
 //! ```
 
+pub mod kernel;
 pub mod needs;
 pub mod netns;
 mod offload_unsafe;

@@ -1,0 +1,109 @@
+//! A kernel under virtual time, and protocols that stand below and above the one under test and remember what they saw.
+//!
+//! # Example
+//! ```
+//! use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+//! use xk_core::{Participants, Upper};
+//!
+//! let cx = TestKernel::new(1);
+//! let bottom = Bottom::add(&cx, "wire", Lower::link(1500));
+//! let top = Top::add(&cx, "top");
+//! let session = bottom.protocol().open(&cx, Upper::new(top.protocol()), Participants::default()).unwrap();
+//! session.push(&cx, cx.message(b"hello")).unwrap();
+//! assert!(bottom.take_sent()[0].message.eq_octets(b"hello"));
+//! ```
+
+mod bottom;
+mod top;
+
+pub use bottom::{Addressing, Bottom, Lower, Sent};
+pub use top::{Event, Received, Top};
+
+use core::ops::Deref;
+use core::time::Duration;
+use xk_core::kernel::Config;
+use xk_core::message::PoolConfig;
+use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::{Kernel, Message, Pool};
+
+/// Room in front of every message made here, in octets: as whoever makes a message reserves it.
+pub const HEADROOM: usize = 128;
+
+/// How many timers may be pending.
+const TIMERS_MAX: usize = 1 << 18;
+
+/// A kernel whose clock moves only by [`TestKernel::advance`], and whose shepherds never switch.
+pub struct TestKernel {
+    kernel: Kernel,
+}
+
+impl Deref for TestKernel {
+    type Target = Kernel;
+
+    fn deref(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
+impl TestKernel {
+    /// A kernel with a pool of the default size; all chance comes from `seed`.
+    ///
+    /// # Panics
+    /// If the machine has no memory for the pool.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory for a message pool");
+        Self::with_pool(seed, pool)
+    }
+
+    /// A kernel with this pool.
+    #[must_use]
+    pub fn with_pool(seed: u64, pool: Pool) -> Self {
+        let kernel = Kernel::new(Config {
+            seed,
+            pool,
+            shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+            timers_max: TIMERS_MAX,
+        });
+        Self { kernel }
+    }
+
+    /// Lets virtual time pass: every timer due meanwhile goes off at its own time. Answers how many did.
+    pub fn advance(&self, by: Duration) -> usize {
+        let end = self.now().after(by);
+        let mut fired = self.run_due();
+        while let Some(next) = self.next_expiry().filter(|next| *next <= end) {
+            self.set_now(next);
+            fired += self.run_due();
+        }
+        self.set_now(end);
+        fired + self.run_due()
+    }
+
+    /// A message with these octets and [`HEADROOM`] in front.
+    ///
+    /// # Panics
+    /// If the pool is exhausted.
+    #[must_use]
+    pub fn message(&self, octets: &[u8]) -> Message {
+        self.pool()
+            .copy_from(HEADROOM, octets)
+            .expect("a buffer for a test message")
+    }
+
+    /// How many descriptors and buffers of the pool are in use.
+    #[must_use]
+    pub fn live(&self) -> (u32, u32) {
+        let stats = self.pool().stats();
+        (stats.descriptors_live, stats.buffers_live)
+    }
+}
+
+/// All octets of a message, in a vector.
+#[must_use]
+pub fn octets(message: &Message) -> Vec<u8> {
+    message.octets().collect()
+}
+
+#[cfg(test)]
+mod tests;

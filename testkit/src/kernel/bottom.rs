@@ -1,0 +1,515 @@
+//! A lower protocol that captures what is pushed and injects what a test wants to arrive.
+
+use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
+use std::rc::Rc;
+use xk_core::control::{Describe, ListSessions};
+use xk_core::object::{Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Session,
+    SessionRef, Upper, reason,
+};
+use xk_kit::control::{
+    ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
+    PeerHost, PseudoHeader,
+};
+
+/// How many sessions a [`Bottom`] holds; idle ones are evicted for new ones, as in any protocol.
+const SESSIONS_MAX: usize = 4096;
+
+/// Whom a [`Bottom`]'s sessions lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// Whoever is at the other end, as on a wire: one session, participants are ignored.
+    Link,
+    /// A hardware address; holds our own.
+    Ether([u8; 6]),
+    /// An IPv4 host; holds our own.
+    Host(Ipv4Addr),
+}
+
+/// What a [`Bottom`] is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Lower {
+    /// The kind that number tables name it by.
+    pub kind: &'static str,
+    /// Whom its sessions lead to.
+    pub addressing: Addressing,
+    /// The largest message it takes, in octets.
+    pub max_packet: u32,
+    /// The largest message it says goes without being fragmented, in octets.
+    pub opt_packet: u32,
+    /// The hardware address it answers for [`MyEther`].
+    pub ether: Option<[u8; 6]>,
+    /// The link type it answers for [`LinkType`].
+    pub link_type: Option<u16>,
+    /// The protocol number that counts in its [`PseudoHeader`], for [`Addressing::Host`].
+    pub protocol: u8,
+}
+
+impl Lower {
+    /// A link with one other end and no addresses, for messages of up to `max_packet` octets.
+    #[must_use]
+    pub fn link(max_packet: u32) -> Self {
+        Self {
+            kind: "bottom",
+            addressing: Addressing::Link,
+            max_packet,
+            opt_packet: max_packet,
+            ether: None,
+            link_type: None,
+            protocol: 0,
+        }
+    }
+
+    /// A wire that carries Ethernet frames of up to 1514 octets and has this hardware address.
+    #[must_use]
+    pub fn wire(ether: [u8; 6]) -> Self {
+        Self {
+            ether: Some(ether),
+            link_type: Some(1),
+            ..Self::link(1514)
+        }
+    }
+
+    /// What an Ethernet layer looks like from above: participants are hardware addresses, 1500 octets.
+    #[must_use]
+    pub fn ether(own: [u8; 6]) -> Self {
+        Self {
+            kind: "eth",
+            addressing: Addressing::Ether(own),
+            ether: Some(own),
+            ..Self::link(1500)
+        }
+    }
+
+    /// What an IPv4 layer looks like from above: participants are hosts, 65515 octets, 1480 without fragments.
+    /// `protocol` is the number that counts in its pseudo-header.
+    #[must_use]
+    pub fn host(own: Ipv4Addr, protocol: u8) -> Self {
+        Self {
+            kind: "ip",
+            addressing: Addressing::Host(own),
+            opt_packet: 1480,
+            protocol,
+            ..Self::link(65515)
+        }
+    }
+
+    fn own(&self) -> Option<Part> {
+        match self.addressing {
+            Addressing::Link => None,
+            Addressing::Ether(own) => Some(Part::Ether(own)),
+            Addressing::Host(own) => Some(Part::Host(own)),
+        }
+    }
+
+    /// The peer that `open`'s participants name.
+    fn peer(&self, mut participants: Participants) -> Result<Option<Part>, AddressError> {
+        if self.addressing == Addressing::Link {
+            return Ok(None);
+        }
+        let local = self.pop(participants.local_mut()?)?;
+        if local.value().is_some_and(|local| Some(local) != self.own()) {
+            return Err(AddressError::OutOfRange);
+        }
+        let peer = self.pop(participants.peer_mut()?)?.definite()?;
+        Ok(Some(peer))
+    }
+
+    fn pop(&self, participant: &mut Participant) -> Result<Wild<Part>, AddressError> {
+        fn part<T>(wild: Wild<T>, make: fn(T) -> Part) -> Wild<Part> {
+            wild.value()
+                .map_or(Wild::Any, |value| Wild::Is(make(value)))
+        }
+        match self.addressing {
+            Addressing::Link => Ok(Wild::Any),
+            Addressing::Ether(_) => Ok(part(participant.pop_ether()?, Part::Ether)),
+            Addressing::Host(_) => Ok(part(participant.pop_host()?, Part::Host)),
+        }
+    }
+}
+
+/// A message that reached the bottom.
+#[derive(Debug)]
+pub struct Sent {
+    /// The session it was pushed into.
+    pub session: SessionRef,
+    /// Whom that session leads to; `None` on a link.
+    pub peer: Option<Part>,
+    /// Under whose number it goes.
+    pub selector: ProtocolId,
+    /// The message.
+    pub message: Message,
+}
+
+/// The peer, the receiver above and the selector.
+type Key = ((u8, u64), u32, u32);
+
+fn key(peer: Option<Part>, receiver: ProtocolId, selector: ProtocolId) -> Key {
+    let peer = match peer {
+        None | Some(Part::Any) => (0, 0),
+        Some(Part::Host(host)) => (1, u64::from(host.to_bits())),
+        Some(Part::Ether([a, b, c, d, e, f])) => (2, u64::from_be_bytes([0, 0, a, b, c, d, e, f])),
+        Some(Part::Number(_, number)) => (3, number),
+        // Folded: two hosts that share a key share a session, which no test needs to tell apart.
+        Some(Part::Host6(host)) => (4, host.to_bits() as u64 ^ (host.to_bits() >> 64) as u64),
+    };
+    (peer, receiver.0, selector.0)
+}
+
+struct State {
+    lower: Lower,
+    sessions: SessionTable<Key>,
+    enables: RefCell<Vec<(u64, ProtocolRef, ProtocolId)>>,
+    enable_last: Cell<u64>,
+    /// Receiver and selector of everybody who has opened or enabled.
+    users: RefCell<Vec<(ProtocolId, ProtocolId)>>,
+    sent: RefCell<Vec<Sent>>,
+    sent_count: Cell<u64>,
+    keeps: Cell<bool>,
+    opens: Cell<u64>,
+    closes: Cell<u64>,
+    failure: Cell<Option<PushError>>,
+}
+
+/// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is given.
+#[derive(Clone)]
+pub struct Bottom {
+    state: Rc<State>,
+    protocol: ProtocolRef,
+}
+
+impl Bottom {
+    /// Adds one to a kernel.
+    pub fn add(cx: &Kernel, name: &str, lower: Lower) -> Self {
+        let state = Rc::new(State {
+            lower,
+            sessions: SessionTable::new(cx.boot_key(), SESSIONS_MAX),
+            enables: RefCell::default(),
+            enable_last: Cell::new(0),
+            users: RefCell::default(),
+            sent: RefCell::default(),
+            sent_count: Cell::new(0),
+            keeps: Cell::new(true),
+            opens: Cell::new(0),
+            closes: Cell::new(0),
+            failure: Cell::new(None),
+        });
+        let body = BottomProtocol(Rc::clone(&state));
+        let protocol = cx.add_protocol(lower.kind, name, body);
+        Self { state, protocol }
+    }
+
+    /// The protocol, to stand others upon.
+    #[must_use]
+    pub fn protocol(&self) -> &ProtocolRef {
+        &self.protocol
+    }
+
+    /// What it is like.
+    #[must_use]
+    pub fn lower(&self) -> &Lower {
+        &self.state.lower
+    }
+
+    /// What was pushed since the last look, oldest first.
+    #[must_use]
+    pub fn take_sent(&self) -> Vec<Sent> {
+        self.state.sent.take()
+    }
+
+    /// How many messages were pushed in all.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.state.sent_count.get()
+    }
+
+    /// Whether pushed messages are kept for [`Bottom::take_sent`]; at first they are.
+    pub fn keep(&self, keeps: bool) {
+        self.state.keeps.set(keeps);
+    }
+
+    /// Lets every push fail in this way, or none.
+    pub fn fail(&self, failure: Option<PushError>) {
+        self.state.failure.set(failure);
+    }
+
+    /// How often a session was opened from above.
+    #[must_use]
+    pub fn opens(&self) -> u64 {
+        self.state.opens.get()
+    }
+
+    /// How many sessions were closed.
+    #[must_use]
+    pub fn closes(&self) -> u64 {
+        self.state.closes.get()
+    }
+
+    /// The sessions that somebody above holds.
+    #[must_use]
+    pub fn held(&self) -> Vec<SessionRef> {
+        let mut all = self.state.sessions.sessions(usize::MAX);
+        all.retain(|session| session.head().opens() > 0);
+        all
+    }
+
+    /// How many enables stand.
+    #[must_use]
+    pub fn enables(&self) -> usize {
+        self.state.enables.borrow().len()
+    }
+
+    /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or opened.
+    /// A refusal from above is dropped here: who refused has counted it. False if it was refused.
+    pub fn inject(&self, cx: &Kernel, peer: Option<Part>, message: Message) -> bool {
+        self.deliver(cx, peer, None, message).is_ok()
+    }
+
+    /// Lets a message arrive under the number of `selector`.
+    ///
+    /// # Errors
+    /// What the layers above refused.
+    pub fn inject_for(
+        &self,
+        cx: &Kernel,
+        peer: Option<Part>,
+        selector: ProtocolId,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.deliver(cx, peer, Some(selector), message)
+    }
+
+    fn deliver(
+        &self,
+        cx: &Kernel,
+        peer: Option<Part>,
+        selector: Option<ProtocolId>,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let enabled = self.enabled(selector);
+        if let Some(session) = self.find(peer, selector) {
+            return session.pop(cx, message);
+        }
+        let Some((upper, selector)) = enabled else {
+            return Err(self.protocol.refuse(message, &reason::NO_PROTOCOL));
+        };
+        let key = key(peer, upper.id(), selector);
+        let body = BottomSession {
+            state: Rc::clone(&self.state),
+            upper: upper.clone(),
+            peer,
+            selector,
+            key,
+        };
+        let session = cx.new_passive_session(&self.protocol, &upper, body);
+        if let Err(full) = self.state.sessions.bind(cx, key, session.clone()) {
+            return Err(self.protocol.refuse(message, full));
+        }
+        if let Err(unwanted) = upper.open_done(cx, &session, self.participants(peer)) {
+            session.abort(cx);
+            return Err(Refused::new(message, unwanted));
+        }
+        session.pop(cx, message)
+    }
+
+    /// Who takes what arrives.
+    fn enabled(&self, selector: Option<ProtocolId>) -> Option<(ProtocolRef, ProtocolId)> {
+        let enables = self.state.enables.borrow();
+        let mut all = enables.iter();
+        let found = all.find(|(_, _, s)| selector.is_none_or(|selector| selector == *s));
+        found.map(|(_, upper, selector)| (upper.clone(), *selector))
+    }
+
+    /// The session with this peer, of the first protocol that has one.
+    fn find(&self, peer: Option<Part>, selector: Option<ProtocolId>) -> Option<SessionRef> {
+        let users = self.state.users.borrow();
+        let mut fits = users
+            .iter()
+            .filter(|(_, s)| selector.is_none_or(|selector| selector == *s));
+        fits.find_map(|(receiver, s)| self.state.sessions.get(&key(peer, *receiver, *s)))
+    }
+
+    fn participants(&self, peer: Option<Part>) -> Participants {
+        match (self.state.lower.own(), peer) {
+            (Some(own), Some(peer)) => Participants::pair(own, peer),
+            _ => Participants::default(),
+        }
+    }
+}
+
+impl State {
+    fn note_user(&self, upper: Upper<'_>) {
+        let user = (upper.receiver.id(), upper.selector);
+        let mut users = self.users.borrow_mut();
+        if !users.contains(&user) {
+            users.push(user);
+        }
+    }
+}
+
+struct BottomProtocol(Rc<State>);
+
+impl Protocol for BottomProtocol {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let state = &self.0;
+        let peer = state.lower.peer(participants)?;
+        state.opens.set(state.opens.get() + 1);
+        state.note_user(upper);
+        let key = key(peer, upper.receiver.id(), upper.selector);
+        if let Some(session) = state.sessions.get(&key) {
+            session.hold();
+            return Ok(session);
+        }
+        let body = BottomSession {
+            state: Rc::clone(state),
+            upper: upper.receiver.clone(),
+            peer,
+            selector: upper.selector,
+            key,
+        };
+        let session = cx.new_session(this, upper.receiver, body);
+        match state.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => Err(OpenError::Full),
+        }
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        let state = &self.0;
+        state.note_user(upper);
+        let number = state.enable_last.get() + 1;
+        state.enable_last.set(number);
+        let enable = (number, upper.receiver.clone(), upper.selector);
+        state.enables.borrow_mut().push(enable);
+        Ok(Enable(number))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let mut enables = self.0.enables.borrow_mut();
+        enables.retain(|(number, _, _)| *number != enable.0);
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(list) = ask.get::<ListSessions>() {
+            list.sessions = self.0.sessions.sessions(list.max);
+            list.total = self.0.sessions.len();
+            return Answer::Answered;
+        }
+        self.0.answer(ask, None)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let state = &self.0;
+        let enables = state.enables.take();
+        let sent = state.sent.take();
+        state.users.take();
+        state.sessions.clear();
+        // Outside of the borrows: what is dropped may hold the last handle of something else.
+        drop((enables, sent));
+    }
+}
+
+impl State {
+    /// Answers what a layer of this kind knows, of itself or of a session with `peer`.
+    fn answer(&self, ask: &mut Ask<'_>, peer: Option<Part>) -> Answer {
+        let lower = &self.lower;
+        if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = lower.max_packet;
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            q.octets = lower.opt_packet;
+        } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), lower.ether) {
+            q.address = address;
+        } else if let (Some(q), Some(number)) = (ask.get::<LinkType>(), lower.link_type) {
+            q.number = number;
+        } else if let (Some(q), Some(Part::Ether(address))) = (ask.get::<PeerEther>(), peer) {
+            q.address = address;
+        } else if ask.get::<JoinGroup>().is_some() || ask.get::<ClaimHost>().is_some() {
+            // Granted: everything that is injected passes.
+        } else if let Addressing::Host(own) = lower.addressing {
+            return self.answer_host(ask, own, peer);
+        } else {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+
+    fn answer_host(&self, ask: &mut Ask<'_>, own: Ipv4Addr, peer: Option<Part>) -> Answer {
+        if let Some(q) = ask.get::<MyHost>() {
+            q.host = own;
+        } else if let Some(q) = ask.get::<IsLocalHost>() {
+            q.local = q.host == own;
+        } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PeerHost>(), peer) {
+            q.host = host;
+        } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PseudoHeader>(), peer) {
+            let halves = |host: Ipv4Addr| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
+            q.sum = halves(own) + halves(host) + u32::from(self.lower.protocol);
+        } else {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+}
+
+struct BottomSession {
+    state: Rc<State>,
+    upper: ProtocolRef,
+    peer: Option<Part>,
+    selector: ProtocolId,
+    key: Key,
+}
+
+impl Session for BottomSession {
+    fn push(&self, _: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let state = &self.state;
+        if let Some(failure) = state.failure.get() {
+            return Err(failure);
+        }
+        let max = state.lower.max_packet;
+        if message.len() > max as usize {
+            return Err(PushError::TooBig { max });
+        }
+        state.sent_count.set(state.sent_count.get() + 1);
+        if state.keeps.get() {
+            state.sent.borrow_mut().push(Sent {
+                session: this.clone(),
+                peer: self.peer,
+                selector: self.selector,
+                message,
+            });
+        }
+        Ok(())
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = format!("to {:?}", self.peer);
+            return Answer::Answered;
+        }
+        self.state.answer(ask, self.peer)
+    }
+
+    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+        self.state.closes.set(self.state.closes.get() + 1);
+        self.state.sessions.unbind(&self.key);
+        Closing::Done
+    }
+}

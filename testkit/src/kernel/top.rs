@@ -1,0 +1,271 @@
+//! An upper protocol that remembers what it is told, and refuses what a test wants refused.
+
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
+    Upper,
+};
+use xk_kit::control::NetworkError;
+
+/// What a [`Top`] was told, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session was made on its behalf.
+    OpenDone(SessionId),
+    /// A message came through this session, of so many octets.
+    Demux(SessionId, usize),
+    /// The network reported an error.
+    Error,
+}
+
+/// A message that reached the top.
+#[derive(Debug)]
+pub struct Received {
+    /// The session that it came through.
+    pub session: SessionRef,
+    /// The message.
+    pub message: Message,
+    /// When.
+    pub at: Time,
+}
+
+#[derive(Default)]
+struct State {
+    events: RefCell<Vec<Event>>,
+    received: RefCell<Vec<Received>>,
+    received_count: Cell<u64>,
+    opened: RefCell<Vec<(SessionRef, Participants)>>,
+    errors: RefCell<Vec<NetworkError>>,
+    refuse_open: Cell<Option<&'static Reason>>,
+    refuse: Cell<Option<&'static Reason>>,
+    forgets: Cell<bool>,
+    echoes: Cell<bool>,
+}
+
+/// The highest protocol of a test.
+#[derive(Clone)]
+pub struct Top {
+    state: Rc<State>,
+    protocol: ProtocolRef,
+}
+
+impl Top {
+    /// Adds one to a kernel, of the kind `top`.
+    pub fn add(cx: &Kernel, name: &str) -> Self {
+        Self::add_kind(cx, "top", name)
+    }
+
+    /// Adds one that number tables know by this kind.
+    pub fn add_kind(cx: &Kernel, kind: &'static str, name: &str) -> Self {
+        let state = Rc::new(State::default());
+        let protocol = cx.add_protocol(kind, name, TopProtocol(Rc::clone(&state)));
+        Self { state, protocol }
+    }
+
+    /// The protocol.
+    #[must_use]
+    pub fn protocol(&self) -> &ProtocolRef {
+        &self.protocol
+    }
+
+    /// Opens a session on `lower`.
+    ///
+    /// # Errors
+    /// What `lower` answers.
+    pub fn open(
+        &self,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        lower.open(cx, Upper::new(&self.protocol), participants)
+    }
+
+    /// Opens a session on `lower` under the number of `selector`, as a virtual protocol below `selector` does.
+    ///
+    /// # Errors
+    /// What `lower` answers.
+    pub fn open_through(
+        &self,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        selector: &ProtocolRef,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let upper = Upper::new(selector).through(&self.protocol);
+        lower.open(cx, upper, participants)
+    }
+
+    /// Enables on `lower`.
+    ///
+    /// # Errors
+    /// What `lower` answers.
+    pub fn enable(
+        &self,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        lower.open_enable(cx, Upper::new(&self.protocol), participants)
+    }
+
+    /// Enables on `lower` under the number of `selector`, as a virtual protocol below `selector` does.
+    ///
+    /// # Errors
+    /// What `lower` answers.
+    pub fn enable_through(
+        &self,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        selector: &ProtocolRef,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let upper = Upper::new(selector).through(&self.protocol);
+        lower.open_enable(cx, upper, participants)
+    }
+
+    /// The protocol's id: what its number is bound to.
+    #[must_use]
+    pub fn id(&self) -> ProtocolId {
+        self.protocol.id()
+    }
+
+    /// What it was told since the last look, oldest first.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<Event> {
+        self.state.events.take()
+    }
+
+    /// What reached it since the last look, oldest first.
+    #[must_use]
+    pub fn take_received(&self) -> Vec<Received> {
+        self.state.received.take()
+    }
+
+    /// How many messages it took in all.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.state.received_count.get()
+    }
+
+    /// The sessions made on its behalf since the last look, with their participants.
+    #[must_use]
+    pub fn take_opened(&self) -> Vec<(SessionRef, Participants)> {
+        self.state.opened.take()
+    }
+
+    /// The errors reported to it since the last look.
+    #[must_use]
+    pub fn take_errors(&self) -> Vec<NetworkError> {
+        self.state.errors.take()
+    }
+
+    /// Lets it refuse every session made on its behalf from now on, or none.
+    pub fn refuse_open(&self, reason: Option<&'static Reason>) {
+        self.state.refuse_open.set(reason);
+    }
+
+    /// Lets it refuse every message from now on, or none.
+    pub fn refuse(&self, reason: Option<&'static Reason>) {
+        self.state.refuse.set(reason);
+    }
+
+    /// Lets it count what it takes and keep nothing; at first it keeps everything.
+    pub fn forget(&self, forgets: bool) {
+        self.state.forgets.set(forgets);
+    }
+
+    /// Lets it send every message back through the session that it came through.
+    pub fn echo(&self, echoes: bool) {
+        self.state.echoes.set(echoes);
+    }
+
+    /// Drops all that it has kept.
+    pub fn clear(&self) {
+        self.state.clear();
+    }
+}
+
+impl State {
+    fn note(&self, event: Event) {
+        if !self.forgets.get() {
+            self.events.borrow_mut().push(event);
+        }
+    }
+
+    fn clear(&self) {
+        let received = self.received.take();
+        let opened = self.opened.take();
+        let errors = self.errors.take();
+        self.events.take();
+        // Outside of the borrows: what is dropped may hold the last handle of something else.
+        drop((received, opened, errors));
+    }
+}
+
+struct TopProtocol(Rc<State>);
+
+impl Protocol for TopProtocol {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let state = &self.0;
+        if let Some(reason) = state.refuse_open.get() {
+            return Err(reason);
+        }
+        state.note(Event::OpenDone(lower.id()));
+        if !state.forgets.get() {
+            state
+                .opened
+                .borrow_mut()
+                .push((lower.clone(), participants));
+        }
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let state = &self.0;
+        if let Some(reason) = state.refuse.get() {
+            return Err(this.refuse(message, reason));
+        }
+        state.note(Event::Demux(lower.id(), message.len()));
+        state.received_count.set(state.received_count.get() + 1);
+        if state.echoes.get() {
+            // What cannot be sent is counted by who did not take it.
+            let _ = lower.push(cx, message);
+        } else if !state.forgets.get() {
+            state.received.borrow_mut().push(Received {
+                session: lower.clone(),
+                message,
+                at: cx.now(),
+            });
+        }
+        Ok(())
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(error) = ask.get::<NetworkError>() else {
+            return Answer::Unknown;
+        };
+        let error = error.clone();
+        self.0.note(Event::Error);
+        self.0.errors.borrow_mut().push(error);
+        Answer::Answered
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.0.clear();
+    }
+}
