@@ -15,8 +15,14 @@ use crate::{new_protocol, setup, tidy};
 /// How long every fuzz target runs.
 const SMOKE_SECONDS: &str = "5";
 
-/// Tests of thousands of random operations against a model: minutes each under Miri, and the ordinary run has them.
-const MIRI_SKIPS: &[&str] = &["agree", "does_what_a_vector_does", "sleeping_until"];
+/// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run has them.
+const MIRI_SKIPS: &[&str] = &[
+    "agree",
+    "does_what_a_vector_does",
+    "sleeping_until",
+    "long_contents",
+    "heap_arena_conforms",
+];
 
 /// Seconds after which Miri is stopped; far more than it takes on two cores.
 const MIRI_S_MAX: &str = "420";
