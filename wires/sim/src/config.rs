@@ -1,0 +1,297 @@
+//! What a link is like, and how a graph file says it.
+
+use core::time::Duration;
+use xk_core::Time;
+use xk_core::graph::{BlockSpec, BuildError, ParamKind, ParamSpec, Params};
+
+/// How many frames wait at a port, if nothing else is said.
+pub const QUEUE_FRAMES_DEFAULT: usize = 100;
+
+/// How a link joins its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LinkKind {
+    /// One medium; everybody hears everything.
+    Hub,
+    /// A learning switch with a full-duplex line to every port.
+    #[default]
+    Switch,
+    /// Two ports and a line each way.
+    PointToPoint,
+}
+
+impl LinkKind {
+    /// The words of a graph file.
+    pub const WORDS: &'static [&'static str] = &["hub", "switch", "pointtopoint"];
+
+    /// The kind that a graph file's word names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "hub" => Some(Self::Hub),
+            "switch" => Some(Self::Switch),
+            "pointtopoint" => Some(Self::PointToPoint),
+            _ => None,
+        }
+    }
+}
+
+/// A time during which two sets of hosts do not hear each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// When it begins.
+    pub from: Time,
+    /// When it is over.
+    pub until: Time,
+    /// Names of the hosts of one side.
+    pub between: Vec<String>,
+    /// Names of the hosts of the other side; empty for all the others.
+    pub and: Vec<String>,
+}
+
+impl Partition {
+    /// Which side a host is on: 1 or 2, or 0 for neither.
+    pub(crate) fn side(&self, host: &str) -> u8 {
+        if self.between.iter().any(|name| name == host) {
+            1
+        } else if self.and.is_empty() || self.and.iter().any(|name| name == host) {
+            2
+        } else {
+            0
+        }
+    }
+}
+
+/// What a link is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Its name.
+    pub name: String,
+    /// How it joins its ports.
+    pub kind: LinkKind,
+    /// From the last bit sent to the arrival.
+    pub delay: Duration,
+    /// The most that one delivery comes later at random.
+    pub jitter: Duration,
+    /// Bits per second; without it frames take no time to send.
+    pub rate_bit_s: Option<u64>,
+    /// The share of deliveries that are lost, 0 to 1.
+    pub loss: f64,
+    /// The share of deliveries that happen twice.
+    pub duplicate: f64,
+    /// The share of deliveries that come later by `reorder_delay`.
+    pub reorder: f64,
+    /// How much later.
+    pub reorder_delay: Duration,
+    /// The share of deliveries with one bit flipped.
+    pub corrupt: f64,
+    /// The largest payload of a frame, in octets; the frame has 14 more.
+    pub mtu_octets: usize,
+    /// How many frames wait at a port.
+    pub queue_frames_max: usize,
+    /// How many stations a switch remembers.
+    pub addresses_max: usize,
+    /// How long it remembers one that it does not hear.
+    pub ageing: Duration,
+    /// Who does not hear whom, and when.
+    pub partitions: Vec<Partition>,
+}
+
+impl LinkConfig {
+    /// A link as [`LINK_PARAMETERS`] has it by default.
+    pub fn new(name: impl Into<String>, kind: LinkKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            delay: Duration::from_micros(10),
+            jitter: Duration::ZERO,
+            rate_bit_s: None,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_delay: Duration::from_millis(1),
+            corrupt: 0.0,
+            mtu_octets: 1500,
+            queue_frames_max: QUEUE_FRAMES_DEFAULT,
+            addresses_max: 16_384,
+            ageing: Duration::from_secs(300),
+            partitions: Vec::new(),
+        }
+    }
+
+    /// A link as parameters checked against [`LINK_PARAMETERS`] and [`LINK_BLOCKS`] describe it.
+    ///
+    /// # Errors
+    /// [`BuildError::Param`] if a value does not do: an unknown kind, a partition that ends before it begins.
+    pub fn from_params(name: &str, params: &Params) -> Result<Self, BuildError> {
+        let kind = params
+            .text("kind")
+            .map_or(Some(LinkKind::default()), LinkKind::from_word);
+        let kind = kind.ok_or_else(|| wrong("kind", 0, "hub, switch or pointtopoint"))?;
+        let plain = Self::new(name, kind);
+        let mut partitions = Vec::new();
+        for (index, block) in params.blocks("partition").enumerate() {
+            partitions.push(partition(index, block)?);
+        }
+        Ok(Self {
+            delay: params.duration("delay", plain.delay),
+            jitter: params.duration("jitter", plain.jitter),
+            rate_bit_s: params.rate("rate"),
+            loss: params.fraction("loss"),
+            duplicate: params.fraction("duplicate"),
+            reorder: params.fraction("reorder"),
+            reorder_delay: params.duration("reorder_delay", plain.reorder_delay),
+            corrupt: params.fraction("corrupt"),
+            mtu_octets: params.octets("mtu", plain.mtu_octets),
+            queue_frames_max: params.number("queue", plain.queue_frames_max),
+            addresses_max: params.number("addresses", plain.addresses_max),
+            ageing: params.duration("ageing", plain.ageing),
+            partitions,
+            ..plain
+        })
+    }
+}
+
+fn wrong(name: &'static str, index: usize, expected: &str) -> BuildError {
+    BuildError::Param {
+        name,
+        index,
+        expected: expected.into(),
+    }
+}
+
+fn partition(index: usize, block: &Params) -> Result<Partition, BuildError> {
+    let names = |name| -> Vec<String> {
+        let text = block.text(name).unwrap_or_default();
+        text.split([' ', ','])
+            .filter(|n| !n.is_empty())
+            .map(String::from)
+            .collect()
+    };
+    let from = Time::ZERO + block.duration("from", Duration::ZERO);
+    let until = Time::ZERO + block.duration("until", Duration::MAX);
+    if until <= from {
+        return Err(wrong(
+            "partition",
+            index,
+            "an end (`until`) after the beginning (`from`)",
+        ));
+    }
+    let between = names("between");
+    if between.is_empty() {
+        return Err(wrong("partition", index, "names of hosts in `between`"));
+    }
+    Ok(Partition {
+        from,
+        until,
+        between,
+        and: names("and"),
+    })
+}
+
+/// A whole number from 1 to a million.
+const COUNT: ParamKind = ParamKind::Integer {
+    min: 1,
+    max: 1_000_000,
+};
+
+/// The parameters of a link in a graph file.
+pub const LINK_PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::new(
+        "kind",
+        ParamKind::Word(LinkKind::WORDS),
+        "switch",
+        "how it joins its ports",
+    ),
+    ParamSpec::new(
+        "delay",
+        ParamKind::Duration,
+        "10us",
+        "from the last bit sent to the arrival",
+    ),
+    ParamSpec::new(
+        "jitter",
+        ParamKind::Duration,
+        "0s",
+        "the most that one delivery comes later at random",
+    ),
+    ParamSpec::optional(
+        "rate",
+        ParamKind::Rate,
+        "bits per second; without it frames take no time to send",
+    ),
+    ParamSpec::new(
+        "loss",
+        ParamKind::Fraction,
+        "0%",
+        "the share of deliveries that are lost",
+    ),
+    ParamSpec::new(
+        "duplicate",
+        ParamKind::Fraction,
+        "0%",
+        "the share that happen twice",
+    ),
+    ParamSpec::new(
+        "reorder",
+        ParamKind::Fraction,
+        "0%",
+        "the share that come later by `reorder_delay`",
+    ),
+    ParamSpec::new(
+        "reorder_delay",
+        ParamKind::Duration,
+        "1ms",
+        "how much later",
+    ),
+    ParamSpec::new(
+        "corrupt",
+        ParamKind::Fraction,
+        "0%",
+        "the share with one bit flipped",
+    ),
+    ParamSpec::new(
+        "mtu",
+        ParamKind::Octets,
+        "1500",
+        "the largest payload of a frame, in octets",
+    ),
+    ParamSpec::new("queue", COUNT, "100", "how many frames wait at a port"),
+    ParamSpec::new(
+        "addresses",
+        COUNT,
+        "16384",
+        "how many stations a switch remembers",
+    ),
+    ParamSpec::new(
+        "ageing",
+        ParamKind::Duration,
+        "300s",
+        "how long it remembers one that it does not hear",
+    ),
+];
+
+/// The children of a link in a graph file.
+pub const LINK_BLOCKS: &[BlockSpec] = &[BlockSpec {
+    name: "partition",
+    arguments: &[],
+    properties: &[
+        ParamSpec::new("from", ParamKind::Duration, "0s", "when it begins"),
+        ParamSpec::optional(
+            "until",
+            ParamKind::Duration,
+            "when it is over; without it, never",
+        ),
+        ParamSpec::required(
+            "between",
+            ParamKind::Text("names of hosts, such as \"a b\""),
+            "the hosts of one side",
+        ),
+        ParamSpec::optional(
+            "and",
+            ParamKind::Text("names of hosts, such as \"c d\""),
+            "the hosts of the other side; without it, all others",
+        ),
+    ],
+    max: 1000,
+    min: 0,
+    doc: "a time during which two sets of hosts do not hear each other",
+}];

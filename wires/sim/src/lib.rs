@@ -1,0 +1,136 @@
+//! # Synopsis
+//! `sim link=NAME` — an Ethernet interface of a host in a simulated network, in virtual time.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes into the link.
+//!
+//! # Above
+//! One protocol that makes Ethernet frames: `eth`.
+//!
+//! # Below
+//! Nothing.
+//!
+//! # Behaviour
+//! A [`World`] holds hosts, each a kernel, and a [`Network`] of links between them. It knows no clock: time jumps from one
+//! event to the next, and one seed replays a run to the bit, captures included.
+//!
+//! A link is one of three kinds. All carry a frame of `n` octets in `8 n / rate` seconds, without preamble, gap and check
+//! sequence, or in no time if they have no rate; a frame that waits for its turn takes one of the port's `queue` places, and
+//! if there is none it is dropped and counted as "queue full".
+//!
+//! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where its source is (at most
+//!   `addresses` stations, for `ageing`), and sends it out of the destination's port, or of all others if it knows none or
+//!   the destination is a group. At each port out, frames wait for their turn again.
+//! - `hub`: one medium for all; one frame at a time, first come first served. Everybody else hears it.
+//! - `pointtopoint`: two ports, one line each way.
+//!
+//! A frame arrives `delay` after its last bit was sent. Then chance decides, for each receiver: a partition in force, `loss`,
+//! `corrupt` (one bit flipped, in a private copy), `duplicate`, and a later delivery by `jitter` (an even share of it, each time
+//! anew, so frames may overtake) and `reorder` (a share of the frames comes `reorder_delay` later). All of it
+//! comes from one stream of random numbers per link, which depends on the seed and the link's name alone.
+//!
+//! Attributes do not cross a link, buffers do: no octet is copied.
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
+//! groups).
+//!
+//! # Parameters
+//! - `link`: the link that it hangs on.
+//! - `address`: its hardware address; if not given, one made of the host's number and how many interfaces it has.
+//! - `mtu`: the largest payload of a frame, in octets; never more than the link's.
+//!
+//! # Example
+//! ```kdl
+//! link "lan" kind="switch" delay="50us" rate="100Mbit" loss="1%" {
+//!     partition from="10s" until="20s" between="a" and="b c"
+//! }
+//! host a {
+//!     sim link="lan"
+//!     eth sim
+//! }
+//! ```
+//!
+//! # Standard
+//! IEEE 802.1D-2004 section 7.8 (learning) and 7.9 (ageing).
+
+mod config;
+mod line;
+mod link;
+mod network;
+mod protocol;
+mod stations;
+mod stats;
+mod world;
+
+pub use config::{
+    LINK_BLOCKS, LINK_PARAMETERS, LinkConfig, LinkKind, Partition, QUEUE_FRAMES_DEFAULT,
+};
+pub use network::{HostId, IN_FLIGHT_MAX, LinkError, LinkId, Network, Sighting, Tap};
+pub use protocol::{HostSeat, SimWire};
+pub use stats::{LinkStats, WorldStats};
+pub use world::{Ended, Progress, World};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "sim",
+    summary: "an interface on a simulated link",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::required(
+            "link",
+            ParamKind::Text("a link's name"),
+            "the link that it hangs on",
+        ),
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "its hardware address",
+        ),
+        ParamSpec::optional(
+            "mtu",
+            ParamKind::Octets,
+            "the largest payload of a frame, in octets",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "the MTU and 14 octets of Ethernet header",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "the MTU and 14 octets of Ethernet header",
+        },
+        QuestionInfo {
+            name: "my-ether",
+            meaning: "the interface's hardware address",
+        },
+        QuestionInfo {
+            name: "link-type",
+            meaning: "1: Ethernet",
+        },
+        QuestionInfo {
+            name: "join-group",
+            meaning: "nothing to do: it takes all groups",
+        },
+    ],
+    probe: None,
+    build: protocol::build,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! One link: what it does to the frames that cross it.
+
+use crate::config::{LinkConfig, LinkKind, Partition};
+use crate::line::{Waiting, sending_ns};
+use crate::network::PortId;
+use crate::stations::{Address, Stations};
+use crate::stats::LinkStats;
+use core::time::Duration;
+use std::rc::Rc;
+use xk_core::Time;
+use xk_core::random::Random;
+
+/// Octets of an Ethernet header, which the MTU leaves out.
+pub(crate) const HEADER_OCTETS: usize = 14;
+
+pub(crate) struct Link {
+    pub(crate) name: Rc<str>,
+    pub(crate) config: LinkConfig,
+    pub(crate) random: Random,
+    pub(crate) stats: LinkStats,
+    /// Who hangs on it, in the order of attachment.
+    pub(crate) ports: Vec<PortId>,
+    pub(crate) stations: Stations,
+    /// When the medium of a hub is free.
+    medium_free_at: Time,
+}
+
+/// A port's two ends of a line: into the link, and out of a switch.
+#[derive(Default)]
+pub(crate) struct Ends {
+    into: Waiting,
+    into_free_at: Time,
+    out: Waiting,
+    out_free_at: Time,
+}
+
+/// What chance decided for one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It does not happen, and is counted.
+    Dropped,
+    /// It happens.
+    Delivered {
+        /// This bit is flipped.
+        flip: Option<usize>,
+        /// It happens twice.
+        twice: bool,
+    },
+}
+
+impl Link {
+    pub(crate) fn new(config: LinkConfig, random: Random) -> Self {
+        Self {
+            name: config.name.as_str().into(),
+            stations: Stations::new(config.addresses_max, config.ageing),
+            config,
+            random,
+            stats: LinkStats::default(),
+            ports: Vec::new(),
+            medium_free_at: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn frame_octets_max(&self) -> usize {
+        self.config.mtu_octets.saturating_add(HEADER_OCTETS)
+    }
+
+    /// When a frame that a host sends now arrives at the other side; `None` if the port's queue is full.
+    pub(crate) fn send(&mut self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
+        let Some(rate) = self.config.rate_bit_s else {
+            return Some(now + self.config.delay);
+        };
+        let free_at = match self.config.kind {
+            LinkKind::Hub => &mut self.medium_free_at,
+            LinkKind::Switch | LinkKind::PointToPoint => &mut ends.into_free_at,
+        };
+        let max = self.config.queue_frames_max;
+        let departure = ends
+            .into
+            .take_turn(now, free_at, sending_ns(octets, rate), max)?;
+        Some(departure + self.config.delay)
+    }
+
+    /// When a frame that the link has now reaches a receiver: at once, but out of a switch when its turn has come; `None` if
+    /// the port's queue is full.
+    pub(crate) fn leave(&self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
+        match (self.config.kind, self.config.rate_bit_s) {
+            (LinkKind::Switch, Some(rate)) => {
+                let sending_ns = sending_ns(octets, rate);
+                let max = self.config.queue_frames_max;
+                ends.out
+                    .take_turn(now, &mut ends.out_free_at, sending_ns, max)
+            }
+            _ => Some(now),
+        }
+    }
+
+    /// What a switch makes of an arriving frame: the one port it goes to, or `None` for all others.
+    pub(crate) fn forward(
+        &mut self,
+        now: Time,
+        from: PortId,
+        header: Option<&[u8; 12]>,
+    ) -> Option<PortId> {
+        if self.config.kind != LinkKind::Switch {
+            return None;
+        }
+        let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = header?;
+        let (destination, source): (Address, Address) =
+            ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
+        if !self.stations.learn(now, source, from) {
+            self.stats.not_learned += 1;
+        }
+        if d0 & 1 != 0 {
+            return None;
+        }
+        let found = self.stations.find(now, &destination);
+        if found.is_none() {
+            self.stats.flooded += 1;
+        }
+        found
+    }
+
+    /// Lets chance decide about one delivery between hosts on these sides of the partitions.
+    pub(crate) fn decide(&mut self, now: Time, from: &[u8], to: &[u8], octets: usize) -> Fate {
+        let cut = |(p, (a, b)): (&Partition, (&u8, &u8))| {
+            p.from <= now && now < p.until && *a != 0 && *b != 0 && a != b
+        };
+        if self
+            .config
+            .partitions
+            .iter()
+            .zip(from.iter().zip(to))
+            .any(cut)
+        {
+            self.stats.partitioned += 1;
+            return Fate::Dropped;
+        }
+        if self.hits(self.config.loss) {
+            self.stats.lost += 1;
+            return Fate::Dropped;
+        }
+        let flip = (self.hits(self.config.corrupt) && octets > 0).then(|| {
+            self.stats.corrupted += 1;
+            self.random.below(octets as u64 * 8) as usize
+        });
+        let twice = self.hits(self.config.duplicate);
+        self.stats.duplicated += u64::from(twice);
+        Fate::Delivered { flip, twice }
+    }
+
+    /// How much later than the others a delivery comes.
+    pub(crate) fn extra(&mut self) -> Duration {
+        let mut extra = Duration::ZERO;
+        if !self.config.jitter.is_zero() {
+            let jitter_ns = u64::try_from(self.config.jitter.as_nanos()).unwrap_or(u64::MAX);
+            extra = Duration::from_nanos(self.random.below(jitter_ns.saturating_add(1)));
+        }
+        if self.hits(self.config.reorder) {
+            self.stats.reordered += 1;
+            extra = extra.saturating_add(self.config.reorder_delay);
+        }
+        extra
+    }
+
+    /// Draws only where there is something to draw for.
+    fn hits(&self, share: f64) -> bool {
+        share > 0.0 && self.random.chance(share)
+    }
+}

@@ -1,0 +1,570 @@
+//! The network: links, ports, and the frames in flight, in the order of their times.
+
+use crate::config::{LinkConfig, LinkKind};
+use crate::link::{Ends, Fate, Link};
+use crate::protocol::{HostSeat, SimPort};
+use crate::stats::LinkStats;
+use core::fmt;
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+use xk_core::object::PushError;
+use xk_core::random::Random;
+use xk_core::reason::{self, Class};
+use xk_core::{Message, Pool, Reason, Time};
+use xk_kit::corrupt::copy_flipped;
+
+/// How many frames may be in flight in one network, if nothing else is said.
+pub const IN_FLIGHT_MAX: usize = 1 << 20;
+
+/// Too many frames are in flight in the whole network.
+static IN_FLIGHT_FULL: Reason = Reason::new("in-flight full", Class::Exhausted);
+
+/// Names a link of its network, in the order of adding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// Names a host of its world, in the order of adding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// Names a port of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PortId(pub(crate) u32);
+
+/// Why a link was not added, or an interface not attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// There is a link of this name.
+    Taken,
+    /// A point-to-point link has two ends only.
+    Full,
+    /// There is no such link.
+    Unknown,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Taken => "there is a link of this name",
+            Self::Full => "a point-to-point link has two ends only",
+            Self::Unknown => "there is no such link",
+        })
+    }
+}
+
+impl core::error::Error for LinkError {}
+
+/// A frame on a link, as a [`Tap`] sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sighting<'a> {
+    /// When it arrives at the far end, or at the switch: never before the sighting that came last.
+    pub time: Time,
+    /// The link.
+    pub link: LinkId,
+    /// The link's name.
+    pub link_name: &'a str,
+    /// The host that sent it.
+    pub host: HostId,
+    /// The host's name.
+    pub host_name: &'a str,
+    /// The frame as it was sent, before chance decides what becomes of it.
+    pub frame: &'a Message,
+}
+
+/// Sees every frame on every link, for captures.
+pub trait Tap {
+    /// A frame arrived at the far end of the sender's line.
+    fn frame(&self, sighting: Sighting<'_>);
+}
+
+struct Port {
+    /// `None` once the interface is taken down.
+    interface: Option<Rc<SimPort>>,
+    host: HostId,
+    host_name: Rc<str>,
+    link: usize,
+    ends: Ends,
+    /// Its side of each of the link's partitions.
+    sides: Vec<u8>,
+}
+
+enum Kind {
+    /// A frame is at the far end of its sender's line.
+    Arrival { from: PortId },
+    /// A frame has reached this port.
+    Delivery { to: PortId },
+}
+
+struct Event {
+    at: Time,
+    sequence: u64,
+    message: Message,
+    kind: Kind,
+}
+
+impl Ord for Event {
+    /// The greatest is what comes first: the heap has the greatest on top.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
+impl Eq for Event {}
+
+struct State {
+    links: Vec<Link>,
+    names: BTreeMap<Rc<str>, LinkId>,
+    ports: Vec<Port>,
+    /// How many interfaces each host has had.
+    interfaces: BTreeMap<HostId, u8>,
+    queue: BinaryHeap<Event>,
+    sequence: u64,
+    now: Time,
+    in_flight_max: usize,
+}
+
+/// All links of a simulation. Kernels find it among their surroundings.
+pub struct Network {
+    seed: Random,
+    pool: Pool,
+    state: RefCell<State>,
+    tap: RefCell<Option<Rc<dyn Tap>>>,
+}
+
+/// A frame that was not taken.
+pub(crate) struct NotTaken {
+    pub(crate) message: Message,
+    pub(crate) error: PushError,
+    pub(crate) reason: &'static Reason,
+}
+
+/// A frame that has arrived and is being handed to its receivers, one by one.
+pub(crate) struct Spreading {
+    message: Option<Message>,
+    from: PortId,
+    link: usize,
+    /// The receiver that the frame goes to, if a switch knows; else the place of the next one on the link.
+    to: Target,
+    /// A second delivery to the same port.
+    again: Option<(PortId, Message)>,
+}
+
+enum Target {
+    One(Option<PortId>),
+    All(usize),
+}
+
+/// A stable number for a name (64-bit FNV-1a), so that chance does not depend on the order of links and hosts.
+pub(crate) fn label(kind: &str, name: &str) -> u64 {
+    let octets = kind.bytes().chain([b':']).chain(name.bytes());
+    octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
+        (hash ^ u64::from(octet)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+impl Network {
+    /// A network without links. All chance comes from `seed`; damaged frames are copied into `pool`.
+    pub fn new(seed: u64, pool: Pool) -> Rc<Self> {
+        let state = State {
+            links: Vec::new(),
+            names: BTreeMap::new(),
+            ports: Vec::new(),
+            interfaces: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            now: Time::ZERO,
+            in_flight_max: IN_FLIGHT_MAX,
+        };
+        let (state, tap) = (RefCell::new(state), RefCell::default());
+        Rc::new(Self {
+            seed: Random::new(seed),
+            pool,
+            state,
+            tap,
+        })
+    }
+
+    /// Adds a link.
+    ///
+    /// # Errors
+    /// [`LinkError::Taken`].
+    pub fn add_link(&self, config: LinkConfig) -> Result<LinkId, LinkError> {
+        let mut state = self.state.borrow_mut();
+        if state.names.contains_key(config.name.as_str()) {
+            return Err(LinkError::Taken);
+        }
+        let random = self.seed.fork(label("link", &config.name));
+        let link = Link::new(config, random);
+        let id = LinkId(state.links.len() as u32);
+        state.names.insert(Rc::clone(&link.name), id);
+        state.links.push(link);
+        Ok(id)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<LinkId> {
+        self.state.borrow().names.get(name).copied()
+    }
+
+    /// The links' names and figures, in the order of adding.
+    pub fn links(&self) -> Vec<(Rc<str>, LinkStats)> {
+        let state = self.state.borrow();
+        state
+            .links
+            .iter()
+            .map(|link| (Rc::clone(&link.name), link.stats))
+            .collect()
+    }
+
+    /// What happened on a link.
+    pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
+        self.state
+            .borrow()
+            .links
+            .get(link.0 as usize)
+            .map(|link| link.stats)
+    }
+
+    /// How many frames are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.state.borrow().queue.len()
+    }
+
+    /// Bounds the frames in flight; at first [`IN_FLIGHT_MAX`].
+    pub fn set_in_flight_max(&self, frames: usize) {
+        self.state.borrow_mut().in_flight_max = frames;
+    }
+
+    /// Lets somebody see every frame, or nobody.
+    pub fn set_tap(&self, tap: Option<Rc<dyn Tap>>) {
+        *self.tap.borrow_mut() = tap;
+    }
+
+    /// The largest frame on a link, in octets.
+    pub(crate) fn frame_octets_max(&self, link: LinkId) -> usize {
+        let state = self.state.borrow();
+        state
+            .links
+            .get(link.0 as usize)
+            .map_or(0, Link::frame_octets_max)
+    }
+
+    /// Hangs an interface on a link. Answers its port, and which of the host's interfaces it is.
+    pub(crate) fn attach(
+        &self,
+        interface: Rc<SimPort>,
+        link: LinkId,
+        seat: &HostSeat,
+    ) -> Result<(PortId, u8), LinkError> {
+        let mut state = self.state.borrow_mut();
+        let id = PortId(state.ports.len() as u32);
+        let at = link.0 as usize;
+        let hangs_on = state.links.get_mut(at).ok_or(LinkError::Unknown)?;
+        if hangs_on.config.kind == LinkKind::PointToPoint && hangs_on.ports.len() >= 2 {
+            return Err(LinkError::Full);
+        }
+        hangs_on.ports.push(id);
+        let sides = hangs_on
+            .config
+            .partitions
+            .iter()
+            .map(|p| p.side(&seat.name))
+            .collect();
+        state.ports.push(Port {
+            interface: Some(interface),
+            host: seat.id,
+            host_name: Rc::clone(&seat.name),
+            link: at,
+            ends: Ends::default(),
+            sides,
+        });
+        let count = state.interfaces.entry(seat.id).or_default();
+        let ordinal = *count;
+        *count = count.saturating_add(1);
+        Ok((id, ordinal))
+    }
+
+    /// Takes an interface down.
+    pub(crate) fn detach(&self, port: PortId) {
+        let mut state = self.state.borrow_mut();
+        let Some(gone) = state.ports.get_mut(port.0 as usize) else {
+            return;
+        };
+        let (link, interface) = (gone.link, gone.interface.take());
+        if let Some(link) = state.links.get_mut(link) {
+            link.ports.retain(|p| *p != port);
+        }
+        drop(state);
+        drop(interface);
+    }
+
+    /// Takes a frame from a host.
+    pub(crate) fn transmit(
+        &self,
+        now: Time,
+        from: PortId,
+        message: Message,
+    ) -> Result<(), NotTaken> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let not_taken = |message, error, reason| {
+            Err(NotTaken {
+                message,
+                error,
+                reason,
+            })
+        };
+        let at = state
+            .ports
+            .get_mut(from.0 as usize)
+            .filter(|p| p.interface.is_some());
+        let found = at.and_then(|p| state.links.get_mut(p.link).map(|link| (p, link)));
+        let Some((port, link)) = found else {
+            return not_taken(message, PushError::Closed, &reason::CLOSED);
+        };
+        let octets = message.len();
+        if state.queue.len() >= state.in_flight_max {
+            link.stats.in_flight_full += 1;
+            return not_taken(message, PushError::QueueFull, &IN_FLIGHT_FULL);
+        }
+        // Attributes stay behind: an empty message takes the octets, and has none.
+        let Ok(mut frame) = self.pool.empty(0) else {
+            link.stats.no_buffers += 1;
+            return not_taken(message, PushError::NoBuffers, &reason::NO_BUFFERS);
+        };
+        // A host that somebody calls from outside may have an older time.
+        let Some(arrival) = link.send(now.max(state.now), &mut port.ends, octets) else {
+            link.stats.queue_full += 1;
+            return not_taken(message, PushError::QueueFull, &reason::QUEUE_FULL);
+        };
+        frame.join(message);
+        link.stats.sent += 1;
+        link.stats.sent_octets += octets as u64;
+        state.schedule(arrival, Kind::Arrival { from }, frame);
+        Ok(())
+    }
+
+    /// When the next frame arrives.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.state.borrow().queue.peek().map(|event| event.at)
+    }
+
+    /// Takes the next frame that has arrived.
+    pub(crate) fn arrive(&self) -> Option<Spreading> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let Event {
+            at, message, kind, ..
+        } = state.queue.pop()?;
+        state.now = at;
+        match kind {
+            Kind::Delivery { to } => {
+                let port = state.ports.get(to.0 as usize)?;
+                let again = Some((to, message));
+                let to = Target::One(None);
+                Some(Spreading {
+                    message: None,
+                    from: PortId(0),
+                    link: port.link,
+                    to,
+                    again,
+                })
+            }
+            Kind::Arrival { from } => {
+                let port = state.ports.get(from.0 as usize)?;
+                let link = state.links.get_mut(port.link)?;
+                self.show(at, port, &link.name, &message);
+                let mut header = [0; 12];
+                let header = (message.copy_to(0, &mut header) == 12).then_some(&header);
+                let to = match link.forward(at, from, header) {
+                    Some(port) if port == from => Target::One(None),
+                    Some(port) => Target::One(Some(port)),
+                    None => Target::All(0),
+                };
+                let link = port.link;
+                Some(Spreading {
+                    message: Some(message),
+                    from,
+                    link,
+                    to,
+                    again: None,
+                })
+            }
+        }
+    }
+
+    fn show(&self, time: Time, port: &Port, link_name: &str, frame: &Message) {
+        if let Some(tap) = &*self.tap.borrow() {
+            tap.frame(Sighting {
+                time,
+                link: LinkId(port.link as u32),
+                link_name,
+                host: port.host,
+                host_name: &port.host_name,
+                frame,
+            });
+        }
+    }
+
+    /// The next receiver of an arrived frame, and what it gets. Deliveries that come later are put back into the queue.
+    pub(crate) fn spread(
+        &self,
+        spreading: &mut Spreading,
+    ) -> Option<(Rc<SimPort>, HostId, Message)> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            if let Some((to, message)) = spreading.again.take() {
+                let Some(taken) = state.deliver(to, message) else {
+                    continue;
+                };
+                return Some(taken);
+            }
+            let (to, last) = state.next_target(spreading)?;
+            let message = if last {
+                spreading.message.take()?
+            } else {
+                match spreading.message.as_ref()?.try_clone() {
+                    Ok(clone) => clone,
+                    Err(_) => {
+                        state.count(spreading.link, |stats| stats.no_buffers += 1);
+                        continue;
+                    }
+                }
+            };
+            spreading.again = state.decide(&self.pool, spreading.from, to, message);
+        }
+    }
+}
+
+impl State {
+    fn count(&mut self, link: usize, add: impl FnOnce(&mut LinkStats)) {
+        if let Some(link) = self.links.get_mut(link) {
+            add(&mut link.stats);
+        }
+    }
+
+    fn schedule(&mut self, at: Time, kind: Kind, message: Message) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.queue.push(Event {
+            at,
+            sequence,
+            message,
+            kind,
+        });
+    }
+
+    fn deliver(&mut self, to: PortId, message: Message) -> Option<(Rc<SimPort>, HostId, Message)> {
+        let port = self.ports.get(to.0 as usize)?;
+        let link = port.link;
+        let Some(interface) = port.interface.clone() else {
+            self.count(link, |stats| stats.gone += 1);
+            return None;
+        };
+        let host = port.host;
+        self.count(link, |stats| stats.delivered += 1);
+        Some((interface, host, message))
+    }
+
+    /// The next port that the frame is for, and whether it is the last.
+    fn next_target(&self, spreading: &mut Spreading) -> Option<(PortId, bool)> {
+        match &mut spreading.to {
+            Target::One(to) => to.take().map(|to| (to, true)),
+            Target::All(next) => {
+                let ports = &self.links.get(spreading.link)?.ports;
+                let others = |at: &usize| ports.get(*at) != Some(&spreading.from);
+                let at = (*next..ports.len()).find(others)?;
+                *next = at + 1;
+                let more = (*next..ports.len()).any(|at| others(&at));
+                Some((*ports.get(at)?, !more))
+            }
+        }
+    }
+
+    /// Lets chance and the switch's port decide about one delivery. Answers it if it happens at once.
+    fn decide(
+        &mut self,
+        pool: &Pool,
+        from: PortId,
+        to: PortId,
+        message: Message,
+    ) -> Option<(PortId, Message)> {
+        let now = self.now;
+        let receiver = self.ports.get(to.0 as usize)?;
+        let sender = self.ports.get(from.0 as usize)?;
+        let link = self.links.get_mut(receiver.link)?;
+        let fate = link.decide(now, &sender.sides, &receiver.sides, message.len());
+        let Fate::Delivered { flip, twice } = fate else {
+            return None;
+        };
+        let damaged = flip
+            .map(|bit| copy_flipped(pool, &message, bit))
+            .transpose();
+        let Ok(damaged) = damaged else {
+            link.stats.no_buffers += 1;
+            return None;
+        };
+        let message = damaged.unwrap_or(message);
+        let second = twice.then(|| message.try_clone());
+        let first = self.put_off(to, message);
+        match second {
+            Some(Ok(second)) => {
+                let second = self.put_off(to, second);
+                // Two at once: the second one through the queue, at the same time.
+                match (first, second) {
+                    (Some(first), Some((to, message))) => {
+                        self.schedule(now, Kind::Delivery { to }, message);
+                        Some(first)
+                    }
+                    (first, second) => first.or(second),
+                }
+            }
+            Some(Err(_)) => {
+                self.count(link_of(&self.ports, to), |stats| stats.no_buffers += 1);
+                first
+            }
+            None => first,
+        }
+    }
+
+    /// Schedules a delivery, or answers it if it happens at once.
+    fn put_off(&mut self, to: PortId, message: Message) -> Option<(PortId, Message)> {
+        let now = self.now;
+        let port = self.ports.get_mut(to.0 as usize)?;
+        let link = self.links.get_mut(port.link)?;
+        let Some(at) = link.leave(now, &mut port.ends, message.len()) else {
+            link.stats.queue_full += 1;
+            return None;
+        };
+        let at = at + link.extra();
+        if at <= now {
+            return Some((to, message));
+        }
+        if self.queue.len() >= self.in_flight_max {
+            link.stats.in_flight_full += 1;
+            return None;
+        }
+        self.schedule(at, Kind::Delivery { to }, message);
+        None
+    }
+}
+
+fn link_of(ports: &[Port], port: PortId) -> usize {
+    ports
+        .get(port.0 as usize)
+        .map_or(usize::MAX, |port| port.link)
+}

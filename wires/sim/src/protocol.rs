@@ -1,0 +1,247 @@
+//! The wire: a host's interface on a link.
+
+use crate::link::HEADER_OCTETS;
+use crate::network::{HostId, LinkId, Network, PortId};
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::wire::Wire;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
+    Upper, reason,
+};
+use xk_kit::EthAddr;
+use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use xk_kit::wire_end::WireEnd;
+
+/// The link type of Ethernet in captures.
+const ETHERNET: u16 = 1;
+
+/// Which host of the world a kernel is; put beside the kernel by [`World::add_host`](crate::World::add_host).
+#[derive(Debug)]
+pub struct HostSeat {
+    /// Its number.
+    pub id: HostId,
+    /// Its name.
+    pub name: Rc<str>,
+}
+
+/// What the wire, its session and the network know of one interface.
+pub(crate) struct SimPort {
+    network: Rc<Network>,
+    link: LinkId,
+    frame_octets_max: usize,
+    address: Cell<EthAddr>,
+    end: WireEnd,
+    /// The wire's handle and port, while it is attached.
+    attached: RefCell<Option<(ProtocolRef, PortId)>>,
+}
+
+impl SimPort {
+    /// Passes an arrived frame up.
+    pub(crate) fn deliver(self: &Rc<Self>, cx: &Kernel, message: Message) {
+        let attached = self
+            .attached
+            .borrow()
+            .as_ref()
+            .map(|(this, _)| this.clone());
+        if let Some(this) = attached {
+            self.end
+                .deliver(cx, &this, message, |upper| self.session(upper));
+        }
+    }
+
+    /// Drops an arrived frame, counted at the wire.
+    pub(crate) fn discard(&self, message: Message, reason: &'static Reason) {
+        if let Some((this, _)) = &*self.attached.borrow() {
+            this.discard(message, reason);
+        }
+    }
+
+    fn session(self: &Rc<Self>, upper: ProtocolRef) -> SimSession {
+        SimSession {
+            port: Rc::clone(self),
+            upper,
+        }
+    }
+
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
+        if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = octets;
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            q.octets = octets;
+        } else if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.address.get().0;
+        } else if let Some(q) = ask.get::<LinkType>() {
+            q.number = ETHERNET;
+        } else if ask.get::<JoinGroup>().is_none() {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+
+    /// Hangs the interface on its link, if the kernel's place in the world is known.
+    fn attach(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        if self.attached.borrow().is_some() {
+            return Ok(());
+        }
+        let seat = cx.surroundings::<HostSeat>().ok_or(OpenError::NoLower)?;
+        let attached = self.network.attach(Rc::clone(self), self.link, &seat);
+        let (port, ordinal) = attached.map_err(|_| OpenError::Full)?;
+        if self.address.get() == EthAddr::ZERO {
+            let [a, b, c, d] = seat.id.0.wrapping_add(1).to_be_bytes();
+            // Locally administered, one station: IEEE 802-2014 section 8.2.2. 64 interfaces a host are told apart.
+            self.address
+                .set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
+        }
+        *self.attached.borrow_mut() = Some((this.clone(), port));
+        Ok(())
+    }
+}
+
+/// The wire as a protocol object.
+pub struct SimWire {
+    port: Rc<SimPort>,
+}
+
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let network = build
+        .cx
+        .surroundings::<Network>()
+        .ok_or_else(|| BuildError::Environment {
+            param: None,
+            what: "there is no simulated network here".into(),
+            help: "run the graph with `xk sim`, or use another wire, such as `tap`".into(),
+        })?;
+    let name = build.params.text("link").unwrap_or_default();
+    let link = network.link(name).ok_or_else(|| BuildError::Param {
+        name: "link",
+        index: 0,
+        expected: "the name of a link of this file".into(),
+    })?;
+    let wanted = "the address of one station, such as 02:00:00:00:00:01";
+    let address = build.params.parse::<EthAddr>("address", wanted)?;
+    if address.is_some_and(|address| !address.is_unicast()) {
+        let expected = wanted.into();
+        return Err(BuildError::Param {
+            name: "address",
+            index: 0,
+            expected,
+        });
+    }
+    let link_octets_max = network.frame_octets_max(link);
+    let mtu = build.params.octets("mtu", usize::MAX);
+    let port = Rc::new(SimPort {
+        network,
+        link,
+        frame_octets_max: mtu.saturating_add(HEADER_OCTETS).min(link_octets_max),
+        address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
+        end: WireEnd::default(),
+        attached: RefCell::default(),
+    });
+    let this = build.add(SimWire {
+        port: Rc::clone(&port),
+    })?;
+    // Before the host has its place in the world, `start` is early enough.
+    match port.attach(build.cx, &this) {
+        Ok(()) | Err(OpenError::NoLower) => Ok(this),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Protocol for SimWire {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        self.port.attach(cx, this)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.port
+            .end
+            .open(cx, this, upper, |upper| self.port.session(upper))
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.port.end.open_enable(upper)
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
+        self.port.end.open_disable();
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        self.port.answer(ask)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let attached = self.port.attached.take();
+        if let Some((_, port)) = &attached {
+            self.port.network.detach(*port);
+        }
+        self.port.end.stop();
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+}
+
+impl Wire for SimWire {
+    /// Frames come from the world, not by polling.
+    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+        0
+    }
+}
+
+/// The wire's only session.
+pub(crate) struct SimSession {
+    port: Rc<SimPort>,
+    upper: ProtocolRef,
+}
+
+impl Session for SimSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let port = &self.port;
+        if message.len() > port.frame_octets_max {
+            this.discard(cx, message, &reason::TOO_BIG);
+            let max = u32::try_from(port.frame_octets_max).unwrap_or(u32::MAX);
+            return Err(PushError::TooBig { max });
+        }
+        let at = port.attached.borrow().as_ref().map(|(_, id)| *id);
+        let Some(at) = at else {
+            this.discard(cx, message, &reason::CLOSED);
+            return Err(PushError::Closed);
+        };
+        port.network
+            .transmit(cx.now(), at, message)
+            .map_err(|not_taken| {
+                this.discard(cx, not_taken.message, not_taken.reason);
+                not_taken.error
+            })
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        self.port.answer(ask)
+    }
+
+    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+        self.port.end.close()
+    }
+}
