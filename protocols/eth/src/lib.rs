@@ -1,9 +1,121 @@
-//! Ethernet II and IEEE 802.3 framing.
+//! # Synopsis
+//! `eth WIRE` — one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! The hardware address of one station or group, `02:00:00:00:00:01`. The local one may be left open.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number on `eth`. Which encapsulation it gets follows from the number:
+//! from 0x600 to 0xffff it is the type of Ethernet II; from 0 to 0xff (without 0xaa) the LLC service access point of
+//! IEEE 802.3, the same at both ends; from 0x10000 on a SNAP protocol, with 0x10000 for Ethernet types (organisation
+//! zero), 0x20000 for Apple's, 0x30000 for those of IEEE 802.1 and 0x40000 for Cisco's protocols added to the protocol's
+//! number.
+//!
+//! # Below
+//! One wire that carries whole frames without frame check sequence.
+//!
+//! # Behaviour
+//! There is one session per peer and type number. A frame sent gets 14 octets in front (17 with LLC, 22 with SNAP) and
+//! zeros behind up to the least length of 60 octets. On arrival a frame is taken if it is addressed to this station, to
+//! all, or to a group that was joined; others are refused as "not mine". A frame with this station's address as its
+//! source has looped, or another station uses the address: it is dropped as "looped". A frame from a group address or
+//! from address zero has a "bad source". What was addressed to all or to a group bears the attribute `link-cast`.
+//! Padding is cut off where the frame says how long it is, in IEEE 802.3; in Ethernet II only the layer above can know.
+//! Of LLC only unnumbered information is taken (LLC type 1 without XID and TEST). Nothing is repeated or ordered.
+//!
+//! # Control
+//! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire less the headers),
+//! `link-type` (sessions: that of the payload), `join-group`, `list-sessions`, `list-maps`, `describe`; forwards the
+//! rest to the wire. `join-group` is passed to the wire too.
+//!
+//! # Parameters
+//! - `address`: the station's hardware address, instead of the wire's. If neither gives one, a local address is drawn.
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap  device="tap0"
+//!     eth  tap
+//!     arp  eth
+//!     ip   arp address="10.0.0.1/24"
+//! }
+//! ```
+//!
+//! # Standard
+//! IEEE 802.3 section 3 (frames), IEEE 802.2 sections 3 and 5 (LLC), RFC 894 and RFC 1042 (IP on both), RFC 1122 section
+//! 2.3.3.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bench;
 #[doc(hidden)]
 pub mod fuzz;
+mod number;
+mod protocol;
+mod session;
+#[cfg(test)]
+mod tests;
 pub mod wire;
+
+pub use number::{ORGANISATIONS, Selector};
+pub use protocol::{Eth, GROUPS_MAX, LOOPED, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "eth",
+    summary: "one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Ether,
+    below: Below {
+        min: 1,
+        max: 1,
+        // Async for what fits any edge: capture, trace, fault.
+        realms: &[Realm::Wire, Realm::Async],
+        families: &[Family::Link],
+    },
+    header_octets: wire::HEADER_LEN,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "the station's address, instead of the wire's",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "4096",
+            "how many sessions it holds",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("my-ether", "this station's address"),
+        question("peer-ether", "the peer's address, of a session"),
+        question("max-packet", "that of the wire less the headers"),
+        question("opt-packet", "that of the wire less the headers"),
+        question("link-type", "that of the payload, of a session"),
+        question("join-group", "takes frames to this group as well"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -74,7 +74,7 @@ pub enum Kind {
 
 /// Octets after the header of an IEEE 802.3 frame, 0 to 1500, padding not
 /// counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Length(u16);
 
 impl Length {

@@ -1,0 +1,269 @@
+//! A station between a wire that keeps what it gets and uppers that note what they see: for the tests and the fuzz target.
+
+use crate::protocol::Eth;
+use crate::wire::EthAddr;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::kernel::Config;
+use xk_core::message::PoolConfig;
+use xk_core::numbers::Number;
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
+    SessionRef, Upper, reason,
+};
+use xk_kit::attribute::LinkCast;
+use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
+use xk_kit::wire_end::WireEnd;
+
+/// The station's own address.
+pub(crate) const MINE: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
+/// Another station's.
+pub(crate) const PEER: EthAddr = EthAddr([2, 0, 0, 0, 0, 2]);
+/// Octets of the longest frame of the wire.
+pub(crate) const FRAME_MAX: u32 = 1514;
+/// The uppers and their numbers: Ethernet II, LLC, SNAP.
+pub(crate) const UPPERS: [(&str, u32); 3] = [("typed", 0x0800), ("sap", 0x42), ("snap", 0x2_809b)];
+
+/// Frames that were sent.
+type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
+
+struct Tray {
+    end: Rc<WireEnd>,
+    sent: Sent,
+    joined: Rc<Cell<u32>>,
+}
+
+struct TraySession {
+    upper: ProtocolRef,
+    end: Rc<WireEnd>,
+    sent: Sent,
+}
+
+impl Protocol for Tray {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
+        self.end
+            .open(cx, this, upper, |upper| TraySession { upper, end, sent })
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.end.open_enable(upper)
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if ask.get::<JoinGroup>().is_some() {
+            self.joined.set(self.joined.get() + 1);
+            return Answer::Answered;
+        }
+        match ask.answer::<MaxPacket>(|q| q.octets = FRAME_MAX) {
+            Answer::Unknown => ask.answer::<MyEther>(|q| q.address = MINE.0),
+            answered => answered,
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.end.stop();
+    }
+}
+
+impl Session for TraySession {
+    fn push(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
+        self.sent.borrow_mut().push(message.octets().collect());
+        Ok(())
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<MaxPacket>(|q| q.octets = FRAME_MAX)
+    }
+
+    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+        self.end.close()
+    }
+}
+
+/// A message as an upper saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) upper: &'static str,
+    pub(crate) octets: Vec<u8>,
+    pub(crate) cast: Option<LinkCast>,
+}
+
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) seen: RefCell<Vec<Seen>>,
+    /// Sessions made for the uppers, with their participants.
+    pub(crate) done: RefCell<Vec<(SessionRef, Participants)>>,
+    /// True to refuse sessions.
+    pub(crate) unwilling: Cell<bool>,
+}
+
+struct TestUpper {
+    name: &'static str,
+    notes: Rc<Notes>,
+}
+
+impl Protocol for TestUpper {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        if self.notes.unwilling.get() {
+            return Err(&reason::PROHIBITED);
+        }
+        let mut done = self.notes.done.borrow_mut();
+        done.push((lower.clone(), participants));
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.notes.seen.borrow_mut().push(Seen {
+            upper: self.name,
+            octets: message.octets().collect(),
+            cast: message.attribute(),
+        });
+        Ok(())
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.notes.done.borrow_mut().clear();
+    }
+}
+
+/// The station and its surroundings.
+pub(crate) struct Bench {
+    pub(crate) cx: Kernel,
+    end: Rc<WireEnd>,
+    tray: ProtocolRef,
+    pub(crate) eth: ProtocolRef,
+    pub(crate) uppers: Vec<ProtocolRef>,
+    pub(crate) sent: Sent,
+    pub(crate) notes: Rc<Notes>,
+    /// How many groups the wire was told of.
+    pub(crate) joined: Rc<Cell<u32>>,
+}
+
+impl Bench {
+    /// A started station with `sessions_max` sessions at most, enabled by all [`UPPERS`].
+    pub(crate) fn new(sessions_max: usize) -> Option<Self> {
+        let cx = Kernel::new(Config {
+            seed: 1,
+            pool: Pool::new(&PoolConfig::with_octets_max(4 << 20)).ok()?,
+            shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+            timers_max: 16,
+        });
+        let (end, sent, joined) = (Rc::default(), Sent::default(), Rc::default());
+        let tray = Tray {
+            end: Rc::clone(&end),
+            sent: Rc::clone(&sent),
+            joined: Rc::clone(&joined),
+        };
+        let tray = cx.add_protocol("tray", "tray", tray);
+        let eth = Eth::new(cx.boot_key(), tray.clone(), None, sessions_max);
+        let eth = cx.add_protocol("eth", "eth", eth);
+        let notes = Rc::<Notes>::default();
+        let mut uppers = Vec::new();
+        for (upper, number) in UPPERS {
+            let lower = "eth";
+            let entry = Number {
+                upper,
+                lower,
+                number,
+            };
+            cx.numbers_mut().add(entry).ok()?;
+            let notes = Rc::clone(&notes);
+            uppers.push(cx.add_protocol(upper, upper, TestUpper { name: upper, notes }));
+        }
+        cx.start().ok()?;
+        for upper in &uppers {
+            let any = Participants::local(Part::Any);
+            let _ = eth.open_enable(&cx, Upper::new(upper), any).ok()?;
+        }
+        Some(Self {
+            cx,
+            end,
+            tray,
+            eth,
+            uppers,
+            sent,
+            notes,
+            joined,
+        })
+    }
+
+    /// Lets a frame arrive, cut in two slices at `cut`.
+    pub(crate) fn arrive_cut(&self, frame: &[u8], cut: usize) {
+        let (front, back) = frame.split_at(cut.min(frame.len()));
+        let Ok(mut message) = self.cx.pool().copy_from(0, front) else {
+            return;
+        };
+        if let Ok(back) = self.cx.pool().copy_from(0, back) {
+            message.join(back);
+        }
+        self.arrive_message(message);
+    }
+
+    /// Lets a frame arrive.
+    pub(crate) fn arrive(&self, frame: &[u8]) {
+        if let Ok(message) = self.cx.pool().copy_from(0, frame) {
+            self.arrive_message(message);
+        }
+    }
+
+    pub(crate) fn arrive_message(&self, message: Message) {
+        let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
+        self.end
+            .deliver(&self.cx, &self.tray, message, |upper| TraySession {
+                upper,
+                end,
+                sent,
+            });
+    }
+
+    /// Opens a session to `peer` for the upper at this place of [`UPPERS`].
+    pub(crate) fn open(&self, upper: usize, peer: EthAddr) -> Result<SessionRef, OpenError> {
+        let upper = self.uppers.get(upper).ok_or(OpenError::NoLower)?;
+        let both = Participants::pair(Part::Any, Part::Ether(peer.0));
+        self.eth.open(&self.cx, Upper::new(upper), both)
+    }
+
+    /// Sends `octets` through a session.
+    pub(crate) fn push(&self, session: &SessionRef, octets: &[u8]) -> Result<(), PushError> {
+        let message = self.cx.pool().copy_from(128, octets);
+        session.push(&self.cx, message.map_err(|_| PushError::NoBuffers)?)
+    }
+
+    /// How many frames it dropped, for any reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.eth.head().drops().total()
+    }
+}
