@@ -16,7 +16,7 @@
 mod bottom;
 mod top;
 
-pub use bottom::{Addressing, Bottom, Lower, Sent};
+pub use bottom::{Addressing, Bottom, Lower, ReachedBottom, Sent};
 pub use top::{Event, Received, Top};
 
 use core::ops::Deref;

@@ -29,6 +29,7 @@
 //! }
 //! ```
 
+pub mod conformance;
 pub mod kernel;
 pub mod needs;
 pub mod netns;

@@ -7,8 +7,8 @@ use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Session,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Question,
+    Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
@@ -97,7 +97,9 @@ impl Lower {
         }
     }
 
-    fn own(&self) -> Option<Part> {
+    /// Our own address on it; `None` on a link.
+    #[must_use]
+    pub fn own(&self) -> Option<Part> {
         match self.addressing {
             Addressing::Link => None,
             Addressing::Ether(own) => Some(Part::Ether(own)),
@@ -129,6 +131,14 @@ impl Lower {
             Addressing::Host(_) => Ok(part(participant.pop_host()?, Part::Host)),
         }
     }
+}
+
+/// A question that only a [`Bottom`] answers: who gets an answer forwards questions that it does not know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReachedBottom;
+
+impl Question for ReachedBottom {
+    const NAME: &'static str = "reached-bottom";
 }
 
 /// A message that reached the bottom.
@@ -438,7 +448,10 @@ impl State {
             q.number = number;
         } else if let (Some(q), Some(Part::Ether(address))) = (ask.get::<PeerEther>(), peer) {
             q.address = address;
-        } else if ask.get::<JoinGroup>().is_some() || ask.get::<ClaimHost>().is_some() {
+        } else if ask.get::<JoinGroup>().is_some()
+            || ask.get::<ClaimHost>().is_some()
+            || ask.get::<ReachedBottom>().is_some()
+        {
             // Granted: everything that is injected passes.
         } else if let Addressing::Host(own) = lower.addressing {
             return self.answer_host(ask, own, peer);

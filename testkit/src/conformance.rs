@@ -1,0 +1,240 @@
+//! The laws that every protocol keeps, as tests: one suite for all of them.
+//!
+//! A protocol's own test names itself by a [`Fixture`], and [`all`] puts it between a [`Bottom`] that captures and injects
+//! and a [`Top`] that records, twice, so that two instances talk to each other. Every law is a function of its own and can be
+//! run alone.
+//!
+//! | law | function |
+//! | --- | --- |
+//! | sessions are opened, counted, closed, opened again | [`sessions::opens_and_closes`] |
+//! | one conversation, one session; another upper gets none of it | [`sessions::is_found_again`] |
+//! | an enable makes a session at the first message | [`sessions::enables`] |
+//! | a refusal comes back, and leaves nothing | [`sessions::refuses`] |
+//! | who receives and whose number selects are two identities | [`sessions::lets_a_layer_between`] |
+//! | no type number, no session | [`sessions::wants_a_type_number`] |
+//! | nothing is left after `stop` | [`sessions::stops`] |
+//! | octets go in as they come out, in their own buffers | [`messages::carries`] |
+//! | a header may lie in several slices | [`messages::takes_slices`] |
+//! | a kept copy is never altered | [`messages::leaves_copies_alone`] |
+//! | no allocation per message | [`messages::allocates_nothing`] |
+//! | no damage panics or disappears | [`hostile::survives_damage`] |
+//! | strangers do not make it grow | [`hostile::survives_a_flood`] |
+//! | questions are answered as listed, others forwarded | [`control::answers`] |
+//!
+//! # Example
+//! ```ignore
+//! #[global_allocator]
+//! static COUNTED: xk_testkit::conformance::CountingAllocator = CountingAllocator;
+//!
+//! struct Null;
+//! impl Fixture for Null {
+//!     fn entry(&self) -> &'static Entry { &xk_null::ENTRY }
+//!     fn lower(&self, _: Side) -> Lower { Lower::link(1500) }
+//!     fn number(&self) -> Option<u32> { Some(7) }
+//!     fn open(&self, _: Side) -> Participants { Participants::default() }
+//! }
+//!
+//! #[test]
+//! fn keeps_the_laws() {
+//!     println!("{}", conformance::all(&Null));
+//! }
+//! ```
+
+mod allocator_unsafe;
+pub mod control;
+pub mod hostile;
+pub mod messages;
+pub mod sessions;
+mod world;
+
+pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations};
+pub use world::{Node, World};
+
+#[expect(unused_imports, reason = "the documentation names them")]
+use crate::kernel::{Bottom, Top};
+use crate::kernel::{Lower, Sent};
+use core::fmt;
+use xk_core::graph::{Build, Params};
+use xk_core::{Answer, Entry, Kernel, Part, Participants, ProtocolRef};
+
+/// Which of the two instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that opens.
+    A,
+    /// The one that is spoken to.
+    B,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+}
+
+/// Who takes what A sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// The protocol above B.
+    Upper,
+    /// B itself, which sends it back to the protocol above A, as an echo does.
+    Itself,
+}
+
+/// A protocol under test, and what the suite cannot know of it.
+pub trait Fixture {
+    /// Its catalog entry.
+    fn entry(&self) -> &'static Entry;
+
+    /// What it stands on.
+    fn lower(&self, side: Side) -> Lower;
+
+    /// The participants with which the protocol above opens a session to the other side.
+    fn open(&self, side: Side) -> Participants;
+
+    /// The participants with which the protocol above enables; `None` if it takes no enables.
+    fn enable(&self, side: Side) -> Option<Participants> {
+        let _ = side;
+        Some(Participants::local(Part::Any))
+    }
+
+    /// A number by which it selects the protocol above; `None` if it has other means, such as ports.
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// Its parameters; what is missing takes the value that its `build` takes then.
+    fn params(&self, side: Side) -> Params {
+        let _ = side;
+        Params::default()
+    }
+
+    /// Stands it on `bottom`.
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+        let entry = self.entry();
+        let name = format!("{}-{side:?}", entry.kind);
+        let mut build = Build {
+            cx,
+            entry,
+            name: &name,
+            lowers: core::slice::from_ref(bottom),
+            params: &self.params(side),
+        };
+        (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+    }
+
+    /// Who takes what A sends.
+    fn receiver(&self) -> Receiver {
+        Receiver::Upper
+    }
+
+    /// The smallest message that arrives as it was sent, in octets: more than 0 where a link pads.
+    fn message_octets_min(&self) -> usize {
+        0
+    }
+
+    /// How many sessions an instance holds at most.
+    fn sessions_max(&self) -> usize {
+        1024
+    }
+
+    /// How many messages it took for itself or holds back, so far: requests that it answered, fragments that it keeps.
+    fn taken(&self, node: &Node) -> u64 {
+        let _ = node;
+        0
+    }
+
+    /// A frame like `sent` (captured below A, for B) but from stranger number `n`, and the peer it comes from.
+    /// `None` if its conversations cannot be told apart below.
+    fn stranger(&self, sent: &Sent, n: u32) -> Option<(Option<Part>, Vec<u8>)> {
+        let peer = match self.lower(Side::B).addressing {
+            crate::kernel::Addressing::Link => return None,
+            crate::kernel::Addressing::Ether(_) => {
+                let [a, b, c, d] = n.to_be_bytes();
+                Part::Ether([0x06, 0, a, b, c, d])
+            }
+            crate::kernel::Addressing::Host(_) => {
+                Part::Host(core::net::Ipv4Addr::from_bits(0x0b00_0000 + n))
+            }
+        };
+        Some((Some(peer), sent.message.octets().collect()))
+    }
+
+    /// Asks a question of the protocol's own, by name; `None` if there is none of this name.
+    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
+        let _ = (world, name);
+        None
+    }
+}
+
+/// A law: its name, and the function that checks it.
+type Law = (&'static str, fn(&dyn Fixture) -> Verdict);
+
+/// Whether a law applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It says nothing about this protocol or cannot be checked here, for this reason.
+    Skipped(&'static str),
+}
+
+/// What [`all`] found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The laws that hold.
+    pub held: Vec<&'static str>,
+    /// The laws that were not checked, and why.
+    pub skipped: Vec<(&'static str, &'static str)>,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for law in &self.held {
+            writeln!(f, "holds    {law}")?;
+        }
+        for (law, why) in &self.skipped {
+            writeln!(f, "skipped  {law}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The laws, in the order in which [`all`] checks them.
+pub const LAWS: &[Law] = &[
+    ("sessions open, count and close", sessions::opens_and_closes),
+    ("one conversation, one session", sessions::is_found_again),
+    ("an enable makes sessions", sessions::enables),
+    ("a refusal comes back", sessions::refuses),
+    ("a layer may slip between", sessions::lets_a_layer_between),
+    ("no type number, no session", sessions::wants_a_type_number),
+    ("octets arrive as they were sent", messages::carries),
+    ("headers may lie in slices", messages::takes_slices),
+    ("kept copies are left alone", messages::leaves_copies_alone),
+    ("no allocation per message", messages::allocates_nothing),
+    ("damage is counted", hostile::survives_damage),
+    ("strangers do not make it grow", hostile::survives_a_flood),
+    ("questions are answered as listed", control::answers),
+    ("nothing is left after stop", sessions::stops),
+];
+
+/// Checks every law.
+///
+/// # Panics
+/// If one is broken; the text names it.
+pub fn all(fixture: &dyn Fixture) -> Findings {
+    let mut findings = Findings::default();
+    for (name, law) in LAWS {
+        match law(fixture) {
+            Verdict::Holds => findings.held.push(name),
+            Verdict::Skipped(why) => findings.skipped.push((name, why)),
+        }
+    }
+    findings
+}

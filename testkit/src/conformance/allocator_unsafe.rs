@@ -1,0 +1,61 @@
+//! An allocator that counts, for tests that must not allocate.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use std::alloc::System;
+
+thread_local! {
+    /// Allocations of this thread; a plain number, so that counting allocates nothing itself.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Fails only while the thread ends, when nobody asks any more.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+/// The system's allocator, counting. A test binary that checks "no allocation per message" installs it:
+/// `#[global_allocator] static COUNTED: CountingAllocator = CountingAllocator;`
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountingAllocator;
+
+// SAFETY: every operation is the system allocator's, given on unchanged; counting touches a number of this thread alone
+// and neither allocates nor panics.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller gives back what `alloc`, `alloc_zeroed` or `realloc` above gave: the system's.
+        unsafe { System.dealloc(place, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the system's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller gives what `alloc`, `alloc_zeroed` or `realloc` above gave, and keeps `realloc`'s contract.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+/// How often this thread has allocated, if a [`CountingAllocator`] is installed.
+#[must_use]
+pub fn allocations() -> u64 {
+    COUNT.with(Cell::get)
+}
+
+/// Whether a [`CountingAllocator`] is installed.
+#[must_use]
+pub fn counts_allocations() -> bool {
+    let before = allocations();
+    drop(core::hint::black_box(Box::new(before)));
+    allocations() != before
+}

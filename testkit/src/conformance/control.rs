@@ -1,0 +1,125 @@
+//! Law 9 of DESIGN section 3: questions.
+
+use super::{Fixture, Side, Verdict, World};
+use crate::kernel::ReachedBottom;
+use core::net::Ipv4Addr;
+use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report};
+use xk_core::{Answer, Ask, Part, SessionRef};
+use xk_kit::control::{
+    ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, MyPort, OptPacket,
+    PeerEther, PeerHost, PeerPort, PseudoHeader, Resolve,
+};
+
+/// A question that nobody has heard of.
+struct Unheard;
+
+impl Question for Unheard {
+    const NAME: &'static str = "unheard";
+}
+
+/// Every question that the entry lists is answered, by a session or by the protocol; one that nobody knows is
+/// `Unknown`; one that only the lowest layer knows reaches it through a session.
+///
+/// # Panics
+/// If the law is broken.
+pub fn answers(fixture: &dyn Fixture) -> Verdict {
+    let world = World::new(fixture);
+    let session = world.converse();
+    drop(world.send(&session, &super::messages::pattern(64, 1)));
+    for question in fixture.entry().questions {
+        let name = question.name;
+        let answer = fixture
+            .ask(&world, name)
+            .or_else(|| ask(&world, &session, name));
+        // What needs circumstances (an error under way, a packet refused) is for the protocol's own tests.
+        if let Some(answer) = answer {
+            assert!(
+                answer.is_answered(),
+                "law 9: the entry lists `{name}`, so it is answered"
+            );
+        }
+    }
+    let cx = &world.cx;
+    assert!(
+        session.ask(cx, Unheard).is_none() && world.a.protocol.ask(cx, Unheard).is_none(),
+        "law 9: a question that nobody knows is `Unknown`"
+    );
+    assert!(
+        session.ask(cx, ReachedBottom).is_some(),
+        "law 9: a session forwards down what it does not know"
+    );
+    let sizes = (
+        session.ask(cx, MaxPacket::default()),
+        session.ask(cx, OptPacket::default()),
+    );
+    if let (Some(max), Some(opt)) = sizes {
+        assert!(
+            opt.octets <= max.octets,
+            "law 9: `opt-packet` is no more than `max-packet`"
+        );
+    }
+    Verdict::Holds
+}
+
+/// Asks a session, then the protocol, one of the shared questions; `None` if the name is none of these.
+fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
+    fn put<Q: Question>(
+        world: &World<'_>,
+        session: &SessionRef,
+        mut make: impl FnMut() -> Q,
+    ) -> Answer {
+        let mut question = make();
+        let answer = session.control(&world.cx, &mut Ask::new(&mut question));
+        if answer.is_answered() {
+            return answer;
+        }
+        question = make();
+        world
+            .a
+            .protocol
+            .control(&world.cx, &mut Ask::new(&mut question))
+    }
+    let host = peer_host(world);
+    let address = [0x01, 0, 0x5e, 0, 0, 1];
+    let resolve = || Resolve {
+        host,
+        address: None,
+    };
+    let list = || ListSessions {
+        max: 16,
+        sessions: Vec::new(),
+        total: 0,
+    };
+    Some(match name {
+        MaxPacket::NAME => put(world, session, MaxPacket::default),
+        OptPacket::NAME => put(world, session, OptPacket::default),
+        MyHost::NAME => put(world, session, || MyHost { host }),
+        PeerHost::NAME => put(world, session, || PeerHost { host }),
+        MyEther::NAME => put(world, session, MyEther::default),
+        PeerEther::NAME => put(world, session, PeerEther::default),
+        MyPort::NAME => put(world, session, MyPort::default),
+        PeerPort::NAME => put(world, session, PeerPort::default),
+        PseudoHeader::NAME => put(world, session, PseudoHeader::default),
+        LinkType::NAME => put(world, session, LinkType::default),
+        Resolve::NAME => put(world, session, resolve),
+        ClaimHost::NAME => put(world, session, || ClaimHost { host }),
+        JoinGroup::NAME => put(world, session, || JoinGroup { address }),
+        IsLocalHost::NAME => put(world, session, || IsLocalHost { host, local: false }),
+        Describe::NAME => put(world, session, Describe::default),
+        ListSessions::NAME => put(world, session, list),
+        ListMaps::NAME => put(world, session, ListMaps::default),
+        Report::NAME => put(world, session, Report::default),
+        _ => return None,
+    })
+}
+
+/// The first host that A's participants name for B, or any.
+fn peer_host(world: &World<'_>) -> Ipv4Addr {
+    let participants = world.fixture.open(Side::A);
+    let mut parts = participants.iter().skip(1).flat_map(|peer| peer.parts());
+    let host = parts.find_map(|part| match part {
+        Part::Host(host) => Some(*host),
+        _ => None,
+    });
+    host.unwrap_or(Ipv4Addr::new(192, 0, 2, 1))
+}

@@ -1,0 +1,195 @@
+//! Law 8 of DESIGN section 3: nothing from outside panics, disappears, or makes a protocol grow.
+
+use super::world::SEED;
+use super::{Fixture, Node, Receiver, Verdict, World};
+use crate::kernel::{Sent, octets};
+use core::time::Duration;
+use xk_core::random::Random;
+
+/// How many frames are damaged at random.
+const RANDOM_FRAMES: usize = 4000;
+/// Every bit of so many octets from the front is flipped once.
+const FLIPPED_OCTETS: usize = 80;
+/// How many strangers send one frame each.
+const STRANGERS: u32 = 100_000;
+
+/// What became of the messages so far: delivered, dropped under a reason, taken.
+fn accounted(world: &World<'_>) -> u64 {
+    let of = |node: &Node| node.drops() + node.top.received() + world.fixture.taken(node);
+    of(&world.b)
+}
+
+/// A frame cut short, with flipped bits, with octets at random, or with octets too many never panics, and is delivered,
+/// dropped and counted, or taken: exactly one of these.
+///
+/// # Panics
+/// If the law is broken.
+pub fn survives_damage(fixture: &dyn Fixture) -> Verdict {
+    let world = World::new(fixture);
+    let session = world.converse();
+    let frame = world.capture(&session);
+    let whole = octets(&frame.message);
+    for node in [&world.a, &world.b] {
+        node.bottom.keep(false);
+        node.top.forget(true);
+    }
+    let tried = |octets: &[u8], what: &str| {
+        let before = accounted(&world);
+        inject(&world, &frame, octets);
+        let found = accounted(&world) - before;
+        assert_eq!(
+            found, 1,
+            "law 8: one frame ({what}) is delivered, counted as dropped, or taken; here {found} of it: {octets:02x?}"
+        );
+    };
+    for len in 0..whole.len() {
+        tried(&whole[..len], "cut short");
+    }
+    for bit in 0..8 * whole.len().min(FLIPPED_OCTETS) {
+        let mut octets = whole.clone();
+        octets[bit / 8] ^= 1 << (bit % 8);
+        tried(&octets, "one bit flipped");
+    }
+    let random = Random::new(SEED);
+    for _ in 0..RANDOM_FRAMES {
+        let octets = damaged(&random, &whole);
+        tried(&octets, "damaged at random");
+    }
+    world.cx.advance(Duration::from_secs(600));
+    survives_after(&world)
+}
+
+/// A frame with one to eight octets overwritten, a random length, now and then nothing but noise.
+fn damaged(random: &Random, whole: &[u8]) -> Vec<u8> {
+    let mut octets = whole.to_vec();
+    if random.below(8) == 0 {
+        random.fill(&mut octets);
+    }
+    for _ in 0..=random.below(8) {
+        let at = random.below(octets.len().min(64) as u64) as usize;
+        octets[at] = random.next_u64() as u8;
+    }
+    if random.below(4) == 0 {
+        let len = random.below(2 * octets.len() as u64) as usize;
+        octets.resize(len, random.next_u64() as u8);
+    }
+    octets
+}
+
+fn inject(world: &World<'_>, like: &Sent, octets: &[u8]) {
+    let sent = Sent {
+        session: like.session.clone(),
+        peer: like.peer,
+        selector: like.selector,
+        message: world.cx.message(octets),
+    };
+    world.inject(&world.a, &world.b, sent);
+}
+
+/// After all that, a conversation still works, and the messages are gone.
+fn survives_after(world: &World<'_>) -> Verdict {
+    for node in [&world.a, &world.b] {
+        node.bottom.keep(true);
+        node.top.clear();
+    }
+    world.exchange();
+    assert_eq!(
+        world.cx.live().0,
+        0,
+        "law 8: ten minutes after the damage no message is held back any more"
+    );
+    let session = world.open(super::Side::A);
+    let node = world.end();
+    let before = node.top.received();
+    session
+        .push(&world.cx, world.cx.message(&[7; 64]))
+        .expect("law 8: a session sends after the damage");
+    world.exchange();
+    world.cx.advance(Duration::from_secs(5));
+    world.exchange();
+    assert!(
+        node.top.received() > before,
+        "law 8: after the damage a good message still arrives"
+    );
+    Verdict::Holds
+}
+
+/// 100 000 strangers with one frame each leave no more sessions than the bound says and no message in the pool, and who
+/// talked before goes on.
+///
+/// # Panics
+/// If the law is broken.
+pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
+    let world = World::new(fixture);
+    let session = world.converse();
+    let frame = world.capture(&session);
+    if fixture.stranger(&frame, 0).is_none() {
+        return Verdict::Skipped("its conversations cannot be told apart below");
+    }
+    for node in [&world.a, &world.b] {
+        node.bottom.keep(false);
+        node.top.clear();
+        node.top.forget(true);
+    }
+    let selector = world.selector(&world.a, &world.b, frame.selector);
+    let sessions_max = fixture.sessions_max();
+    for n in 0..STRANGERS {
+        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+            break;
+        };
+        let message = world.cx.message(&octets);
+        match selector {
+            Some(selector) => drop(
+                world
+                    .b
+                    .bottom
+                    .inject_for(&world.cx, peer, selector, message),
+            ),
+            None => drop(world.b.bottom.inject(&world.cx, peer, message)),
+        }
+        if n % 4096 == 0 {
+            bounded(&world, sessions_max, n);
+        }
+    }
+    bounded(&world, sessions_max, STRANGERS);
+    world.cx.advance(Duration::from_secs(600));
+    drop(frame);
+    assert_eq!(
+        world.cx.live(),
+        (0, 0),
+        "law 8: ten minutes after the flood no message is held back any more"
+    );
+    for node in [&world.a, &world.b] {
+        node.bottom.keep(true);
+        node.top.forget(false);
+    }
+    let end = world.end().top.received();
+    session
+        .push(&world.cx, world.cx.message(&[7; 64]))
+        .expect("law 8: who talked before the flood sends on");
+    world.exchange();
+    if fixture.receiver() == Receiver::Upper {
+        assert_eq!(
+            world.end().top.received(),
+            end + 1,
+            "law 8: who talked before the flood is still heard"
+        );
+    }
+    drop(session);
+    world.cx.stop();
+    assert_eq!(
+        world.cx.live(),
+        (0, 0),
+        "law 8: after `stop` nothing of the flood is left"
+    );
+    Verdict::Holds
+}
+
+fn bounded(world: &World<'_>, sessions_max: usize, n: u32) {
+    if let Some(sessions) = world.sessions(&world.b) {
+        assert!(
+            sessions <= sessions_max,
+            "law 8: after {n} strangers there are {sessions} sessions, more than the bound of {sessions_max}"
+        );
+    }
+}
