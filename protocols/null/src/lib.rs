@@ -44,7 +44,7 @@ mod protocol;
 mod session;
 pub mod wire;
 
-pub use protocol::{Null, build};
+pub use protocol::{Null, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
@@ -101,6 +101,18 @@ pub static ENTRY: Entry = Entry {
         QuestionInfo {
             name: "opt-packet",
             meaning: "that of the layer below less four octets",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per upper protocol and session below",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "active: session below and type number; passive: type number",
+        },
+        QuestionInfo {
+            name: "describe",
+            meaning: "a session's type number",
         },
     ],
     probe: None,

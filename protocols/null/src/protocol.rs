@@ -32,13 +32,26 @@ const ENABLES_MAX: usize = 256;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let key = build.cx.boot_key();
-    let sessions = SessionTable::new(key, build.params.number("sessions_max", 1024));
-    build.add(Null {
-        lower: build.lower(0)?,
-        table: Rc::new(Table { sessions }),
-        enables: Map::new(key, ENABLES_MAX),
-    })
+    let sessions_max = build.params.number("sessions_max", 1024);
+    Ok(add(build.cx, build.name, build.lower(0)?, sessions_max))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, sessions_max: usize) -> ProtocolRef {
+    let key = cx.boot_key();
+    let table = Rc::new(Table {
+        sessions: SessionTable::new(key, sessions_max),
+    });
+    let enables = Map::new(key, ENABLES_MAX);
+    cx.add_protocol(
+        crate::ENTRY.kind,
+        name,
+        Null {
+            lower,
+            table,
+            enables,
+        },
+    )
 }
 
 impl Null {
@@ -70,7 +83,11 @@ impl Protocol for Null {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);
         if let Some(session) = self.table.sessions.get(&key) {
+            // The session holds the lower one already.
             lower.close(cx);
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
             session.hold();
             return Ok(session);
         }
@@ -116,10 +133,12 @@ impl Protocol for Null {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
+        // A header that lies in several slices is brought together; one that is not all there stays unread.
+        let _ = message.pull_up(HEADER_OCTETS);
         let Some(octets) = message.pop_array::<HEADER_OCTETS>() else {
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
-        let key = (lower.id().0, Header::parse(&octets).number);
+        let key = (lower.id().0, Header::parse(octets).number);
         match self.table.sessions.get(&key) {
             Some(session) => session.pop(cx, message),
             None => self.demux_first(cx, this, lower, key.1, message),

@@ -55,6 +55,7 @@ pub fn survives_damage(fixture: &dyn Fixture) -> Verdict {
         let octets = damaged(&random, &whole);
         tried(&octets, "damaged at random");
     }
+    drop(frame);
     world.cx.advance(Duration::from_secs(600));
     survives_after(&world)
 }
