@@ -1,15 +1,45 @@
-//! Captures in the pcapng format, with nanoseconds and the name of the edge on every frame.
-//!
 //! # Synopsis
-//! [`Writer`] turns frames into a capture that Wireshark, tshark and every other reader of pcapng opens. One file holds any
-//! number of interfaces: one per wire, and one per traced edge of the graph. The octets depend on nothing but what is written:
-//! no host name, no time of day; so a seeded simulation gives the same file twice.
+//! `pcap LOWER file="FILE"` — a layer for any edge that writes what crosses it to a pcapng file.
+//!
+//! # Realm
+//! async, and rpc (that of the layer below)
+//!
+//! # Participants
+//! Those of the layer below, passed through.
+//!
+//! # Above
+//! Any protocol that could stand on the layer below.
+//!
+//! # Below
+//! Any protocol or wire.
 //!
 //! # Behaviour
-//! Every operation writes whole blocks to the given [`std::io::Write`] and keeps nothing but the number of interfaces; hand it
-//! a [`std::io::BufWriter`] where the system would otherwise be called for each frame.
+//! Passes everything on unchanged, and writes each message of either direction to the file, with its time, its direction,
+//! and the edge's name (`eth > tap`) as a comment. The link type is what the layer below says, or `USER0` (147).
+//! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice; in a real run, since 1970, if
+//! whoever runs the kernel has put an [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
+//!
+//! What is written is buffered, and flushed when the graph is taken down. After the first error nothing more is written, and
+//! each message that is missing is counted as "not captured"; it goes on its way all the same.
+//!
+//! The [`Writer`] serves by itself, too. Every operation of it writes whole blocks to the given [`std::io::Write`] and keeps nothing
+//! but the number of interfaces. Its octets depend on nothing but what is written: no host name, no time of day.
+//!
+//! # Control
+//! Forwards everything.
+//!
+//! # Parameters
+//! - `file`: the file, which is made anew.
+//! - `snap`: how many octets of a message are kept; 0 for all.
 //!
 //! # Example
+//! ```kdl
+//! host one {
+//!     tap  device="xk0"
+//!     pcap tap file="one.pcapng"
+//!     eth  pcap
+//! }
+//! ```
 //! ```
 //! use xk_pcap::{Direction, Frame, Interface, LinkType, Writer};
 //!
@@ -26,6 +56,37 @@
 //! draft-ietf-opsawg-pcapng, sections 3 (blocks and options), 4.1 (section header), 4.2 (interface description) and 4.3
 //! (enhanced packet); link types from the registry of draft-ietf-opsawg-pcaplinktype.
 
+mod protocol;
 mod writer;
 
+pub use protocol::{Capture, NOT_CAPTURED};
 pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
+
+use xk_core::Entry;
+use xk_core::graph::{Family, ParamKind, ParamSpec, Realm};
+use xk_kit::passthrough::BELOW_ANYTHING;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "pcap",
+    summary: "a layer that writes what crosses its edge to a pcapng file",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Inherit,
+    below: BELOW_ANYTHING,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::required("file", ParamKind::Text("a file's name"), "the file, made anew"),
+        ParamSpec::new(
+            "snap",
+            ParamKind::Octets,
+            "0",
+            "how many octets of a message are kept; 0 for all",
+        ),
+    ],
+    blocks: &[],
+    questions: &[],
+    probe: None,
+    build: protocol::build,
+};

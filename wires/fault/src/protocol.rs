@@ -1,0 +1,343 @@
+//! The faults, and the messages held back for them.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use xk_core::graph::{Build, BuildError};
+use xk_core::message::attribute_key;
+use xk_core::object::{PushError, Refused};
+use xk_core::random::Random;
+use xk_core::reason::Class;
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Time, reason};
+use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::corrupt::copy_flipped;
+use xk_kit::passthrough::{Direction, Filter, Hop, KeptHop, PassThrough};
+
+/// Dropped by chance.
+pub static LOST: Reason = Reason::new("lost", Class::Bad);
+/// Went on with one bit flipped.
+pub static CORRUPTED: Reason = Reason::new("corrupted", Class::Bad);
+/// Went on twice.
+pub static DUPLICATED: Reason = Reason::new("duplicated", Class::Bad);
+/// Held back so that later ones overtake it.
+pub static REORDERED: Reason = Reason::new("reordered", Class::Bad);
+
+/// What is done to the messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Faults {
+    /// Messages going down suffer.
+    pub down: bool,
+    /// Messages going up suffer.
+    pub up: bool,
+    /// The share that is dropped, 0 to 1.
+    pub loss: f64,
+    /// The share that goes on twice.
+    pub duplicate: f64,
+    /// The share that later ones overtake.
+    pub reorder: f64,
+    /// How long those are held back.
+    pub reorder_delay: Duration,
+    /// The share with one bit flipped.
+    pub corrupt: f64,
+    /// How long every message is held back.
+    pub delay: Duration,
+    /// Bits per second.
+    pub rate_bit_s: Option<u64>,
+    /// The largest message.
+    pub mtu_octets: Option<usize>,
+    /// How many messages are held back at most.
+    pub held_max: usize,
+}
+
+impl Default for Faults {
+    /// None at all.
+    fn default() -> Self {
+        Self {
+            down: true,
+            up: true,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_delay: Duration::from_millis(1),
+            corrupt: 0.0,
+            delay: Duration::ZERO,
+            rate_bit_s: None,
+            mtu_octets: None,
+            held_max: 1000,
+        }
+    }
+}
+
+struct Held {
+    hop: KeptHop,
+    direction: Direction,
+    message: Message,
+}
+
+/// What became of a message.
+enum Outcome {
+    /// It goes on now; the second one, if any, right behind it.
+    Now(Message, Option<Message>),
+    /// Nothing is left to do now.
+    Done,
+    /// It was dropped for this reason, for want of room.
+    Full(PushError),
+}
+
+/// The fault layer's filter.
+pub struct Fault {
+    faults: Faults,
+    random: Random,
+    held: RefCell<BTreeMap<u64, Held>>,
+    token_next: Cell<u64>,
+    /// When the line down and the line up are free.
+    free_at: [Cell<Time>; 2],
+}
+
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let params = build.params;
+    let none = Faults::default();
+    let direction = params.text("direction").unwrap_or("both");
+    let faults = Faults {
+        down: direction != "up",
+        up: direction != "down",
+        loss: params.fraction("loss"),
+        duplicate: params.fraction("duplicate"),
+        reorder: params.fraction("reorder"),
+        reorder_delay: params.duration("reorder_delay", none.reorder_delay),
+        corrupt: params.fraction("corrupt"),
+        delay: params.duration("delay", none.delay),
+        rate_bit_s: params.rate("rate"),
+        mtu_octets: params.get("mtu").map(|_| params.octets("mtu", usize::MAX)),
+        held_max: params.number("queue", none.held_max),
+    };
+    let random = build.cx.random().fork(u64::from(attribute_key(build.name)));
+    build.add(PassThrough::new(
+        build.lower(0)?,
+        Fault::new(faults, random),
+    ))
+}
+
+fn count(cx: &Kernel, hop: Hop<'_>, reason: &'static Reason) {
+    if let Some(this) = hop.this.protocol(cx) {
+        this.head().drops().count(reason);
+    }
+}
+
+impl Fault {
+    /// A filter with these faults; all chance comes from `random`.
+    pub fn new(faults: Faults, random: Random) -> Self {
+        Self {
+            faults,
+            random,
+            held: RefCell::default(),
+            token_next: Cell::new(0),
+            free_at: [const { Cell::new(Time::ZERO) }; 2],
+        }
+    }
+
+    fn hits(&self, share: f64) -> bool {
+        share > 0.0 && self.random.chance(share)
+    }
+
+    /// Lets chance decide about a message that is not too large.
+    fn suffer(
+        &self,
+        cx: &Kernel,
+        hop: Hop<'_>,
+        direction: Direction,
+        mut message: Message,
+    ) -> Outcome {
+        if self.hits(self.faults.loss) {
+            hop.this.discard(cx, message, &LOST);
+            return Outcome::Done;
+        }
+        if !message.is_empty() && self.hits(self.faults.corrupt) {
+            let bit = self.random.below(message.len() as u64 * 8) as usize;
+            let Ok(copy) = copy_flipped(cx.pool(), &message, bit) else {
+                hop.this.discard(cx, message, &reason::NO_BUFFERS);
+                return Outcome::Full(PushError::NoBuffers);
+            };
+            // The attributes stay with what is left of the message.
+            message.truncate(0);
+            message.join(copy);
+            count(cx, hop, &CORRUPTED);
+        }
+        let second = self
+            .hits(self.faults.duplicate)
+            .then(|| message.try_clone());
+        let Some(second) = second else {
+            return self.put_off(cx, hop, direction, message);
+        };
+        let first = self.put_off(cx, hop, direction, message);
+        let Ok(second) = second else {
+            count(cx, hop, &reason::NO_BUFFERS);
+            return first;
+        };
+        count(cx, hop, &DUPLICATED);
+        let second = self.put_off(cx, hop, direction, second);
+        match (first, second) {
+            (Outcome::Now(first, None), Outcome::Now(second, None)) => {
+                Outcome::Now(first, Some(second))
+            }
+            // The sender hears of the first one only.
+            (Outcome::Done, second @ Outcome::Now(..)) => second,
+            (first, _) => first,
+        }
+    }
+
+    /// Holds a message back if it must wait.
+    fn put_off(
+        &self,
+        cx: &Kernel,
+        hop: Hop<'_>,
+        direction: Direction,
+        message: Message,
+    ) -> Outcome {
+        let mut at = cx.now();
+        let free_at = match direction {
+            Direction::Down => &self.free_at[0],
+            Direction::Up => &self.free_at[1],
+        };
+        if let Some(rate) = self.faults.rate_bit_s {
+            let bits = message.len() as u128 * 8;
+            let sending_ns = (bits * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
+            let sending_ns = u64::try_from(sending_ns).unwrap_or(u64::MAX);
+            at = at.max(free_at.get()) + Duration::from_nanos(sending_ns);
+        }
+        let sent_at = at;
+        at += self.faults.delay;
+        if self.hits(self.faults.reorder) {
+            count(cx, hop, &REORDERED);
+            at += self.faults.reorder_delay;
+        }
+        let delay = at.since(cx.now());
+        if delay.is_zero() {
+            return Outcome::Now(message, None);
+        }
+        if !self.hold(cx, hop, direction, message, delay) {
+            return Outcome::Full(PushError::QueueFull);
+        }
+        if self.faults.rate_bit_s.is_some() {
+            free_at.set(sent_at);
+        }
+        Outcome::Done
+    }
+
+    /// False if there is no room; then the message was dropped and counted.
+    fn hold(
+        &self,
+        cx: &Kernel,
+        hop: Hop<'_>,
+        direction: Direction,
+        message: Message,
+        delay: Duration,
+    ) -> bool {
+        let token = self.token_next.get();
+        let room = self.held.borrow().len() < self.faults.held_max;
+        let this = hop.this.protocol(cx).filter(|_| room);
+        if this.is_none_or(|this| cx.schedule_protocol(&this, delay, token).is_err()) {
+            hop.this.discard(cx, message, &reason::QUEUE_FULL);
+            return false;
+        }
+        self.token_next.set(token.wrapping_add(1));
+        let held = Held {
+            hop: hop.keep(),
+            direction,
+            message,
+        };
+        self.held.borrow_mut().insert(token, held);
+        true
+    }
+
+    fn too_big(&self, message: &Message) -> Option<u32> {
+        let mtu = self.faults.mtu_octets.filter(|mtu| message.len() > *mtu)?;
+        Some(u32::try_from(mtu).unwrap_or(u32::MAX))
+    }
+}
+
+impl Filter for Fault {
+    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
+        if !self.faults.down {
+            return hop.push(cx, message);
+        }
+        if let Some(max) = self.too_big(&message) {
+            hop.this.discard(cx, message, &reason::TOO_BIG);
+            return Err(PushError::TooBig { max });
+        }
+        match self.suffer(cx, hop, Direction::Down, message) {
+            Outcome::Now(first, second) => {
+                let result = hop.push(cx, first);
+                if let Some(second) = second {
+                    hop.keep().go_on(cx, Direction::Down, second);
+                }
+                result
+            }
+            Outcome::Done => Ok(()),
+            Outcome::Full(error) => Err(error),
+        }
+    }
+
+    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
+        if !self.faults.up {
+            return hop.deliver(cx, message);
+        }
+        if self.too_big(&message).is_some() {
+            hop.this.discard(cx, message, &reason::TOO_BIG);
+            return Ok(());
+        }
+        if let Outcome::Now(first, second) = self.suffer(cx, hop, Direction::Up, message) {
+            let result = hop.deliver(cx, first);
+            if let Some(second) = second {
+                hop.keep().go_on(cx, Direction::Up, second);
+            }
+            return result;
+        }
+        Ok(())
+    }
+
+    fn control(
+        &self,
+        _: &Kernel,
+        ask: &mut Ask<'_>,
+        forward: &dyn Fn(&mut Ask<'_>) -> Answer,
+    ) -> Answer {
+        let Some(mtu) = self.faults.mtu_octets.filter(|_| self.faults.down) else {
+            return forward(ask);
+        };
+        let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
+        let below = forward(ask);
+        let least = |octets: u32| {
+            if below.is_answered() {
+                octets.min(mtu)
+            } else {
+                mtu
+            }
+        };
+        if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = least(q.octets);
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            q.octets = least(q.octets);
+        } else {
+            return below;
+        }
+        Answer::Answered
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
+        let held = self.held.borrow_mut().remove(&token);
+        if let Some(Held {
+            hop,
+            direction,
+            message,
+        }) = held
+        {
+            hop.go_on(cx, direction, message);
+        }
+    }
+
+    fn stop(&self, _: &Kernel) {
+        let held = self.held.take();
+        drop(held);
+    }
+}

@@ -1,0 +1,101 @@
+//! # Synopsis
+//! `loopback` — a wire whose two ends are the same: what is sent comes back up.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None.
+//!
+//! # Above
+//! One protocol of any kind.
+//!
+//! # Below
+//! Nothing.
+//!
+//! # Behaviour
+//! A message sent waits in a queue until the executor polls, and then comes up through the wire's only session; never while
+//! the sender still sends. If the queue is full, it is dropped and counted as "queue full". One poll takes no more than
+//! what was queued when it began, so that an upper protocol that answers everything cannot keep it busy for ever.
+//!
+//! The messages are the same buffers, without the attributes that were set on the way down.
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do).
+//!
+//! # Parameters
+//! - `mtu`: the largest message, in octets.
+//! - `queue`: how many messages wait at most.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback mtu=1500
+//!     null     loopback
+//!     echo     null
+//! }
+//! ```
+//!
+//! # Standard
+//! None.
+
+mod protocol;
+
+pub use protocol::Loopback;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "loopback",
+    summary: "a wire whose two ends are the same: what is sent comes back",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::new(
+            "mtu",
+            ParamKind::Octets,
+            "65535",
+            "the largest message, in octets",
+        ),
+        ParamSpec::new(
+            "queue",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_000_000,
+            },
+            "1024",
+            "how many messages wait at most",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "the MTU",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "the MTU",
+        },
+        QuestionInfo {
+            name: "link-type",
+            meaning: "147: no known form",
+        },
+        QuestionInfo {
+            name: "join-group",
+            meaning: "nothing to do",
+        },
+    ],
+    probe: None,
+    build: protocol::build,
+};
+
+#[cfg(test)]
+mod tests;

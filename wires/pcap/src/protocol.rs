@@ -1,0 +1,150 @@
+//! The layer that captures what crosses it.
+
+use crate::writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{CallError, OpenError, PushError, Refused};
+use xk_core::reason::Class;
+use xk_core::{Kernel, Message, ProtocolRef, Reason};
+use xk_kit::control;
+use xk_kit::passthrough::{EpochOffset, Filter, Hop, PassThrough};
+
+/// Not in the file, because writing has failed; the message went on its way.
+pub static NOT_CAPTURED: Reason = Reason::new("not captured", Class::Exhausted);
+
+/// What the file says of its writer.
+const APPLICATION: &str = "xk";
+
+struct Output {
+    writer: Writer<Box<dyn Write>>,
+    interface: InterfaceId,
+}
+
+/// The capturing filter.
+pub struct Capture {
+    name: String,
+    snap_octets: u32,
+    /// Where it will write once the graph starts.
+    out: Cell<Option<Box<dyn Write>>>,
+    /// `None` before the start, after the end and after the first error.
+    output: RefCell<Option<Output>>,
+    epoch: Cell<Duration>,
+    /// The layer's own handle, for counting.
+    this: RefCell<Option<ProtocolRef>>,
+}
+
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let file = build.params.text("file").unwrap_or_default();
+    let opened = File::create(file).map_err(|error| BuildError::Environment {
+        param: Some("file"),
+        what: format!("the capture file `{file}` cannot be made: {error}"),
+        help: "name a file in a directory where you may write".into(),
+    })?;
+    let snap_octets = u32::try_from(build.params.octets("snap", 0)).unwrap_or(u32::MAX);
+    let capture = Capture::new(build.name, snap_octets, Box::new(BufWriter::new(opened)));
+    build.add(PassThrough::new(build.lower(0)?, capture))
+}
+
+impl Capture {
+    /// A filter that writes to `out`, as the interface `name`, at most `snap_octets` of each message (0 for all).
+    pub fn new(name: &str, snap_octets: u32, out: Box<dyn Write>) -> Self {
+        Self {
+            name: name.into(),
+            snap_octets,
+            out: Cell::new(Some(out)),
+            output: RefCell::default(),
+            epoch: Cell::new(Duration::ZERO),
+            this: RefCell::default(),
+        }
+    }
+
+    fn begin(&self, out: Box<dyn Write>, below: &str, link_type: LinkType) -> io::Result<Output> {
+        let mut writer = Writer::new(out, APPLICATION)?;
+        let description = format!("above {below}");
+        let interface = Interface::new(&self.name, link_type).description(&description);
+        let interface = writer.add_interface(&interface.snap_octets(self.snap_octets))?;
+        Ok(Output { writer, interface })
+    }
+
+    fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
+        let mut output = self.output.borrow_mut();
+        let written = output.as_mut().is_some_and(|Output { writer, interface }| {
+            let below = hop.lower.protocol(cx);
+            let below = below.as_ref().map_or("", |below| below.name());
+            let comment = format!("{} > {below}", hop.upper.name());
+            let slices: Vec<&[u8]> = message.slices().map(|slice| slice.octets).collect();
+            let time = self
+                .epoch
+                .get()
+                .saturating_add(Duration::from_nanos(cx.now().as_ns()));
+            let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let frame = Frame::new(time_ns, &slices)
+                .direction(direction)
+                .comment(&comment);
+            writer.write(*interface, &frame).is_ok()
+        });
+        if !written {
+            // Behind half a block nothing can be read.
+            *output = None;
+            if let Some(this) = &*self.this.borrow() {
+                this.head().drops().count(&NOT_CAPTURED);
+            }
+        }
+    }
+}
+
+impl Filter for Capture {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef, lower: &ProtocolRef) -> Result<(), OpenError> {
+        *self.this.borrow_mut() = Some(this.clone());
+        if let Some(offset) = cx.surroundings::<EpochOffset>() {
+            self.epoch.set(offset.0);
+        }
+        let known = lower.ask(cx, control::LinkType::default());
+        let link_type = known.map_or(LinkType::USER0, |q| LinkType(q.number));
+        if let Some(out) = self.out.take() {
+            *self.output.borrow_mut() = self.begin(out, lower.name(), link_type).ok();
+        }
+        Ok(())
+    }
+
+    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
+        self.note(cx, hop, Direction::Outbound, &message);
+        hop.push(cx, message)
+    }
+
+    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
+        self.note(cx, hop, Direction::Inbound, &message);
+        hop.deliver(cx, message)
+    }
+
+    fn call(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, CallError> {
+        self.note(cx, hop, Direction::Outbound, &message);
+        let reply = hop.lower.call(cx, message)?;
+        self.note(cx, hop, Direction::Inbound, &reply);
+        Ok(reply)
+    }
+
+    fn call_up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, Refused> {
+        self.note(cx, hop, Direction::Inbound, &message);
+        let reply = hop.upper.call_demux(cx, hop.this, message)?;
+        self.note(cx, hop, Direction::Outbound, &reply);
+        Ok(reply)
+    }
+
+    fn stop(&self, _: &Kernel) {
+        let this = self.this.take();
+        let Some(mut output) = self.output.take() else {
+            return;
+        };
+        if let (Err(_), Some(this)) = (output.writer.flush(), this) {
+            this.head().drops().count(&NOT_CAPTURED);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;
