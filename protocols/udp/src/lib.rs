@@ -1,9 +1,135 @@
-//! User Datagram Protocol.
+//! # Synopsis
+//! `udp LOWER` — User Datagram Protocol: datagrams between ports, checked but neither repeated nor ordered.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! A port on top of what the layer below needs: `port7@10.0.0.2`.
+//!
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host that the
+//!   route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session.
+//! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
+//!
+//! # Above
+//! Anything that sends datagrams. The port selects it; it needs no type number.
+//!
+//! # Below
+//! One protocol whose participants are IPv4 hosts, or a link with one other end. Without a pseudo-header from below
+//! datagrams carry no checksum.
+//!
+//! # Behaviour
+//! A session belongs to one peer: it is found by the lower session and both ports. Next come unconnected sessions and
+//! enables, for the local host first and for any host then; an enable makes a session for each new peer.
+//!
+//! An unconnected session receives from everybody who has no session of his own; each message carries its sender
+//! as the attribute `peer`. It sends each message to the peer in that attribute and keeps the lower sessions of
+//! the last 64 hosts.
+//!
+//! Checksums are verified whenever the sender computed one. Octets behind the length field's end are cut off. A
+//! datagram for a port that nobody takes is refused with its header in front, so that the layer below can tell the
+//! sender; one that came as a broadcast is dropped. After a report that the peer's port is unreachable, the next
+//! push into a session that somebody holds fails once.
+//!
+//! # Control
+//! Answers `my-port`, `peer-port` (connected sessions), `max-packet` and `opt-packet` (those of the layer below less
+//! eight octets), `describe`, `list-sessions`, `list-maps`; passes `network-error` on to the session's upper protocol;
+//! forwards the rest (`my-host`, `peer-host`).
+//!
+//! # Parameters
+//! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
+//! - `checksum`: whether datagrams are sent with a checksum.
+//!
+//! # Example
+//! ```kdl
+//! host alice {
+//!     sim  lan
+//!     eth  sim
+//!     arp  eth
+//!     ip   arp address="10.0.0.1/24"
+//!     udp  ip
+//!     echo udp port=7
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 768; RFC 1122 section 4.1; ports by RFC 6335 section 6 and RFC 6056 section 3.3.1.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 #[doc(hidden)]
 pub mod fuzz;
+mod protocol;
+mod session;
+mod unconnected;
 pub mod wire;
+
+pub use protocol::{Udp, add, build};
+pub use unconnected::PEERS_MAX;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "udp",
+    summary: "User Datagram Protocol: datagrams between ports",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Port,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Host, Family::Link],
+    },
+    header_octets: wire::HEADER_LEN,
+    numbers: &[Number {
+        upper: "udp",
+        lower: "ip",
+        number: wire::IP_PROTOCOL as u32,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "65536",
+            "how many connected sessions it holds",
+        ),
+        ParamSpec::new(
+            "checksum",
+            ParamKind::Bool,
+            "#true",
+            "whether datagrams are sent with a checksum",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "my-port",
+            meaning: "the local port of a session",
+        },
+        QuestionInfo {
+            name: "peer-port",
+            meaning: "the peer's port of a connected session",
+        },
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "that of the layer below less eight octets",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "that of the layer below less eight octets",
+        },
+    ],
+    probe: None,
+    build,
+};

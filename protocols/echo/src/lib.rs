@@ -1,0 +1,108 @@
+//! # Synopsis
+//! `echo LOWER` — sends every message back to whom it came from.
+//!
+//! # Realm
+//! top (an anchor: no header, no sessions of its own)
+//!
+//! # Participants
+//! Those that the layer below enables: `local` as it stands, or `port7` for `port=7`.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One protocol of the async realm, or a link with one other end.
+//!
+//! # Behaviour
+//! It enables itself below. Each message goes back through the session that it came by, its octets unchanged. What
+//! the session does not take is lost, and counted there and here. It serves for ever.
+//!
+//! # Control
+//! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.
+//!
+//! # Parameters
+//! - `port`: the port that it serves, on a layer with ports.
+//! - `local`: the participant that it serves, on any other layer; `*` if neither is given.
+//!
+//! # Example
+//! ```kdl
+//! host bob {
+//!     sim  lan
+//!     eth  sim
+//!     arp  eth
+//!     ip   arp address="10.0.0.2/24"
+//!     udp  ip
+//!     echo udp port=7
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 862, over UDP; over anything else its idea.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+
+pub use protocol::{Echo, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "echo",
+    summary: "sends every message back to whom it came from",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Top,
+    above: Family::Any,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Any],
+    },
+    header_octets: 0,
+    numbers: &[
+        // Local experimental EtherType 2 (IEEE 802); experimental protocol number (RFC 3692).
+        Number {
+            upper: "echo",
+            lower: "eth",
+            number: 0x88b6,
+        },
+        Number {
+            upper: "echo",
+            lower: "ip",
+            number: 254,
+        },
+        Number {
+            upper: "echo",
+            lower: "null",
+            number: 7,
+        },
+    ],
+    parameters: &[
+        ParamSpec::optional(
+            "port",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_535,
+            },
+            "the port that it serves",
+        ),
+        ParamSpec::optional(
+            "local",
+            ParamKind::Text("a participant, such as port7@10.0.0.1"),
+            "the participant that it serves, if no port is given; any if neither is",
+        ),
+    ],
+    blocks: &[],
+    questions: &[QuestionInfo {
+        name: "report",
+        meaning: "messages and octets received, messages sent back and failed",
+    }],
+    probe: None,
+    build,
+};

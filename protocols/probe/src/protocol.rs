@@ -1,0 +1,398 @@
+//! The protocol object: a session, two timers, what comes back.
+
+use crate::tally::Tally;
+use crate::window::Arrival;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::Report;
+use xk_core::graph::{Build, BuildError};
+use xk_core::kernel::Timer;
+use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::reason::{Class, Reason};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Time, Upper,
+};
+use xk_kit::control::NetworkError;
+
+/// Came back with other octets than it was sent with, or was never sent.
+static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);
+/// Came back once more.
+static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
+/// Came back after it was given up.
+static LATE: Reason = Reason::new("late", Class::Bad);
+
+/// Room for the headers below, in octets.
+const HEADROOM: usize = 128;
+/// Octets of the sequence number in front of a message.
+const NUMBER: usize = 8;
+/// Octets of sequence number and time of sending.
+const MARKER: usize = 16;
+/// What the times of sending and expiry are told apart by.
+const SEND: u64 = 0;
+const EXPIRE: u64 = 1;
+/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its wires.
+const SHORTEST: Duration = Duration::from_nanos(1);
+/// The largest message, in octets: more than any layer carries.
+const SIZE_MAX: usize = 1 << 24;
+
+/// What it is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The peer; empty for wildcards at every layer.
+    pub to: Participant,
+    /// The local participant; empty for wildcards at every layer.
+    pub local: Participant,
+    /// How many messages; 0 for no end.
+    pub count: u64,
+    /// From one message to the next; zero sends the next when the one before came back.
+    pub interval: Duration,
+    /// Octets of a message, at least.
+    pub size: usize,
+    /// Octets of a message, at most; less than `size` means `size`.
+    pub size_max: usize,
+    /// How long a message is awaited.
+    pub timeout: Duration,
+    /// The delay before the first message.
+    pub start: Duration,
+}
+
+impl Default for Settings {
+    /// Five messages of 56 octets, one per second, each awaited for two seconds.
+    fn default() -> Self {
+        Self {
+            to: Participant::new(),
+            local: Participant::new(),
+            count: 5,
+            interval: Duration::from_secs(1),
+            size: 56,
+            size_max: 0,
+            timeout: Duration::from_secs(2),
+            start: Duration::ZERO,
+        }
+    }
+}
+
+/// One instance.
+pub struct Probe {
+    lower: ProtocolRef,
+    settings: Settings,
+    session: RefCell<Option<SessionRef>>,
+    tally: RefCell<Tally>,
+    expiry: Cell<Option<Timer>>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on, or `to` or `local` is no participant.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let expected = "a participant, such as port7@10.0.0.2";
+    let (params, usual) = (build.params, Settings::default());
+    let settings = Settings {
+        to: params.parse("to", expected)?.unwrap_or_default(),
+        local: params.parse("local", expected)?.unwrap_or_default(),
+        count: params.number("count", usual.count),
+        interval: params.duration("interval", usual.interval),
+        size: params.octets("size", usual.size),
+        size_max: params.octets("size_max", usual.size_max),
+        timeout: params.duration("timeout", usual.timeout),
+        start: params.duration("start", usual.start),
+    };
+    for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
+        if size > SIZE_MAX {
+            let expected = "at most 16 MiB".into();
+            let index = 0;
+            return Err(BuildError::Param {
+                name,
+                index,
+                expected,
+            });
+        }
+    }
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    cx.add_protocol(
+        crate::ENTRY.kind,
+        name,
+        Probe {
+            lower,
+            settings,
+            session: RefCell::default(),
+            tally: RefCell::default(),
+            expiry: Cell::new(None),
+        },
+    )
+}
+
+/// The octet at `at` of the message with this number.
+fn pattern(sequence: u64, at: usize) -> u8 {
+    (sequence.wrapping_mul(31) as usize).wrapping_add(at) as u8
+}
+
+/// Where the pattern begins in a message of this size.
+fn pattern_start(octets: usize) -> usize {
+    match octets {
+        0..NUMBER => 0,
+        NUMBER..MARKER => NUMBER,
+        _ => MARKER,
+    }
+}
+
+/// Writes number and time of sending to the start of a message of `size` octets, as far as there is room.
+fn put_marker(octets: &mut [u8; 256], sequence: u64, now: Time, size: usize) {
+    if let Some(number) = octets.first_chunk_mut::<NUMBER>()
+        && size >= NUMBER
+    {
+        *number = sequence.to_be_bytes();
+    }
+    if let Some(sent) = octets.get_mut(NUMBER..MARKER)
+        && size >= MARKER
+    {
+        sent.copy_from_slice(&now.as_ns().to_be_bytes());
+    }
+}
+
+/// The number and time of sending that a message carries, as far as it has room for them.
+fn marker(message: &Message) -> Option<(u64, Option<Time>)> {
+    let mut octets = [0; MARKER];
+    let known = message.copy_to(0, &mut octets);
+    let [number, sent] = [0, NUMBER].map(|from| {
+        let octets = octets.get(from..from + 8).and_then(|o| o.first_chunk());
+        u64::from_be_bytes(*octets.unwrap_or(&[0; 8]))
+    });
+    (known >= NUMBER).then_some((number, (known == MARKER).then_some(Time::from_ns(sent))))
+}
+
+/// As many wildcards as `like` has identifiers, at least one.
+fn wildcards(like: &Participant) -> Participant {
+    let mut participant = Participant::of(Part::Any);
+    for _ in 1..like.len() {
+        participant.push(Part::Any);
+    }
+    participant
+}
+
+/// Whether all octets are as they were sent; one too small for a number says nothing of its pattern.
+fn is_unchanged(message: &Message, sequence: u64) -> bool {
+    let start = pattern_start(message.len());
+    let mut rest = message.octets().enumerate().skip(start);
+    rest.all(|(at, octet)| octet == pattern(sequence, at))
+}
+
+impl Probe {
+    fn open(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, OpenError> {
+        let (mut local, mut to) = (self.settings.local.clone(), self.settings.to.clone());
+        if local.is_empty() {
+            local = wildcards(&to);
+        }
+        if to.is_empty() {
+            to = wildcards(&local);
+        }
+        let participants = Participants::pair(local, to);
+        let session = self.lower.open(cx, Upper::new(this), participants)?;
+        *self.session.borrow_mut() = Some(session.clone());
+        Ok(session)
+    }
+
+    /// The session, opened at first use; `None`, noted, if it does not open.
+    fn session(&self, cx: &Kernel, this: &ProtocolRef) -> Option<SessionRef> {
+        let kept = self.session.borrow().clone();
+        if kept.is_some() {
+            return kept;
+        }
+        let opened = self.open(cx, this);
+        opened
+            .map_err(|error| self.tally.borrow_mut().open_error = Some(error))
+            .ok()
+    }
+
+    /// Octets of the next message.
+    fn size(&self, cx: &Kernel) -> usize {
+        let Settings { size, size_max, .. } = self.settings;
+        match size_max.checked_sub(size) {
+            None | Some(0) => size,
+            Some(more) => size + cx.random().below(more as u64 + 1) as usize,
+        }
+    }
+
+    fn message(&self, cx: &Kernel, sequence: u64, size: usize) -> Option<Message> {
+        let mut message = cx.pool().alloc(HEADROOM, size).ok()?;
+        let mut at = 0;
+        while at < size {
+            let mut octets: [u8; 256] = core::array::from_fn(|n| pattern(sequence, at + n));
+            if at == 0 {
+                put_marker(&mut octets, sequence, cx.now(), size);
+            }
+            let wanted = octets.len().min(size - at);
+            let written = message.copy_in(at, octets.get(..wanted)?);
+            if written == 0 {
+                return None;
+            }
+            at += written;
+        }
+        Some(message)
+    }
+
+    /// Sends the next message.
+    fn send(&self, cx: &Kernel, this: &ProtocolRef) {
+        let Some(session) = self.session(cx, this) else {
+            return;
+        };
+        let size = self.size(cx);
+        let sequence = {
+            let tally = &mut *self.tally.borrow_mut();
+            let limit = cx.now().before(self.settings.timeout);
+            if cx.now().since(limit) == self.settings.timeout {
+                tally.window.expire(limit);
+            }
+            let sequence = tally.window.next();
+            tally.window.send(cx.now(), size);
+            sequence
+        };
+        let pushed = match self.message(cx, sequence, size) {
+            Some(message) => session.push(cx, message),
+            None => Err(PushError::NoBuffers),
+        };
+        if let Err(error) = pushed {
+            let tally = &mut *self.tally.borrow_mut();
+            tally.window.fail(sequence);
+            tally.push_error(error);
+        }
+        self.plan(cx, this);
+    }
+
+    /// True if another message is to be sent.
+    fn has_more(&self) -> bool {
+        let count = self.settings.count;
+        count == 0 || self.tally.borrow().window.next() < count
+    }
+
+    /// Sets the timers after a message was sent.
+    fn plan(&self, cx: &Kernel, this: &ProtocolRef) {
+        let interval = self.settings.interval;
+        let awaited = self.tally.borrow().window.awaited();
+        let planned = if !interval.is_zero() && self.has_more() {
+            cx.schedule_protocol(this, interval, SEND)
+        } else if awaited > 0 {
+            let timer = cx.schedule_protocol(this, self.settings.timeout.max(SHORTEST), EXPIRE);
+            timer.inspect(|timer| self.expiry.set(Some(*timer)))
+        } else if self.has_more() {
+            // It failed, or was answered at once: there is nothing to wait for.
+            cx.schedule_protocol(this, self.settings.timeout.max(SHORTEST), SEND)
+        } else {
+            return;
+        };
+        if let Err(error) = planned {
+            self.tally.borrow_mut().open_error = Some(error);
+        }
+    }
+
+    /// Goes on at once if only this answer was waited for.
+    fn go_on(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.tally.borrow().window.awaited() > 0 {
+            return;
+        }
+        let Some(timer) = self.expiry.take() else {
+            return;
+        };
+        cx.cancel(timer);
+        if self.has_more()
+            && let Err(error) = cx.schedule_protocol(this, SHORTEST, SEND)
+        {
+            self.tally.borrow_mut().open_error = Some(error);
+        }
+    }
+
+    /// What an arrival is; its reason if it is not the answer.
+    fn judge(&self, now: Time, message: &Message) -> Option<&'static Reason> {
+        let tally = &mut *self.tally.borrow_mut();
+        let octets = message.len();
+        let Some((sequence, sent)) = marker(message) else {
+            if tally.window.arrive_unnumbered(octets) {
+                tally.received += 1;
+                return None;
+            }
+            tally.duplicates += 1;
+            return Some(&DUPLICATE);
+        };
+        if !is_unchanged(message, sequence) {
+            tally.corrupt += 1;
+            return Some(&CORRUPT);
+        }
+        match tally.window.arrive(now, sequence, sent, octets) {
+            Arrival::Answer(time) => {
+                tally.received += 1;
+                tally.times.add(time);
+                None
+            }
+            Arrival::Duplicate => {
+                tally.duplicates += 1;
+                Some(&DUPLICATE)
+            }
+            Arrival::Late => {
+                tally.late += 1;
+                Some(&LATE)
+            }
+            Arrival::Foreign => {
+                tally.corrupt += 1;
+                Some(&CORRUPT)
+            }
+        }
+    }
+}
+
+impl Protocol for Probe {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        cx.schedule_protocol(this, self.settings.start.max(SHORTEST), SEND)
+            .map(drop)
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        match self.judge(cx.now(), &message) {
+            None => self.go_on(cx, this),
+            Some(why) => this.discard(message, why),
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        if token == EXPIRE {
+            self.expiry.set(None);
+            self.tally.borrow_mut().window.expire(cx.now());
+            if !self.has_more() {
+                return;
+            }
+        }
+        self.send(cx, this);
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(report) = ask.get::<Report>() {
+            self.tally.borrow().report(report, self.settings.count);
+            return Answer::Answered;
+        }
+        if let Some(error) = ask.get::<NetworkError>() {
+            self.tally.borrow_mut().network_error(error.kind);
+            return Answer::Answered;
+        }
+        self.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.session.take());
+    }
+}

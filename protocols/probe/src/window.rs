@@ -1,0 +1,192 @@
+//! The messages that are awaited, by sequence number.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use xk_core::Time;
+
+/// How many messages are awaited at most.
+pub(crate) const WINDOW_MAX: usize = 65_536;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Awaited,
+    Answered,
+    /// Could not be sent.
+    Failed,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    sent: Time,
+    octets: usize,
+    state: State,
+}
+
+/// What an arrival turns out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The answer, after this time.
+    Answer(Duration),
+    /// It was answered before.
+    Duplicate,
+    /// It was given up before.
+    Late,
+    /// Nothing of the kind was sent.
+    Foreign,
+}
+
+/// Messages in the order of sending; a gapless range of sequence numbers.
+#[derive(Default)]
+pub(crate) struct Window {
+    slots: VecDeque<Slot>,
+    /// The sequence number of the first slot.
+    first: u64,
+    awaited: usize,
+    lost: u64,
+}
+
+impl Window {
+    /// The next message's sequence number.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// How many messages are awaited.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// How many were given up.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Notes a message about to be sent.
+    pub(crate) fn send(&mut self, now: Time, octets: usize) {
+        if self.slots.len() >= WINDOW_MAX {
+            self.drop_first();
+        }
+        self.slots.push_back(Slot {
+            sent: now,
+            octets,
+            state: State::Awaited,
+        });
+        self.awaited += 1;
+    }
+
+    /// The message could not be sent.
+    pub(crate) fn fail(&mut self, sequence: u64) {
+        if let Some(slot) = self.slot(sequence)
+            && slot.state == State::Awaited
+        {
+            slot.state = State::Failed;
+            self.awaited -= 1;
+        }
+    }
+
+    fn slot(&mut self, sequence: u64) -> Option<&mut Slot> {
+        let at = sequence.checked_sub(self.first)?;
+        self.slots.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// What the message with this number and size is that has just arrived; `sent` is the time that it carries.
+    pub(crate) fn arrive(
+        &mut self,
+        now: Time,
+        sequence: u64,
+        sent: Option<Time>,
+        octets: usize,
+    ) -> Arrival {
+        if sequence < self.first {
+            return Arrival::Late;
+        }
+        let same =
+            |slot: &&mut Slot| slot.octets == octets && sent.is_none_or(|sent| sent == slot.sent);
+        let Some(slot) = self.slot(sequence).filter(same) else {
+            return Arrival::Foreign;
+        };
+        if slot.state == State::Answered {
+            return Arrival::Duplicate;
+        }
+        // One that failed here may have gone all the same.
+        let was_awaited = slot.state == State::Awaited;
+        slot.state = State::Answered;
+        let time = now.since(slot.sent);
+        self.awaited -= usize::from(was_awaited);
+        Arrival::Answer(time)
+    }
+
+    /// A message too small for a number has arrived: true if one of its size was awaited.
+    pub(crate) fn arrive_unnumbered(&mut self, octets: usize) -> bool {
+        let mut slots = self.slots.iter_mut();
+        let found = slots.find(|slot| slot.octets == octets && slot.state == State::Awaited);
+        let Some(slot) = found else { return false };
+        slot.state = State::Answered;
+        self.awaited -= 1;
+        true
+    }
+
+    /// Gives up what was sent before `limit`.
+    pub(crate) fn expire(&mut self, limit: Time) {
+        while self.slots.front().is_some_and(|slot| slot.sent <= limit) {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(slot) = self.slots.pop_front() else {
+            return;
+        };
+        self.first += 1;
+        if slot.state == State::Awaited {
+            self.awaited -= 1;
+            self.lost += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_arrival_is_told_apart() {
+        let mut window = Window::default();
+        for n in 0..4 {
+            window.send(Time::from_ms(n), 20);
+        }
+        let at = Time::from_ms(10);
+        let ms = Duration::from_millis;
+        assert_eq!(window.arrive(at, 1, None, 20), Arrival::Answer(ms(9)));
+        assert_eq!(window.arrive(at, 1, None, 20), Arrival::Duplicate);
+        assert_eq!(window.arrive(at, 2, None, 21), Arrival::Foreign);
+        assert_eq!(window.arrive(at, 4, None, 20), Arrival::Foreign);
+        let sent = Some(Time::from_ms(1));
+        assert_eq!(window.arrive(at, 2, sent, 20), Arrival::Foreign);
+        window.fail(3);
+        window.expire(Time::from_ms(1));
+        assert_eq!(window.arrive(at, 0, None, 20), Arrival::Late);
+        assert_eq!((window.awaited(), window.lost(), window.next()), (1, 1, 4));
+        window.expire(Time::MAX);
+        assert_eq!((window.awaited(), window.lost()), (0, 2));
+    }
+
+    #[test]
+    fn unnumbered_messages_answer_the_oldest_of_their_size() {
+        let mut window = Window::default();
+        window.send(Time::ZERO, 3);
+        assert!(!window.arrive_unnumbered(4));
+        assert!(window.arrive_unnumbered(3));
+        assert!(!window.arrive_unnumbered(3));
+        assert_eq!(window.awaited(), 0);
+    }
+
+    #[test]
+    fn the_window_is_bounded() {
+        let mut window = Window::default();
+        for _ in 0..WINDOW_MAX + 10 {
+            window.send(Time::ZERO, 1);
+        }
+        assert_eq!((window.awaited(), window.lost()), (WINDOW_MAX, 10));
+    }
+}

@@ -1,0 +1,589 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::session::{UdpSession, unreachable_port};
+use crate::unconnected::Unconnected;
+use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
+use alloc::rc::Rc;
+use core::net::Ipv4Addr;
+use core::num::NonZeroU16;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::Map;
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
+};
+use xk_kit::Checksum;
+use xk_kit::attribute::LinkCast;
+use xk_kit::control::{
+    MaxPacket, MyHost, NetworkError, OptPacket, PeerHost, PseudoHeader, max_packet,
+};
+
+/// How many enables and unconnected sessions there may be.
+const TAKERS_MAX: usize = 16_384;
+/// Of how many lower sessions it remembers what they answered.
+const ORIGINS_MAX: usize = 256;
+/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
+const EPHEMERAL_FIRST: u16 = 49_152;
+/// How many ephemeral ports there are.
+const EPHEMERAL_COUNT: u16 = 16_384;
+
+/// The key that a message is demultiplexed by: the lower session, the local port, the peer's port.
+pub(crate) type Key = u64;
+
+#[inline]
+pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
+    u64::from(lower.id().0) << 32 | u64::from(local) << 16 | u64::from(peer)
+}
+
+/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
+pub(crate) type TakerKey = (u16, u32);
+
+/// Any host of ours.
+const ANY_HOST: u32 = 0;
+
+#[derive(Clone)]
+pub(crate) enum Taker {
+    /// Gets a session for each peer.
+    Enabled(ProtocolRef),
+    /// Takes from every peer.
+    Unconnected(SessionRef),
+}
+
+/// What a lower session says of itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    /// The sum over addresses and protocol number; `None` if the lower layer has none.
+    pub(crate) pseudo: Option<Checksum>,
+    pub(crate) local: Option<Ipv4Addr>,
+    pub(crate) peer: Option<Ipv4Addr>,
+}
+
+impl Origin {
+    pub(crate) fn ask(cx: &Kernel, lower: &SessionRef) -> Self {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| {
+            let mut sum = Checksum::new();
+            sum.add_u32(q.sum);
+            sum
+        });
+        Self {
+            pseudo,
+            local: lower.ask(cx, MyHost { host }).map(|q| q.host),
+            peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
+        }
+    }
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) sessions: SessionTable<Key>,
+    pub(crate) takers: Map<TakerKey, Taker>,
+    /// Whether datagrams are sent with a checksum.
+    pub(crate) checksum: bool,
+}
+
+/// One instance of the layer.
+pub struct Udp {
+    lower: ProtocolRef,
+    table: Rc<Table>,
+    origins: Map<u32, Origin>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let sessions_max = build.params.number("sessions_max", 65_536);
+    let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
+    let lower = build.lower(0)?;
+    Ok(add(build.cx, build.name, lower, sessions_max, checksum))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    sessions_max: usize,
+    checksum: bool,
+) -> ProtocolRef {
+    let key = cx.boot_key();
+    let table = Rc::new(Table {
+        sessions: SessionTable::new(key, sessions_max),
+        takers: Map::new(key, TAKERS_MAX),
+        checksum,
+    });
+    let origins = Map::new(key, ORIGINS_MAX);
+    cx.add_protocol(
+        crate::ENTRY.kind,
+        name,
+        Udp {
+            lower,
+            table,
+            origins,
+        },
+    )
+}
+
+/// The host that is left of a local participant once its port is popped.
+fn local_host(rest: &Participant) -> Result<u32, AddressError> {
+    let mut rest = rest.clone();
+    if rest.is_empty() {
+        return Ok(ANY_HOST);
+    }
+    let host = rest.pop_host()?;
+    Ok(host.value().map_or(ANY_HOST, u32::from))
+}
+
+/// True for the peer `*`: everybody.
+fn is_everybody(peer: &Participant) -> bool {
+    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
+}
+
+/// A definite port, which zero is not.
+fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
+    match port.definite()? {
+        0 => Err(AddressError::OutOfRange),
+        port => Ok(port),
+    }
+}
+
+impl Protocol for Udp {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = participants.local_mut()?.pop_port()?;
+        if local == Wild::Is(0) {
+            return Err(AddressError::OutOfRange.into());
+        }
+        if is_everybody(participants.peer_mut()?) {
+            return self.open_unconnected(cx, this, upper, local, participants);
+        }
+        let peer = definite(participants.peer_mut()?.pop_port()?)?;
+        let host = participants.local_mut()?;
+        if host.is_empty() {
+            host.push(Part::Any);
+        }
+        let lower = self.lower.open(cx, Upper::new(this), participants)?;
+        let opened = self.open_on(cx, this, upper, &lower, local, peer);
+        if opened.is_err() {
+            lower.close(cx);
+        }
+        opened
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let local = participants.local_mut()?;
+        let port = definite(local.pop_port()?)?;
+        let host = local_host(local)?;
+        let taker = Taker::Enabled(upper.receiver.clone());
+        self.bind_taker((port, host), taker)?;
+        Ok(Enable(u64::from(port) << 32 | u64::from(host)))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
+        if let Some(Taker::Enabled(_)) = self.table.takers.get(&key) {
+            self.table.takers.unbind(&key);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let header = match message.peek::<HEADER_LEN>() {
+            Some(octets) => *octets,
+            None => match pull_up(&mut message) {
+                Ok(octets) => octets,
+                Err(why) => return Err(this.refuse(message, why)),
+            },
+        };
+        let [a, b, c, d, e, f, _, _] = header;
+        let (src, dst) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let length = usize::from(u16::from_be_bytes([e, f]));
+        if length != message.len() {
+            if length < HEADER_LEN || length > message.len() {
+                return Err(this.refuse(message, &reason::BAD_LENGTH));
+            }
+            message.truncate(length);
+        }
+        match self.table.sessions.get(&key(lower, dst, src)) {
+            Some(session) => session.pop(cx, message),
+            None => self.demux_first(cx, this, lower, &header, message),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            self.list_sessions(question);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            let maps = &mut question.maps;
+            maps.push(("active", self.table.sessions.stats()));
+            maps.push(("passive", self.table.takers.stats()));
+            maps.push(("origins", self.origins.stats()));
+            return Answer::Answered;
+        }
+        if ask.get::<NetworkError>().is_some() {
+            return self.network_error(cx, this, ask);
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.table.sessions.clear();
+        self.table.takers.clear();
+        self.origins.clear();
+    }
+}
+
+/// Answers about sizes from below hold for messages without this layer's header.
+pub(crate) fn less_header(ask: &mut Ask<'_>) {
+    let header = HEADER_LEN as u32;
+    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+}
+
+/// The header, brought together first.
+#[cold]
+fn pull_up(message: &mut Message) -> Result<[u8; HEADER_LEN], &'static xk_core::Reason> {
+    if message.len() < HEADER_LEN {
+        return Err(&reason::TRUNCATED);
+    }
+    message
+        .pull_up(HEADER_LEN)
+        .map_err(|_| &reason::NO_BUFFERS)?;
+    message.peek().copied().ok_or(&reason::TRUNCATED)
+}
+
+/// Whether a datagram with its header in front has the right checksum, or none.
+fn is_intact(pseudo: Option<Checksum>, header: &[u8; HEADER_LEN], message: &Message) -> bool {
+    let Some(mut sum) = pseudo.filter(|_| has_checksum(header)) else {
+        return true;
+    };
+    sum.add_u16(message.len() as u16);
+    for slice in message.slices() {
+        sum.add(slice.octets);
+    }
+    sum.is_valid()
+}
+
+impl Udp {
+    /// The taker is bound unless somebody has the place already.
+    fn bind_taker(&self, key: TakerKey, taker: Taker) -> Result<(), OpenError> {
+        self.table
+            .takers
+            .bind(key, taker)
+            .map_err(|error| match error {
+                xk_core::map::BindError::Exists => OpenError::InUse,
+                xk_core::map::BindError::Full => OpenError::Full,
+            })
+    }
+
+    /// A port that `is_free`, from a random one on (RFC 6056, section 3.3.1).
+    fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
+        let start = cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16;
+        (0..EPHEMERAL_COUNT)
+            .map(|n| EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT)
+            .find(|port| is_free(*port))
+            .ok_or(OpenError::Full)
+    }
+
+    /// True if nobody but `upper` takes what comes to this port.
+    fn may_use(&self, port: u16, host: Option<Ipv4Addr>, upper: &ProtocolRef) -> bool {
+        let hosts = [ANY_HOST, host.map_or(ANY_HOST, u32::from)];
+        hosts
+            .iter()
+            .all(|host| match self.table.takers.get(&(port, *host)) {
+                None => true,
+                Some(Taker::Enabled(other)) => other == *upper,
+                Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
+            })
+    }
+
+    /// A connected session on a lower one, whose hold it takes over.
+    fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        lower: &SessionRef,
+        local: Wild<u16>,
+        peer: u16,
+    ) -> Result<SessionRef, OpenError> {
+        let sessions = &self.table.sessions;
+        let origin = self.origin(cx, lower);
+        let local = match local {
+            Wild::Is(port) => port,
+            Wild::Any => Self::ephemeral(cx, |port| {
+                let host = origin.local.map_or(ANY_HOST, u32::from);
+                !self.table.takers.contains(&(port, ANY_HOST))
+                    && !self.table.takers.contains(&(port, host))
+                    && sessions.get(&key(lower, port, peer)).is_none()
+            })?,
+        };
+        let key = key(lower, local, peer);
+        if let Some(session) = sessions.get(&key) {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            lower.close(cx);
+            session.hold();
+            return Ok(session);
+        }
+        if !self.may_use(local, origin.local, upper.receiver) {
+            return Err(OpenError::InUse);
+        }
+        let body = self.session(cx, upper.receiver, lower, origin, (local, peer));
+        let session = cx.new_session(this, upper.receiver, body);
+        match sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            // Marked closed without closing the lower one: that is the caller's again.
+            Err(_) => {
+                session.retire(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    fn session(
+        &self,
+        cx: &Kernel,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        origin: Origin,
+        (local, peer): (u16, u16),
+    ) -> UdpSession {
+        let below = max_packet(cx, lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
+        UdpSession::new(
+            &self.table,
+            lower.clone(),
+            upper.clone(),
+            origin.pseudo,
+            (local, peer),
+            (below as usize).saturating_sub(HEADER_LEN),
+        )
+    }
+
+    /// A session that receives from everybody.
+    fn open_unconnected(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        local: Wild<u16>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let rest = participants.local_mut()?;
+        let host = local_host(rest)?;
+        let is_free = |port: u16| {
+            let takers = &self.table.takers;
+            !takers.contains(&(port, ANY_HOST)) && !takers.contains(&(port, host))
+        };
+        let port = match local {
+            Wild::Is(port) => port,
+            Wild::Any => Self::ephemeral(cx, is_free)?,
+        };
+        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&(port, host)) {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let body = Unconnected::new(
+            cx,
+            &self.table,
+            (this, &self.lower, upper.receiver),
+            (port, host),
+        );
+        let session = cx.new_session(this, upper.receiver, body);
+        self.bind_taker((port, host), Taker::Unconnected(session.clone()))
+            .inspect_err(|_| session.retire(cx))?;
+        Ok(session)
+    }
+
+    /// What a lower session says of itself, asked once.
+    fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+        let id = lower.id().0;
+        if let Some(origin) = self.origins.get(&id) {
+            return origin;
+        }
+        let origin = Origin::ask(cx, lower);
+        if self.origins.len() >= ORIGINS_MAX {
+            self.origins.clear();
+        }
+        let _ = self.origins.bind(id, origin);
+        origin
+    }
+
+    /// Who takes what comes to this port and host from somebody without a session.
+    fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
+        let takers = &self.table.takers;
+        local
+            .and_then(|host| takers.get(&(port, u32::from(host))))
+            .or_else(|| takers.get(&(port, ANY_HOST)))
+    }
+
+    /// A message of no session: an unconnected one takes it, or an enable makes a session.
+    fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        octets: &[u8; HEADER_LEN],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Ok(header) = Header::parse(octets) else {
+            return Err(this.refuse(message, &reason::MALFORMED));
+        };
+        let origin = self.origin(cx, lower);
+        if !is_intact(origin.pseudo, octets, &message) {
+            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
+        }
+        match self.taker(header.dst.get(), origin.local) {
+            Some(Taker::Unconnected(session)) => {
+                Unconnected::pop_from(cx, &session, origin.peer, &header, message)
+            }
+            Some(Taker::Enabled(upper)) => {
+                self.demux_enabled(cx, this, (&upper, lower), origin, &header, message)
+            }
+            None if message.attribute::<LinkCast>().is_some() => {
+                // Nobody is told about a broadcast (RFC 1122, section 3.2.2).
+                this.discard(message, &reason::NO_PORT);
+                Ok(())
+            }
+            None => Err(this.refuse(message, &reason::NO_PORT)),
+        }
+    }
+
+    /// The first message of a conversation: makes the session that somebody has enabled.
+    #[cold]
+    fn demux_enabled(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (upper, lower): (&ProtocolRef, &SessionRef),
+        origin: Origin,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let (local, peer) = (header.dst.get(), header.src.map_or(0, NonZeroU16::get));
+        let body = self.session(cx, upper, lower, origin, (local, peer));
+        let session = cx.new_passive_session(this, upper, body);
+        lower.hold();
+        if let Err(full) = self
+            .table
+            .sessions
+            .bind(cx, key(lower, local, peer), session.clone())
+        {
+            session.abort(cx);
+            return Err(this.refuse(message, full));
+        }
+        let participant = |host: Option<Ipv4Addr>, port| {
+            let host = host.map(|host| Participant::of(Part::Host(host)));
+            host.unwrap_or_default().with(Part::port(port))
+        };
+        let participants = Participants::pair(
+            participant(origin.local, local),
+            participant(origin.peer, peer),
+        );
+        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
+            session.abort(cx);
+            return Err(Refused::new(message, unwanted));
+        }
+        session.pop(cx, message)
+    }
+
+    fn list_sessions(&self, question: &mut ListSessions) {
+        let sessions = &self.table.sessions;
+        question.sessions = sessions.sessions(question.max);
+        question.total = sessions.len();
+        self.table.takers.for_each(|_, taker| {
+            if let Taker::Unconnected(session) = taker {
+                question.total += 1;
+                if question.sessions.len() < question.max {
+                    question.sessions.push(session.clone());
+                }
+            }
+        });
+    }
+
+    /// A report about a datagram sent from here: finds its session and passes the report on.
+    fn network_error(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(error) = ask.get::<NetworkError>() else {
+            return Answer::Unknown;
+        };
+        let Some(lower) = error.session.clone() else {
+            return Answer::Unknown;
+        };
+        // A report that comes back from above, where nobody understood it, ends here.
+        if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
+            return Answer::Unknown;
+        }
+        let [a, b, c, d, ..] = error.start;
+        let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let connected = self.table.sessions.get(&key(&lower, local, peer));
+        let found = connected.or_else(|| {
+            let origin = self.origin(cx, &lower);
+            match self.taker(local, origin.local) {
+                Some(Taker::Unconnected(session)) => Some(session),
+                _ => None,
+            }
+        });
+        let Some(session) = found else {
+            return Answer::Unknown;
+        };
+        unreachable_port(cx, &session, error.kind);
+        error.start.copy_within(HEADER_LEN.., 0);
+        error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;
+        error.session = Some(session.clone());
+        match cx.protocol(session.head().upper()) {
+            Some(upper) => upper.control(cx, ask),
+            None => Answer::Unknown,
+        }
+    }
+}
+
+/// A header without checksum for a payload to be filled in.
+pub(crate) fn template(local: u16, peer: u16) -> [u8; HEADER_LEN] {
+    let mut octets = [0; HEADER_LEN];
+    if let (Some(dst), Some(length)) = (NonZeroU16::new(peer), Length::of_payload(0)) {
+        let src = NonZeroU16::new(local);
+        Header { src, dst, length }.emit(&mut octets);
+    }
+    octets
+}

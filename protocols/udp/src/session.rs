@@ -1,0 +1,232 @@
+//! A connected session: one peer's port and one of ours, through one lower session.
+
+use crate::protocol::{Key, Table, key, less_header, template};
+use crate::wire::{HEADER_LEN, has_checksum};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use xk_core::control::{Describe, Question};
+use xk_core::object::{Closing, PushError, Refused};
+use xk_core::reason::{self, Class, Reason};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::Checksum;
+use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
+
+/// The peer has nobody on this port, as the network said before.
+static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
+/// The peer sent from port zero: it wants no reply.
+static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+
+/// What keeps a message from being sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// The network said so after a message before; the next push is told.
+    Unreachable,
+    /// The peer has no port to send to.
+    NoPeer,
+}
+
+pub(crate) struct UdpSession {
+    table: Rc<Table>,
+    key: Key,
+    lower: SessionRef,
+    upper: ProtocolRef,
+    gate: Cell<Gate>,
+    /// Octets of the largest payload.
+    payload_max: usize,
+    /// The header of every datagram sent here, but for length and checksum.
+    template: [u8; HEADER_LEN],
+    /// The sum over pseudo-header and ports; `None` if datagrams are sent without checksum.
+    base: Option<Checksum>,
+    /// The sum over the pseudo-header without length; `None` if the layer below has none.
+    pseudo: Option<Checksum>,
+}
+
+/// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
+struct PortUnreachable;
+
+impl Question for PortUnreachable {
+    const NAME: &'static str = "udp-port-unreachable";
+}
+
+/// Notes what the network said about `session`.
+pub(crate) fn unreachable_port(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind) {
+    if kind == NetworkErrorKind::PortUnreachable {
+        let _ = session.ask(cx, PortUnreachable);
+    }
+}
+
+/// The header for one payload. `base` is the sum over pseudo-header and ports.
+#[inline]
+pub(crate) fn seal(
+    template: [u8; HEADER_LEN],
+    base: Option<Checksum>,
+    payload: &Message,
+) -> [u8; HEADER_LEN] {
+    let octets = payload.len();
+    let length = (octets + HEADER_LEN) as u16;
+    let checksum = match base {
+        None => 0,
+        Some(mut sum) => {
+            // Once in the pseudo-header, once in the header.
+            sum.add_u16(length);
+            sum.add_u16(length);
+            add_payload(&mut sum, payload);
+            // Zero says that there is none (RFC 768).
+            match sum.finish() {
+                0 => 0xffff,
+                checksum => checksum,
+            }
+        }
+    };
+    let [a, b, c, d, ..] = template;
+    let ([e, f], [g, h]) = (length.to_be_bytes(), checksum.to_be_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
+#[inline]
+fn add_payload(sum: &mut Checksum, payload: &Message) {
+    let front = payload.front_slice();
+    if front.len() == payload.len() {
+        sum.add(front);
+    } else {
+        for slice in payload.slices() {
+            sum.add(slice.octets);
+        }
+    }
+}
+
+/// The sum over pseudo-header and ports.
+pub(crate) fn base(table: &Table, pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
+    let mut sum = pseudo.filter(|_| table.checksum)?;
+    sum.add_u16(ports.0);
+    sum.add_u16(ports.1);
+    Some(sum)
+}
+
+impl UdpSession {
+    pub(crate) fn new(
+        table: &Rc<Table>,
+        lower: SessionRef,
+        upper: ProtocolRef,
+        pseudo: Option<Checksum>,
+        (local, peer): (u16, u16),
+        payload_max: usize,
+    ) -> Self {
+        let gate = if peer == 0 { Gate::NoPeer } else { Gate::Open };
+        Self {
+            table: Rc::clone(table),
+            key: key(&lower, local, peer),
+            lower,
+            upper,
+            gate: Cell::new(gate),
+            payload_max,
+            template: template(local, peer),
+            base: base(table, pseudo, (local, peer)),
+            pseudo,
+        }
+    }
+
+    fn ports(&self) -> (u16, u16) {
+        ((self.key >> 16) as u16, self.key as u16)
+    }
+
+    /// Why a message is not sent.
+    #[cold]
+    fn blocked(&self, cx: &Kernel, this: &SessionRef, message: Message) -> PushError {
+        let (why, error) = match self.gate.get() {
+            Gate::Open => {
+                let max = self.payload_max as u32;
+                (&reason::TOO_BIG, PushError::TooBig { max })
+            }
+            Gate::Unreachable => {
+                self.gate.set(Gate::Open);
+                (&UNREACHABLE, PushError::Unreachable)
+            }
+            Gate::NoPeer => (&NO_REPLY, PushError::NotSupported),
+        };
+        this.discard(cx, message, why);
+        error
+    }
+}
+
+impl Session for UdpSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if message.len() > self.payload_max || self.gate.get() != Gate::Open {
+            return Err(self.blocked(cx, this, message));
+        }
+        let header = seal(self.template, self.base, &message);
+        if message.push_array(&header).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
+        self.lower.push(cx, message)
+    }
+
+    /// The protocol has checked the length; the header is still in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        let length = message.len() as u16;
+        let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
+            return Err(this.refuse(cx, message, &reason::TRUNCATED));
+        };
+        if let Some(mut sum) = self.pseudo.filter(|_| has_checksum(&header)) {
+            sum.add_u16(length);
+            sum.add(&header);
+            add_payload(&mut sum, &message);
+            if !sum.is_valid() {
+                return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
+            }
+        }
+        self.upper
+            .demux(cx, this, message)
+            .map_err(|refused| restore(refused, &header))
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (local, peer) = self.ports();
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("port {local} with port {peer} on {:?}", self.lower);
+        } else if let Some(question) = ask.get::<MyPort>() {
+            question.port = local;
+        } else if let Some(question) = ask.get::<PeerPort>() {
+            question.port = peer;
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = self.payload_max as u32;
+        } else if ask.get::<PortUnreachable>().is_some() {
+            // A session that nobody holds has nobody to tell: it would only lose a message.
+            if this.head().opens() > 0 && self.gate.get() == Gate::Open {
+                self.gate.set(Gate::Unreachable);
+            }
+        } else {
+            let answer = self.lower.control(cx, ask);
+            if answer.is_answered() {
+                less_header(ask);
+            }
+            return answer;
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        // Only if it is bound: one that found the table full is not, and another may have its key.
+        if self.table.sessions.get(&self.key).as_ref() == Some(this) {
+            self.table.sessions.unbind(&self.key);
+        }
+        self.lower.close(cx);
+        Closing::Done
+    }
+}
+
+/// Puts the header back in front of what was refused above, for the layer below to quote.
+#[cold]
+pub(crate) fn restore(mut refused: Refused, header: &[u8; HEADER_LEN]) -> Refused {
+    // Without a buffer for it the refusal goes on all the same; the pool has counted that.
+    let _ = refused.message.push_array(header);
+    refused
+}
