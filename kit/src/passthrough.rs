@@ -618,3 +618,6 @@ impl<F: Filter> Session for PassSession<F> {
         Closing::Idle
     }
 }
+
+#[cfg(test)]
+mod tests;
