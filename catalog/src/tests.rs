@@ -1,0 +1,82 @@
+use super::*;
+use xk_core::graph::{BuildError, Family, NOTHING_BELOW, Realm};
+use xk_core::numbers::Number;
+
+#[test]
+fn the_standard_list_is_consistent() {
+    let catalog = Catalog::new(PROTOCOLS).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(catalog.entries().len(), PROTOCOLS.len());
+    assert!(numbers().is_ok());
+    assert!(find("null").is_some() && find("nil").is_none());
+}
+
+#[test]
+fn entries_speak_for_themselves() {
+    for entry in PROTOCOLS {
+        let kind = entry.kind;
+        assert!(!entry.summary.is_empty(), "{kind}: no summary");
+        assert!(
+            entry.manual_text().starts_with("# Synopsis"),
+            "{kind}: the manual does not begin with its synopsis"
+        );
+        assert!(
+            entry.numbers.iter().all(|number| number.upper == kind),
+            "{kind}: a number of another protocol"
+        );
+        assert!(
+            entry.below.min <= entry.below.max,
+            "{kind}: more lowers needed than allowed"
+        );
+        let mut names: Vec<&str> = entry.parameters.iter().map(|spec| spec.name).collect();
+        names.extend(entry.blocks.iter().map(|spec| spec.name));
+        names.sort_unstable();
+        assert!(
+            names.windows(2).all(|pair| pair[0] != pair[1]),
+            "{kind}: a parameter or block twice"
+        );
+        assert!(
+            !names.contains(&"name") && !names.contains(&"number"),
+            "{kind}: `name` and `number` belong to the language"
+        );
+    }
+}
+
+const fn entry(kind: &'static str, numbers: &'static [Number]) -> Entry {
+    Entry {
+        kind,
+        summary: "",
+        manual: "",
+        realm: Realm::Async,
+        above: Family::Link,
+        below: NOTHING_BELOW,
+        header_octets: 0,
+        numbers,
+        parameters: &[],
+        blocks: &[],
+        questions: &[],
+        probe: None,
+        build: |_| Err(BuildError::Lower { at: 0 }),
+    }
+}
+
+#[test]
+fn contradictions_are_told() {
+    static ONE: [Number; 1] = [Number {
+        upper: "a",
+        lower: "b",
+        number: 1,
+    }];
+    static TWO: [Number; 1] = [Number {
+        upper: "a",
+        lower: "b",
+        number: 2,
+    }];
+    static A: Entry = entry("a", &ONE);
+    static C: Entry = entry("c", &TWO);
+    let error = Catalog::new(&[&A, &C]).err().map(|e| e.to_string());
+    assert_eq!(
+        error.as_deref(),
+        Some("`a` on `b` has the type number 1 in one entry and 2 in another")
+    );
+    assert_eq!(Catalog::new(&[&A, &A]).err(), Some(CatalogError::Kind("a")));
+}

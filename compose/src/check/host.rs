@@ -1,0 +1,195 @@
+//! One host: its protocols, their parameters, and who stands on whom.
+
+use std::collections::HashMap;
+use xk_catalog::Catalog;
+use xk_core::Entry;
+use xk_core::graph::{Family, Params};
+use xk_lang::{Diagnostics, Host, Node, nearest};
+use xk_sim::LinkConfig;
+
+use super::{mtu, numbers, order, stacking};
+use crate::plan::{HostPlan, Place, count_of, instance, params_of};
+
+/// A host under check.
+pub(super) struct Site<'a> {
+    pub(super) host: &'a Host,
+    pub(super) catalog: &'a Catalog,
+    /// What the catalog knows of each node's kind.
+    pub(super) entries: Vec<Option<&'static Entry>>,
+    /// For each node the indices of its lowers; `None` for a name that is nobody's.
+    pub(super) lowers: Vec<Vec<Option<usize>>>,
+    /// For each node those that stand on it.
+    uppers: Vec<Vec<usize>>,
+    /// For each node the family that it takes from above, as far as it is known yet.
+    pub(super) above: Vec<Option<Family>>,
+    /// For each node its parameters, of the first host alike.
+    pub(super) params: Vec<Params>,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn node(&self, at: usize) -> &'a Node {
+        &self.host.nodes[at]
+    }
+
+    pub(super) fn entry(&self, at: usize) -> Option<&'static Entry> {
+        self.entries.get(at).copied().flatten()
+    }
+
+    /// The lowers of a node that exist and are of a known kind.
+    pub(super) fn known_lowers(&self, at: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let lowers = self.lowers[at].iter().enumerate();
+        lowers.filter_map(|(place, lower)| {
+            let lower = (*lower)?;
+            self.entry(lower).map(|_| (place, lower))
+        })
+    }
+
+    /// The nodes that stand on this one.
+    pub(super) fn uppers(&self, at: usize) -> &[usize] {
+        self.uppers.get(at).map_or(&[], |uppers| uppers)
+    }
+
+    /// True if the node has no header of its own: whoever stands on it is known below by its own number.
+    pub(super) fn is_virtual(&self, at: usize) -> bool {
+        self.entry(at).is_some_and(is_virtual) && !self.lowers[at].is_empty()
+    }
+}
+
+/// True for a protocol without a header that stands on others.
+pub(super) fn is_virtual(entry: &Entry) -> bool {
+    entry.header_octets == 0 && entry.below.max > 0
+}
+
+/// True for a layer that passes the participants of the layer below through, and has no header.
+pub(super) fn is_transparent(entry: &Entry) -> bool {
+    is_virtual(entry) && entry.above == Family::Inherit
+}
+
+pub(super) fn check(
+    host: &Host,
+    catalog: &Catalog,
+    links: &[LinkConfig],
+    diagnostics: &mut Diagnostics,
+) -> HostPlan {
+    for param in &host.params {
+        let what = format!("a host has no parameter `{}`", param.name);
+        diagnostics
+            .error(param.name.span, what)
+            .expected("`count=N` or nothing")
+            .suggest(&param.name, ["count"]);
+    }
+    let names: HashMap<&str, usize> = (0..host.nodes.len())
+        .rev()
+        .map(|at| (host.nodes[at].name.as_str(), at))
+        .collect();
+    let lowers = host.nodes.iter().enumerate().map(|(at, node)| {
+        // That a node stands on itself was reported when the file was read.
+        let find = |name: &xk_lang::Spanned<String>| {
+            names
+                .get(name.as_str())
+                .copied()
+                .filter(|lower| *lower != at)
+        };
+        node.lowers.iter().map(find).collect()
+    });
+    let lowers: Vec<Vec<Option<usize>>> = lowers.collect();
+    let mut site = Site {
+        host,
+        catalog,
+        entries: host
+            .nodes
+            .iter()
+            .map(|node| find_kind(node, catalog, diagnostics))
+            .collect(),
+        uppers: turn_round(&lowers),
+        lowers,
+        above: vec![None; host.nodes.len()],
+        params: params(host, catalog, diagnostics),
+    };
+    let order = order::check(&site, diagnostics);
+    for &at in &order {
+        stacking::check(&mut site, at, diagnostics);
+    }
+    stacking::check_wires(&site, diagnostics);
+    let overrides = numbers::check(&site, &order, diagnostics);
+    mtu::check(&site, &order, links, diagnostics);
+    plan(site, order, overrides)
+}
+
+/// From who stands on whom to who carries whom.
+fn turn_round(lowers: &[Vec<Option<usize>>]) -> Vec<Vec<usize>> {
+    let mut uppers = vec![Vec::new(); lowers.len()];
+    for (upper, lowers) in lowers.iter().enumerate() {
+        for lower in lowers.iter().flatten() {
+            if uppers[*lower].last() != Some(&upper) {
+                uppers[*lower].push(upper);
+            }
+        }
+    }
+    uppers
+}
+
+fn find_kind(
+    node: &Node,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics,
+) -> Option<&'static Entry> {
+    let found = catalog.find(&node.kind);
+    if found.is_none() {
+        let kinds = || catalog.entries().iter().map(|entry| entry.kind);
+        let what = format!("there is no protocol `{}`", node.kind);
+        let error = diagnostics.error(node.kind.span, what);
+        match nearest(&node.kind, kinds()) {
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None => error.expected(kinds().collect::<Vec<_>>().join(", ")),
+        };
+    }
+    found
+}
+
+/// The parameters of every node of the first host alike; the last one's are checked as well.
+fn params(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) -> Vec<Params> {
+    let mut of = |index: u32| -> Vec<Params> {
+        let nodes = instance(host, index).nodes();
+        let one = |node: &Node| match catalog.find(&node.kind) {
+            Some(entry) => params_of(diagnostics, entry, node),
+            None => Params::default(),
+        };
+        nodes.iter().map(one).collect()
+    };
+    let first = of(0);
+    if count_of(host) > 1 {
+        of(u32::try_from(count_of(host) - 1).unwrap_or(u32::MAX));
+    }
+    first
+}
+
+fn plan(site: Site<'_>, order: Vec<usize>, overrides: Vec<Vec<(usize, u32)>>) -> HostPlan {
+    let mut places = Vec::with_capacity(site.entries.len());
+    let nodes = site.host.nodes.iter().zip(site.params).zip(overrides);
+    for (at, ((node, params), numbers)) in nodes.enumerate() {
+        // Without an entry the check has failed, and nobody sees the plan.
+        let Some(entry) = site.entries[at] else {
+            break;
+        };
+        places.push(Place {
+            entry,
+            lowers: site.lowers[at].iter().copied().flatten().collect(),
+            above: site.above[at],
+            numbers,
+            params: (site.host.count.is_none() || !has_placeholder(node)).then_some(params),
+        });
+    }
+    HostPlan { places, order }
+}
+
+/// Whether anything in the node differs between hosts alike.
+fn has_placeholder(node: &Node) -> bool {
+    let text = |value: &xk_lang::Value| matches!(value, xk_lang::Value::Text(t) if t.contains('{'));
+    let in_params = |params: &[xk_lang::Param]| params.iter().any(|p| text(&p.value));
+    in_params(&node.params)
+        || node
+            .children
+            .iter()
+            .any(|block| in_params(&block.params) || block.args.iter().any(|value| text(value)))
+}

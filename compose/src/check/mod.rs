@@ -1,0 +1,49 @@
+//! The check: every mistake of a graph in one run, each at its place, before anything is built.
+//!
+//! The language's own check comes first (syntax, names that must differ, names that must exist); this one goes on from there
+//! with the catalog. Hosts alike are checked once, with the first and the last index filled in.
+
+mod host;
+mod links;
+mod mtu;
+mod numbers;
+mod order;
+mod stacking;
+mod suggest;
+
+use xk_catalog::Catalog;
+use xk_lang::{Diagnostics, parse};
+
+use crate::plan::{CheckedGraph, numbers_of};
+use crate::rehearse;
+
+/// Checks the graph file `source`, called `file` in messages, against `catalog`.
+///
+/// # Errors
+/// All mistakes that were found, warnings included, if one of them is an error. Warnings alone do not fail; see
+/// [`CheckedGraph::warnings`].
+pub fn check(
+    source: &str,
+    file: &str,
+    catalog: &Catalog,
+) -> Result<CheckedGraph, Box<Diagnostics>> {
+    let (graph, mut diagnostics) = parse(file, source);
+    let links = links::check(&graph, &mut diagnostics);
+    let plans = graph
+        .hosts
+        .iter()
+        .map(|host| host::check(host, catalog, &links, &mut diagnostics))
+        .collect();
+    links::check_uses(&graph, &mut diagnostics);
+    let checked = CheckedGraph {
+        graph,
+        warnings: diagnostics,
+        plans,
+        links,
+        numbers: numbers_of(catalog),
+    };
+    if checked.warnings.has_errors() {
+        return Err(Box::new(checked.warnings));
+    }
+    rehearse::rehearse(checked)
+}

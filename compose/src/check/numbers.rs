@@ -1,0 +1,201 @@
+//! Type numbers: every pair has one, and no protocol has two uppers under the same.
+
+use std::collections::HashMap;
+use xk_lang::{Diagnostics, Span, Spanned};
+
+use super::host::{Site, is_transparent};
+
+/// An upper protocol on one lower that tells its uppers apart by number.
+struct Edge {
+    upper: usize,
+    /// The lower, perhaps below layers without a header.
+    target: usize,
+    /// Where the graph says so.
+    span: Span,
+}
+
+/// Checks the numbers of all nodes; answers for each node those that the graph overrides.
+pub(super) fn check(
+    site: &Site<'_>,
+    order: &[usize],
+    diagnostics: &mut Diagnostics,
+) -> Vec<Vec<(usize, u32)>> {
+    let mut overrides = vec![Vec::new(); site.lowers.len()];
+    let mut taken: HashMap<(usize, u32), (usize, Span)> = HashMap::new();
+    let targets = all_targets(site, order);
+    for &at in order {
+        let edges = edges(site, at, &targets);
+        overrides[at] = own_numbers(site, at, &edges, diagnostics);
+        let Some(entry) = site.entry(at) else {
+            continue;
+        };
+        if is_transparent(entry) {
+            continue;
+        }
+        for edge in edges {
+            let Some(lower) = site.entry(edge.target) else {
+                continue;
+            };
+            let own = overrides[at].iter().find(|(t, _)| *t == edge.target);
+            let known = site.catalog.numbers().find_kinds(entry.kind, lower.kind);
+            match own.map(|(_, number)| *number).or(known) {
+                None => missing(site, &edge, diagnostics),
+                Some(number) => match taken.get(&(edge.target, number)) {
+                    Some((first, span)) if *first != at => {
+                        clash(site, &edge, number, (*first, *span), diagnostics);
+                    }
+                    _ => {
+                        taken.insert((edge.target, number), (at, edge.span));
+                    }
+                },
+            }
+        }
+    }
+    overrides
+}
+
+/// For each node, the protocols that messages from above reach it by number at: itself, or what lies below it if it has no
+/// header of its own.
+fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<usize>> {
+    let mut targets: Vec<Vec<usize>> = vec![Vec::new(); site.lowers.len()];
+    for &at in order {
+        let Some(entry) = site.entry(at) else {
+            continue;
+        };
+        let kinds = site.catalog.numbers().kinds();
+        if kinds.iter().any(|number| number.lower == entry.kind) {
+            targets[at] = vec![at];
+        } else if site.is_virtual(at) {
+            let mut below: Vec<usize> = site
+                .known_lowers(at)
+                .flat_map(|(_, lower)| targets[lower].iter().copied())
+                .collect();
+            below.sort_unstable();
+            below.dedup();
+            targets[at] = below;
+        }
+    }
+    targets
+}
+
+fn edges(site: &Site<'_>, at: usize, targets: &[Vec<usize>]) -> Vec<Edge> {
+    let lowers = &site.node(at).lowers;
+    let mut edges = Vec::new();
+    for (place, lower) in site.known_lowers(at) {
+        let span = lowers.get(place).map_or(Span::default(), |l| l.span);
+        for &target in &targets[lower] {
+            edges.push(Edge {
+                upper: at,
+                target,
+                span,
+            });
+        }
+    }
+    edges
+}
+
+/// The numbers that `number LOWER=N` gives.
+fn own_numbers(
+    site: &Site<'_>,
+    at: usize,
+    edges: &[Edge],
+    diagnostics: &mut Diagnostics,
+) -> Vec<(usize, u32)> {
+    let node = site.node(at);
+    let mut own: Vec<(usize, u32)> = Vec::new();
+    for (name, number) in node.numbers(diagnostics) {
+        let edge = edges
+            .iter()
+            .find(|edge| *site.node(edge.target).name == *name);
+        let Some(edge) = edge else {
+            not_below(site, at, &name, edges, diagnostics);
+            continue;
+        };
+        match u32::try_from(*number) {
+            Ok(number) => own.push((edge.target, number)),
+            Err(_) => {
+                diagnostics
+                    .error(
+                        number.span,
+                        format!("the type number {number} is too large"),
+                    )
+                    .expected(format!("a whole number from 0 to {}", u32::MAX));
+            }
+        }
+    }
+    own
+}
+
+fn not_below(
+    site: &Site<'_>,
+    at: usize,
+    name: &Spanned<String>,
+    edges: &[Edge],
+    diagnostics: &mut Diagnostics,
+) {
+    let node = site.node(at);
+    let names: Vec<&str> = edges
+        .iter()
+        .map(|edge| site.node(edge.target).name.as_str())
+        .collect();
+    let what = if node.lowers.iter().any(|lower| lower == name) {
+        format!("`{name}` does not tell its uppers apart by type numbers")
+    } else {
+        format!("`{}` does not stand on `{name}`", node.name)
+    };
+    let error = diagnostics.error(name.span, what);
+    if names.is_empty() {
+        error.help("leave the number away");
+    } else {
+        let list: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        error
+            .expected(list.join(", "))
+            .suggest(name, names.iter().copied());
+    }
+}
+
+fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
+    let (upper, lower) = (site.node(edge.upper), site.node(edge.target));
+    let what = format!("`{}` has no type number on `{}`", upper.kind, lower.kind);
+    let mut known: Vec<&str> = site
+        .catalog
+        .numbers()
+        .kinds()
+        .iter()
+        .filter(|number| number.lower == *lower.kind)
+        .map(|number| number.upper)
+        .collect();
+    known.sort_unstable();
+    diagnostics
+        .error(edge.span, what)
+        .expected(format!(
+            "a protocol that has one on `{}`: {}",
+            lower.kind,
+            known.join(", ")
+        ))
+        .help(format!(
+            "or give it one: `{{ number {}=N }}` behind `{}`",
+            lower.name, upper.name
+        ));
+}
+
+fn clash(
+    site: &Site<'_>,
+    edge: &Edge,
+    number: u32,
+    (first, span): (usize, Span),
+    diagnostics: &mut Diagnostics,
+) {
+    let lower = &site.node(edge.target).name;
+    let what = format!(
+        "`{}` has the same type number on `{lower}` as `{}`: {number}",
+        site.node(edge.upper).name,
+        site.node(first).name
+    );
+    diagnostics
+        .error(edge.span, what)
+        .also(span, format!("`{}`", site.node(first).name))
+        .help(format!(
+            "give one of them another: `{{ number {lower}=N }}`; the peer's must be the same"
+        ));
+}

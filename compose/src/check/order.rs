@@ -1,0 +1,93 @@
+//! The order of building: every protocol after all that it stands on. A cycle has none.
+
+use xk_lang::Diagnostics;
+
+use super::host::Site;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    New,
+    Open,
+    Done,
+}
+
+/// The indices of the nodes in an order to build them, without those that a cycle keeps from being built. Each cycle is
+/// reported once.
+pub(super) fn check(site: &Site<'_>, diagnostics: &mut Diagnostics) -> Vec<usize> {
+    let count = site.lowers.len();
+    let mut marks = vec![Mark::New; count];
+    let mut order = Vec::with_capacity(count);
+    // A path of nodes, each with the number of lowers already looked at: no recursion, so that a tower of a million nodes
+    // does not exhaust the stack.
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    let mut cyclic = vec![false; count];
+    for start in 0..count {
+        if marks[start] != Mark::New {
+            continue;
+        }
+        marks[start] = Mark::Open;
+        path.push((start, 0));
+        while let Some((at, place)) = path.last_mut() {
+            let at = *at;
+            let Some(lower) = site.lowers[at].get(*place).copied() else {
+                marks[at] = Mark::Done;
+                path.pop();
+                if site.lowers[at].iter().flatten().any(|l| cyclic[*l]) {
+                    cyclic[at] = true;
+                }
+                if !cyclic[at] {
+                    order.push(at);
+                }
+                continue;
+            };
+            *place += 1;
+            let Some(lower) = lower else { continue };
+            match marks[lower] {
+                Mark::Done => {}
+                Mark::New => {
+                    marks[lower] = Mark::Open;
+                    path.push((lower, 0));
+                }
+                Mark::Open => {
+                    let from = path.iter().position(|(n, _)| *n == lower).unwrap_or(0);
+                    let cycle: Vec<usize> = path[from..].iter().map(|(n, _)| *n).collect();
+                    cycle.iter().for_each(|n| cyclic[*n] = true);
+                    report(site, &cycle, diagnostics);
+                }
+            }
+        }
+    }
+    order
+}
+
+/// `cycle` holds each node once, in the order of standing on each other; the last stands on the first.
+fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
+    let mut names: Vec<String> = cycle
+        .iter()
+        .map(|n| format!("`{}`", site.node(*n).name))
+        .collect();
+    names.extend(names.first().cloned());
+    let edge = |upper: usize, lower: usize| {
+        let lowers = &site.node(upper).lowers;
+        let place = site.lowers[upper].iter().position(|l| *l == Some(lower));
+        place.and_then(|place| lowers.get(place)).map(|l| l.span)
+    };
+    let mut edges = (0..cycle.len()).filter_map(|i| {
+        let (upper, lower) = (cycle[i], cycle[(i + 1) % cycle.len()]);
+        Some((edge(upper, lower)?, upper, lower))
+    });
+    let Some((span, ..)) = edges.next() else {
+        return;
+    };
+    let what = format!("a circle: {}", names.join(" stands on "));
+    let error = diagnostics.error(span, what);
+    for (span, upper, lower) in edges {
+        let words = format!(
+            "`{}` stands on `{}`",
+            site.node(upper).name,
+            site.node(lower).name
+        );
+        error.also(span, words);
+    }
+    error.help("let the lowest of them stand on a wire, or on nothing of this circle");
+}

@@ -1,0 +1,260 @@
+//! Whether a protocol may stand on another: how many, of which realm, with which participants.
+
+use xk_core::Entry;
+use xk_core::graph::{Family, Realm};
+use xk_lang::Diagnostics;
+
+use super::host::{Site, is_transparent};
+use super::suggest;
+
+/// Checks one node against its lowers, which are checked already, and notes what it takes from above.
+pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
+    let Some(entry) = site.entry(at) else { return };
+    count(site, at, entry, diagnostics);
+    twice(site, at, diagnostics);
+    let lowers: Vec<(usize, usize)> = site.known_lowers(at).collect();
+    for (place, lower) in lowers {
+        if realm(site, at, place, lower, diagnostics) {
+            family(site, at, place, lower, diagnostics);
+        }
+    }
+    let inherited = site
+        .known_lowers(at)
+        .find_map(|(_, lower)| site.above[lower]);
+    site.above[at] = match entry.above {
+        Family::Inherit => inherited,
+        own => Some(own),
+    };
+}
+
+fn count(site: &Site<'_>, at: usize, entry: &Entry, diagnostics: &mut Diagnostics) {
+    let node = site.node(at);
+    let (min, max, given) = (entry.below.min, entry.below.max, node.lowers.len());
+    if given > max {
+        let surplus = &node.lowers[max];
+        let what = if max == 0 {
+            format!(
+                "`{}` stands on nothing, so it takes no `{surplus}`",
+                entry.kind
+            )
+        } else {
+            format!("`{}` takes no further protocol below", entry.kind)
+        };
+        diagnostics
+            .error(surplus.span, what)
+            .expected(how_many(min, max));
+    } else if given < min {
+        let what = match given {
+            0 => format!("`{}` must say what it stands on", node.name),
+            _ => format!("`{}` stands on too few protocols", node.name),
+        };
+        let error = diagnostics.error(node.kind.span, what);
+        error.expected(format!("{}, {}", how_many(min, max), what_below(entry)));
+        let near = (0..site.lowers.len()).find(|&other| {
+            other != at
+                && !site.lowers[at].contains(&Some(other))
+                && !site.lowers[other].contains(&Some(at))
+                && fits(site, entry, other)
+        });
+        if let Some(other) = near {
+            error.help(format!("write `{} {}`", node.kind, site.node(other).name));
+        }
+    }
+}
+
+/// Whether a protocol of this kind could stand on that node, as far as the node is checked.
+fn fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
+    let Some(entry) = site.entry(lower) else {
+        return false;
+    };
+    let above = site.above[lower].or(match entry.above {
+        Family::Inherit => None,
+        own => Some(own),
+    });
+    realm_fits(site, upper, lower) && above.is_some_and(|family| family_fits(upper, family))
+}
+
+fn how_many(min: usize, max: usize) -> String {
+    match (min, max) {
+        (_, 0) => "no protocol below".into(),
+        (1, 1) => "one protocol below".into(),
+        (min, max) if min == max => format!("{min} protocols below"),
+        (0, max) => format!("at most {max} protocols below"),
+        (min, max) => format!("{min} to {max} protocols below"),
+    }
+}
+
+/// What a protocol wants below: "of realm async or wire, addressed by IPv4 hosts".
+fn what_below(entry: &Entry) -> String {
+    let realms: Vec<String> = entry.below.realms.iter().map(Realm::to_string).collect();
+    let mut text = format!("of realm {}", realms.join(" or "));
+    let open = |f: &Family| matches!(f, Family::Any | Family::Inherit);
+    if !entry.below.families.iter().any(open) && !entry.below.families.is_empty() {
+        text += &format!(", addressed by {}", families(entry));
+    }
+    text
+}
+
+fn families(entry: &Entry) -> String {
+    let names: Vec<String> = entry.below.families.iter().map(Family::to_string).collect();
+    names.join(" or ")
+}
+
+fn twice(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
+    let node = site.node(at);
+    for (place, lower) in site.lowers[at].iter().enumerate() {
+        let first = site.lowers[at].iter().position(|other| other == lower);
+        if let (Some(_), Some(first)) = (lower, first)
+            && first < place
+        {
+            let spanned = &node.lowers[place];
+            diagnostics
+                .error(
+                    spanned.span,
+                    format!("`{}` stands on `{spanned}` twice", node.name),
+                )
+                .also(node.lowers[first].span, "the first time");
+        }
+    }
+}
+
+/// The realm of a node; a transparent layer has that of what it stands on as well.
+fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
+    let mut at = lower;
+    // As many steps as there are nodes: enough for any tower, and an end in any circle.
+    for _ in 0..=site.lowers.len() {
+        let Some(entry) = site.entry(at) else {
+            return true;
+        };
+        let any = upper.below.realms.is_empty() || is_transparent(upper);
+        if (any && entry.realm != Realm::Top) || upper.below.realms.contains(&entry.realm) {
+            return true;
+        }
+        if !is_transparent(entry) {
+            return false;
+        }
+        match site.known_lowers(at).next() {
+            Some((_, below)) => at = below,
+            None => return true,
+        }
+    }
+    true
+}
+
+fn realm(
+    site: &Site<'_>,
+    at: usize,
+    place: usize,
+    lower: usize,
+    diagnostics: &mut Diagnostics,
+) -> bool {
+    let (Some(upper), Some(entry)) = (site.entry(at), site.entry(lower)) else {
+        return true;
+    };
+    if realm_fits(site, upper, lower) || upper.below.max == 0 {
+        return true;
+    }
+    let name = &site.node(lower).name;
+    let what = match entry.realm {
+        Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
+        realm => format!(
+            "`{}` cannot stand on `{name}`, which is of realm {realm}",
+            upper.kind
+        ),
+    };
+    let Some(spanned) = site.node(at).lowers.get(place) else {
+        return false;
+    };
+    let help = suggest::between(site, upper, lower);
+    let error = diagnostics.error(spanned.span, what);
+    error.expected(format!("a protocol {}", what_below(upper)));
+    if let Some(help) = help {
+        error.help(help);
+    }
+    false
+}
+
+/// Whether what `upper` opens below goes together with what the layer there takes.
+pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
+    let opens = upper.below.families;
+    opens.is_empty()
+        || matches!(taken, Family::Any | Family::Inherit)
+        || opens
+            .iter()
+            .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
+}
+
+fn family(site: &Site<'_>, at: usize, place: usize, lower: usize, diagnostics: &mut Diagnostics) {
+    let (Some(upper), Some(taken)) = (site.entry(at), site.above[lower]) else {
+        return;
+    };
+    if family_fits(upper, taken) || upper.below.max == 0 {
+        return;
+    }
+    let Some(spanned) = site.node(at).lowers.get(place) else {
+        return;
+    };
+    let (kind, name) = (upper.kind, &spanned.value);
+    let what = format!(
+        "`{kind}` opens `{name}` with {}, but `{name}` takes {taken}",
+        families(upper)
+    );
+    let help = suggest::between(site, upper, lower);
+    let error = diagnostics.error(spanned.span, what);
+    error.expected(format!("a protocol {}", what_below(upper)));
+    if let Some(help) = help {
+        error.help(help);
+    }
+}
+
+/// A wire carries one protocol; a wire that carries none is probably forgotten.
+pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
+    // A name that is nobody's may have meant the wire.
+    let clear = site.lowers.iter().flatten().all(Option::is_some);
+    for at in 0..site.lowers.len() {
+        let Some(entry) = site.entry(at) else {
+            continue;
+        };
+        let node = site.node(at);
+        let uppers = site.uppers(at);
+        if entry.realm == Realm::Wire && uppers.is_empty() && clear {
+            diagnostics
+                .warning(node.name.span, format!("nothing stands on `{}`", node.name))
+                .help("it will drop whatever arrives");
+        }
+        if !on_wire(site, at) {
+            continue;
+        }
+        if let [first, second, ..] = uppers {
+            let edge = |upper: usize| {
+                let place = site.lowers[upper].iter().position(|l| *l == Some(at));
+                let lowers = &site.node(upper).lowers;
+                let lower = place.and_then(|place| lowers.get(place));
+                lower.map_or(site.node(upper).kind.span, |l| l.span)
+            };
+            let what = format!("a second protocol stands on the wire `{}`", node.name);
+            diagnostics
+                .error(edge(*second), what)
+                .expected("one protocol on each wire")
+                .help("put a protocol between that tells messages apart, such as `eth`")
+                .also(edge(*first), "the first one");
+        }
+    }
+}
+
+/// True for a wire, and for transparent layers right on one.
+fn on_wire(site: &Site<'_>, at: usize) -> bool {
+    let mut at = at;
+    for _ in 0..=site.lowers.len() {
+        match site.entry(at) {
+            Some(entry) if entry.realm == Realm::Wire => return true,
+            Some(entry) if is_transparent(entry) => {}
+            _ => return false,
+        }
+        match site.known_lowers(at).next() {
+            Some((_, lower)) => at = lower,
+            None => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,83 @@
+//! What could be put between two protocols that do not fit.
+
+use std::collections::{HashMap, VecDeque};
+use xk_core::Entry;
+use xk_core::graph::{Family, Realm};
+
+use super::host::{Site, is_transparent, is_virtual};
+use super::stacking::family_fits;
+
+/// How many protocols may have to go between.
+const BETWEEN_MAX: usize = 3;
+
+/// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node `lower`, as help.
+pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> Option<String> {
+    let bottom = site.entry(lower)?;
+    let name = site.node(lower).name.as_str();
+    let taken = site.above[lower]?;
+    // Backwards from the bottom: whoever is found first needs the fewest steps.
+    let mut queue: VecDeque<(Vec<&'static Entry>, Family)> = VecDeque::from([(vec![], taken)]);
+    let mut seen: HashMap<&str, ()> = HashMap::new();
+    while let Some((tower, taken)) = queue.pop_front() {
+        let top = tower.last().copied().unwrap_or(bottom);
+        let below = || tower.iter().rev().copied().chain([bottom]);
+        if !tower.is_empty() && stands(site, upper, top, taken) && numbered(site, upper, below()) {
+            return Some(words(upper, &tower, name));
+        }
+        if tower.len() == BETWEEN_MAX {
+            continue;
+        }
+        for next in site.catalog.entries() {
+            let ordinary = next.realm != Realm::Top && !is_transparent(next) && next.below.max > 0;
+            if !ordinary
+                || next.above == Family::Inherit
+                || next.kind == upper.kind
+                || seen.contains_key(next.kind)
+                || !stands(site, next, top, taken)
+                || !numbered(site, next, below())
+            {
+                continue;
+            }
+            seen.insert(next.kind, ());
+            let mut taller = tower.clone();
+            taller.push(next);
+            queue.push_back((taller, next.above));
+        }
+    }
+    None
+}
+
+/// Realm and participants fit.
+fn stands(_: &Site<'_>, upper: &Entry, lower: &Entry, taken: Family) -> bool {
+    let realms = upper.below.realms;
+    (realms.is_empty() || realms.contains(&lower.realm)) && family_fits(upper, taken)
+}
+
+/// `upper` has a type number on the first of these, from the top, that tells its uppers apart by one.
+fn numbered<'a>(site: &Site<'_>, upper: &Entry, below: impl Iterator<Item = &'a Entry>) -> bool {
+    let numbers = site.catalog.numbers();
+    for lower in below {
+        if numbers.kinds().iter().any(|n| n.lower == lower.kind) {
+            return numbers.find_kinds(upper.kind, lower.kind).is_some();
+        }
+        if !is_virtual(lower) {
+            return true;
+        }
+    }
+    true
+}
+
+fn words(upper: &Entry, tower: &[&'static Entry], bottom: &str) -> String {
+    let names: Vec<String> = tower.iter().map(|e| format!("`{}`", e.kind)).collect();
+    let mut lower = bottom;
+    let mut lines = Vec::new();
+    for entry in tower.iter().map(|e| e.kind).chain([upper.kind]) {
+        lines.push(format!("{entry} {lower}"));
+        lower = entry;
+    }
+    format!(
+        "put {} between: `{}`",
+        names.join(" and "),
+        lines.join("; ")
+    )
+}

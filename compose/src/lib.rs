@@ -1,0 +1,33 @@
+//! Checks graphs, draws them, and makes kernels and simulations of them.
+//!
+//! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words mean: which protocols there
+//! are (the catalog), what each may stand on, and which parameters it has. [`check`] finds every mistake in one run and
+//! gives a [`CheckedGraph`], from which everything else is made: [`build`] and [`start`] a kernel, `simulate` a whole
+//! network in virtual time, `draw` a picture.
+//!
+//! # Example
+//! ```
+//! let catalog = xk_catalog::Catalog::standard();
+//! let source = "host one {\n    sim link=lan\n    eth smi\n}\nlink lan\n";
+//! let Err(mistakes) = xk_compose::check(source, "one.kdl", &catalog) else { panic!() };
+//! assert!(mistakes.to_text().starts_with(
+//!     "one.kdl:3:9: error: host `one` has no node called `smi`"
+//! ));
+//!
+//! let source = source.replace("smi", "sim");
+//! let graph = xk_compose::check(&source, "one.kdl", &catalog).expect("no mistakes");
+//! assert_eq!((graph.host_count(), graph.protocol_count()), (1, 2));
+//! ```
+
+mod build;
+mod check;
+mod environment;
+mod params;
+mod plan;
+mod rehearse;
+
+pub use build::{BuiltHost, build, start};
+pub use check::check;
+pub use environment::{check_environment, report_environment};
+pub use params::default_of;
+pub use plan::{CheckedGraph, HostPlan, Place};

@@ -1,0 +1,275 @@
+//! Parameters: what a graph gives against what an entry allows.
+
+use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Params, Value};
+use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
+
+/// Something that takes parameters: a node or a link.
+pub(crate) struct Taker<'a> {
+    /// How messages call it: "`ip`".
+    pub(crate) what: &'a str,
+    /// Where it is named.
+    pub(crate) span: Span,
+    /// The properties it may have.
+    pub(crate) scalars: &'static [ParamSpec],
+    /// The children it may have.
+    pub(crate) blocks: &'static [BlockSpec],
+}
+
+impl Taker<'_> {
+    /// Checks everything that is given, fills in what is not, and reports each mistake at its place.
+    pub(crate) fn take(
+        &self,
+        diagnostics: &mut Diagnostics,
+        properties: &[Param],
+        children: &[ParamBlock],
+    ) -> Params {
+        let mut params = Params::default();
+        for property in properties {
+            match self.scalars.iter().find(|spec| spec.name == *property.name) {
+                Some(spec) => {
+                    if let Some(value) = convert(diagnostics, &spec.kind, &property.value) {
+                        params.set(spec.name, value);
+                    }
+                }
+                None => self.unknown_property(diagnostics, property),
+            }
+        }
+        let given = |name: &str| properties.iter().any(|p| *p.name == name);
+        complete(
+            diagnostics,
+            (self.what, self.span),
+            self.scalars,
+            given,
+            &mut params,
+        );
+        for child in children {
+            match self.blocks.iter().find(|spec| spec.name == *child.name) {
+                Some(spec) => params.add_block(spec.name, block(diagnostics, spec, child)),
+                None => self.unknown_block(diagnostics, child),
+            }
+        }
+        for spec in self.blocks {
+            self.count(diagnostics, spec, children);
+        }
+        params
+    }
+
+    fn unknown_property(&self, diagnostics: &mut Diagnostics, property: &Param) {
+        let name = property.name.as_str();
+        let what = format!("{} has no parameter `{name}`", self.what);
+        let found = diagnostics.error(property.name.span, what);
+        if self.blocks.iter().any(|spec| spec.name == name) {
+            found.help(format!(
+                "write it in braces: `{{ {name} {} }}`",
+                property.value.value
+            ));
+            return;
+        }
+        found.expected(self.known());
+        let scalars = self.scalars.iter().map(|spec| spec.name);
+        let blocks = self.blocks.iter().map(|spec| spec.name);
+        found.suggest(name, scalars.chain(blocks));
+    }
+
+    fn unknown_block(&self, diagnostics: &mut Diagnostics, child: &ParamBlock) {
+        let name = child.name.as_str();
+        let what = format!("{} has no block `{name}`", self.what);
+        let found = diagnostics.error(child.name.span, what);
+        if self.scalars.iter().any(|spec| spec.name == name) {
+            let value = child.args.first().map_or("...".into(), |v| v.to_string());
+            found.help(format!(
+                "write it as a property, before the braces: `{name}={value}`"
+            ));
+            return;
+        }
+        found.expected(self.known());
+        found.suggest(name, self.blocks.iter().map(|spec| spec.name));
+    }
+
+    /// What it has, for messages.
+    fn known(&self) -> String {
+        let list = |names: Vec<&str>| names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>();
+        let scalars = list(self.scalars.iter().map(|spec| spec.name).collect());
+        let blocks = list(self.blocks.iter().map(|spec| spec.name).collect());
+        match (scalars.is_empty(), blocks.is_empty()) {
+            (true, true) => "no parameters at all".into(),
+            (false, true) => format!("one of {}", scalars.join(", ")),
+            (true, false) => format!("one of the blocks {}", blocks.join(", ")),
+            (false, false) => format!(
+                "one of {}, or one of the blocks {}",
+                scalars.join(", "),
+                blocks.join(", ")
+            ),
+        }
+    }
+
+    fn count(&self, diagnostics: &mut Diagnostics, spec: &BlockSpec, children: &[ParamBlock]) {
+        let mut given = children.iter().filter(|child| *child.name == spec.name);
+        let count = given.clone().count();
+        if count < spec.min {
+            let what = format!("{} needs the block `{}`", self.what, spec.name);
+            diagnostics.error(self.span, what).expected(format!(
+                "{} `{}`: {}",
+                at_least(spec.min),
+                form(spec),
+                spec.doc
+            ));
+        } else if count > spec.max
+            && let Some(surplus) = given.nth(spec.max)
+        {
+            let what = format!("too many blocks `{}`", spec.name);
+            diagnostics
+                .error(surplus.span, what)
+                .expected(format!("at most {}", spec.max));
+        }
+    }
+}
+
+fn at_least(min: usize) -> String {
+    if min == 1 {
+        "at least one".into()
+    } else {
+        format!("at least {min}")
+    }
+}
+
+/// How a block is written: `route ... via=...`.
+fn form(spec: &BlockSpec) -> String {
+    let mut form = spec.name.to_string();
+    for argument in spec.arguments {
+        form += &format!(" {}", argument.name.to_uppercase());
+    }
+    for property in spec.properties {
+        form += &format!(" {}=...", property.name);
+    }
+    form
+}
+
+/// Fills in defaults, and reports what must be given and is not.
+fn complete(
+    diagnostics: &mut Diagnostics,
+    (what, span): (&str, Span),
+    specs: &'static [ParamSpec],
+    given: impl Fn(&str) -> bool,
+    params: &mut Params,
+) {
+    for spec in specs.iter().filter(|spec| !given(spec.name)) {
+        if spec.required {
+            diagnostics
+                .error(span, format!("{what} needs the parameter `{}`", spec.name))
+                .expected(format!(
+                    "`{}=...`, {}: {}",
+                    spec.name,
+                    wanted(&spec.kind),
+                    spec.doc
+                ));
+        } else if let Some(value) = default_of(spec) {
+            params.set(spec.name, value);
+        }
+    }
+}
+
+/// A parameter's default as a value; `None` if it has none, or one that does not read.
+pub fn default_of(spec: &ParamSpec) -> Option<Value> {
+    let text = spec.default?;
+    let written = match (&spec.kind, text.trim_start_matches('#')) {
+        (ParamKind::Bool, "true") => Written::Bool(true),
+        (ParamKind::Bool, "false") => Written::Bool(false),
+        _ => Written::from(text),
+    };
+    let mut nowhere = Diagnostics::new("", "");
+    convert(
+        &mut nowhere,
+        &spec.kind,
+        &Spanned::new(written, Span::default()),
+    )
+}
+
+/// What a value of this type looks like, for messages.
+fn wanted(kind: &ParamKind) -> String {
+    match kind {
+        ParamKind::Integer { min, max } => format!("a whole number from {min} to {max}"),
+        ParamKind::Duration => "a time like \"1ms\"".into(),
+        ParamKind::Rate => "a rate like \"100Mbit\"".into(),
+        ParamKind::Fraction => "a part like \"5%\"".into(),
+        ParamKind::Octets => "a size in octets like 1500 or \"64KiB\"".into(),
+        ParamKind::Bool => "`#true` or `#false`".into(),
+        ParamKind::Text(form) => (*form).into(),
+        ParamKind::Word(words) => words.join(", "),
+    }
+}
+
+/// A written value as the type that is wanted, or an error at its place.
+fn convert(
+    diagnostics: &mut Diagnostics,
+    kind: &ParamKind,
+    value: &Spanned<Written>,
+) -> Option<Value> {
+    match kind {
+        ParamKind::Integer { min, max } => {
+            value.integer(diagnostics, *min..=*max).map(Value::Integer)
+        }
+        ParamKind::Duration => value.duration(diagnostics).map(Value::Duration),
+        ParamKind::Rate => value.rate(diagnostics).map(Value::Rate),
+        ParamKind::Fraction => value.fraction(diagnostics).map(Value::Fraction),
+        ParamKind::Octets => value.octets(diagnostics).map(Value::Octets),
+        ParamKind::Bool => value.boolean(diagnostics).map(Value::Bool),
+        ParamKind::Text(form) => value
+            .by(diagnostics, form, |text| Some(text.to_string()))
+            .map(Value::Text),
+        ParamKind::Word(words) => {
+            let choices: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
+            value
+                .choice(diagnostics, &choices)
+                .map(|word| Value::Text(word.into()))
+        }
+    }
+}
+
+/// A block's arguments and properties.
+fn block(diagnostics: &mut Diagnostics, spec: &BlockSpec, child: &ParamBlock) -> Params {
+    let mut params = Params::default();
+    let what = format!("`{}`", spec.name);
+    for (at, argument) in spec.arguments.iter().enumerate() {
+        match child.args.get(at) {
+            Some(value) => {
+                if let Some(value) = convert(diagnostics, &argument.kind, value) {
+                    params.set(argument.name, value);
+                }
+            }
+            None if argument.required => {
+                let kind = wanted(&argument.kind);
+                diagnostics
+                    .error(child.name.span, format!("{what} lacks its value"))
+                    .expected(format!("{kind}: {}", argument.doc))
+                    .help(format!("the form is `{}`", form(spec)));
+            }
+            None => {
+                if let Some(value) = default_of(argument) {
+                    params.set(argument.name, value);
+                }
+            }
+        }
+    }
+    if let Some(surplus) = child.args.get(spec.arguments.len()) {
+        diagnostics
+            .error(surplus.span, format!("{what} takes no further value"))
+            .help(format!("the form is `{}`", form(spec)));
+    }
+    for inner in &child.children {
+        diagnostics.error(inner.span, format!("{what} has no blocks of its own"));
+    }
+    let own = Taker {
+        what: &what,
+        span: child.name.span,
+        scalars: spec.properties,
+        blocks: &[],
+    };
+    let named = own.take(diagnostics, &child.params, &[]);
+    for property in spec.properties {
+        if let Some(value) = named.get(property.name) {
+            params.set(property.name, value.clone());
+        }
+    }
+    params
+}

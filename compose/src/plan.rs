@@ -1,0 +1,171 @@
+//! What a check leaves behind: the graph, and for each host what stands on what.
+
+use std::borrow::Cow;
+use xk_catalog::Catalog;
+use xk_core::Entry;
+use xk_core::graph::{Family, Params};
+use xk_core::numbers::Number;
+use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
+use xk_sim::LinkConfig;
+
+use crate::params::Taker;
+
+/// A graph without mistakes: made by [`check`](crate::check), and all that building, drawing and simulating need.
+pub struct CheckedGraph {
+    pub(crate) graph: Graph,
+    pub(crate) warnings: Diagnostics,
+    pub(crate) plans: Vec<HostPlan>,
+    pub(crate) links: Vec<LinkConfig>,
+    pub(crate) numbers: Vec<Number>,
+}
+
+/// One host of a graph, checked; hosts alike share one.
+pub struct HostPlan {
+    /// Its protocols, in the order of the file's nodes.
+    pub(crate) places: Vec<Place>,
+    /// Their indices, each after all that it stands on.
+    pub(crate) order: Vec<usize>,
+}
+
+/// One protocol of a host, checked.
+pub struct Place {
+    pub(crate) entry: &'static Entry,
+    pub(crate) lowers: Vec<usize>,
+    pub(crate) above: Option<Family>,
+    /// Type numbers that the graph overrides: the lower protocol's place, and the number there.
+    pub(crate) numbers: Vec<(usize, u32)>,
+    /// The parameters, if they are the same in all hosts alike.
+    pub(crate) params: Option<Params>,
+}
+
+impl Place {
+    /// What the catalog knows of its kind.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The places of the protocols it stands on, in order, within its host.
+    pub fn lowers(&self) -> &[usize] {
+        &self.lowers
+    }
+
+    /// The family of participants that it takes from above, looked up below where it passes them through.
+    pub fn above(&self) -> Option<Family> {
+        self.above
+    }
+}
+
+impl HostPlan {
+    /// Its protocols, in the order of the file's nodes.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Indices of the protocols, each after all that it stands on.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+}
+
+impl CheckedGraph {
+    /// What the file says.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// What is probably not meant, but does no harm.
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.warnings
+    }
+
+    /// The links between the hosts.
+    pub fn links(&self) -> &[LinkConfig] {
+        &self.links
+    }
+
+    /// What stands on what in a host; `host` is its place among the file's hosts, [`Graph::hosts`].
+    pub fn plan(&self, host: usize) -> Option<&HostPlan> {
+        self.plans.get(host)
+    }
+
+    /// How many hosts there are, counts written out.
+    pub fn host_count(&self) -> usize {
+        self.graph.hosts.iter().map(count_of).sum()
+    }
+
+    /// How many protocols there are on all hosts, counts written out.
+    pub fn protocol_count(&self) -> usize {
+        let of = |host: &Host| host.nodes.len() * count_of(host);
+        self.graph.hosts.iter().map(of).sum()
+    }
+
+    /// The host of this name, counts written out.
+    pub fn host(&self, name: &str) -> Option<HostInstance<'_>> {
+        if let Some(host) = self.graph.host(name)
+            && host.count.is_none()
+        {
+            return Some(instance(host, 0));
+        }
+        self.graph.expand().into_iter().find(|i| i.name == name)
+    }
+
+    /// The plan of a host made by [`Graph::expand`] or [`CheckedGraph::host`].
+    pub(crate) fn plan_of(&self, host: &HostInstance<'_>) -> Option<&HostPlan> {
+        let at = self
+            .graph
+            .hosts
+            .iter()
+            .position(|template| std::ptr::eq(template, host.template))?;
+        self.plans.get(at)
+    }
+
+    /// An empty collection of mistakes about this graph's file.
+    pub(crate) fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::new(self.warnings.file(), self.warnings.source())
+    }
+}
+
+/// How many hosts a host of the file stands for.
+pub(crate) fn count_of(host: &Host) -> usize {
+    host.count.as_ref().map_or(1, |count| count.value as usize)
+}
+
+/// One of the hosts alike, without writing out the others.
+pub(crate) fn instance(host: &Host, index: u32) -> HostInstance<'_> {
+    let name = host.name.as_str();
+    let name = match &host.count {
+        None => Cow::Borrowed(name),
+        Some(_) => match Template::compile(name) {
+            Ok(template) if name.contains('{') => Cow::Owned(template.fill(index)),
+            _ => Cow::Owned(format!("{name}{index}")),
+        },
+    };
+    HostInstance {
+        name,
+        index,
+        template: host,
+    }
+}
+
+/// The parameters of one node, `number` left to the composer.
+pub(crate) fn params_of(
+    diagnostics: &mut Diagnostics,
+    entry: &'static Entry,
+    node: &Node,
+) -> Params {
+    let what = format!("`{}`", entry.kind);
+    let taker = Taker {
+        what: &what,
+        span: node.kind.span,
+        scalars: entry.parameters,
+        blocks: entry.blocks,
+    };
+    let own = |block: &&xk_lang::ParamBlock| *block.name != "number";
+    let children: Vec<_> = node.children.iter().filter(own).cloned().collect();
+    taker.take(diagnostics, &node.params, &children)
+}
+
+/// What of a catalog is needed when graphs run.
+pub(crate) fn numbers_of(catalog: &Catalog) -> Vec<Number> {
+    catalog.numbers().kinds().to_vec()
+}
