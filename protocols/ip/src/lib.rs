@@ -1,11 +1,288 @@
-//! Internet Protocol version 4.
+//! # Synopsis
+//! `ip LOWER...` — the Internet Protocol, version 4: one host, or a router if `forward=#true`.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! `10.0.0.1, 10.0.0.2`: the local host or `*` (then the route to the peer chooses the source), and the
+//! peer's host: one host, a broadcast or a group. `open_enable` takes the local host or `*`.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number on `ip`: the protocol number, 0 to 255.
+//!
+//! # Below
+//! 1 to 16 interfaces, in the graph's order: `arp` instances, or whatever takes IPv4 hosts, or links with
+//! one peer. Each is opened with the interface's own host and the next hop; a link with one peer needs
+//! neither and leaves them alone.
+//!
+//! # Behaviour
+//! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without a copy,
+//!   unless it must not be fragmented. Identifications count up from a random start per source,
+//!   destination and protocol (RFC 6864).
+//! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC 5722
+//!   demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest incomplete
+//!   datagram makes room for the newest. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
+//! - Routes are found by longest prefix, then least metric. The next hop is opened when a session is, and
+//!   again when the routes have changed since.
+//! - Hosts are weak (RFC 1122, section 3.3.4.2): what is addressed to any of its addresses is taken from
+//!   any interface. Packets to its own addresses and to 127/8 never leave it.
+//! - What a protocol above refuses, what cannot be forwarded and what is not reassembled in time goes to
+//!   the error protocol (`icmp`), if one has registered.
+//! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation. Link-layer and
+//!   directed broadcasts are not forwarded (RFC 2644), nor are groups, link-local hosts and source routes.
+//!   Redirects are never sent.
+//! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68 octets.
+//!
+//! # Control
+//! A session answers `my-host`, `peer-host`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`,
+//! and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
+//! `is-local-host`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
+//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`; from below it takes
+//! `network-error`, `send-error` and `host-conflict`.
+//!
+//! # Parameters
+//! - `forward`: whether it is a router.
+//! - `ttl`: time to live of what is sent, in hops.
+//! - `mtu`: octets of the largest packet on every interface, if less than the layer below takes.
+//! - `dont_fragment`: forbids routers to fragment what fits the path, so that its maximum is found out.
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `reassembly_octets_max`: octets held in fragments; each counts 256 octets more than it has.
+//! - `reassembly_timeout`: how long a datagram may stay incomplete.
+//! - `fragments_max`: how many fragments a datagram may come in.
+//! - `address "10.0.0.1/24" on=LOWER`: a host of ours and its network; on the first interface if not said.
+//! - `route "10.0.0.0/8" via="10.0.0.1" on=LOWER metric=1`: also `route "default"`. Without `on`, the
+//!   interface whose network `via` lies in.
+//! - `group "224.0.0.251"`: a group to take packets of, on all interfaces. 224.0.0.1 is always taken.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback
+//!     eth  loopback
+//!     arp  eth
+//!     ip   arp {
+//!         address "10.0.0.1/24"
+//!         route "default" via="10.0.0.254"
+//!     }
+//!     icmp ip
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 791, RFC 1122 section 3, RFC 1812 (forwarding), RFC 1191, RFC 1624, RFC 2113, RFC 6864.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-extern crate alloc;
-
+mod config;
+mod control;
+mod errors;
+mod forward;
+mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
+mod interface;
+mod path;
+mod protocol;
+mod reassembly;
+mod receive;
+mod record;
+mod route;
+mod session;
+mod shared;
 pub mod wire;
+
+pub use control::{
+    AddRoute, DontFragment, InterfaceInfo, IpFigures, ListInterfaces, ListRoutes, RemoveRoute,
+    RouteInfo,
+};
+pub use protocol::{Ip, build};
+pub use shared::reasons;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+const ON: ParamSpec = ParamSpec::optional(
+    "on",
+    ParamKind::Text("the name of a protocol below, such as arp"),
+    "the interface",
+);
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "ip",
+    summary: "the Internet Protocol, version 4: host or router",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 1,
+        max: 16,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Host, Family::Link],
+    },
+    header_octets: wire::HEADER_LEN,
+    numbers: &[
+        // IANA, EtherTypes.
+        Number {
+            upper: "ip",
+            lower: "eth",
+            number: 0x0800,
+        },
+        Number {
+            upper: "ip",
+            lower: "null",
+            number: 0x0800,
+        },
+    ],
+    parameters: PARAMETERS,
+    blocks: BLOCKS,
+    questions: QUESTIONS,
+    probe: None,
+    build,
+};
+
+const PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::new(
+        "forward",
+        ParamKind::Bool,
+        "#false",
+        "whether it is a router",
+    ),
+    ParamSpec::new(
+        "ttl",
+        ParamKind::Integer { min: 1, max: 255 },
+        "64",
+        "time to live of what is sent, in hops",
+    ),
+    ParamSpec::optional(
+        "mtu",
+        ParamKind::Integer {
+            min: wire::MTU_MIN as i64,
+            max: wire::DATAGRAM_LEN_MAX as i64,
+        },
+        "octets of the largest packet on every interface, if less than the layer below takes",
+    ),
+    ParamSpec::new(
+        "dont_fragment",
+        ParamKind::Bool,
+        "#false",
+        "whether routers may not fragment what fits the path",
+    ),
+    ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 16_777_216,
+        },
+        "4096",
+        "how many sessions it holds",
+    ),
+    ParamSpec::new(
+        "reassembly_octets_max",
+        ParamKind::Octets,
+        "1MiB",
+        "octets held in fragments, each counting 256 more than it has",
+    ),
+    ParamSpec::new(
+        "reassembly_timeout",
+        ParamKind::Duration,
+        "60s",
+        "how long a datagram may stay incomplete",
+    ),
+    ParamSpec::new(
+        "fragments_max",
+        ParamKind::Integer { min: 2, max: 8192 },
+        "128",
+        "how many fragments a datagram may come in",
+    ),
+];
+
+const BLOCKS: &[BlockSpec] = &[
+    BlockSpec {
+        name: "address",
+        arguments: &[ParamSpec::required(
+            "address",
+            ParamKind::Text(config::ADDRESS_EXPECTED),
+            "a host of ours and its network",
+        )],
+        properties: &[ON],
+        max: 256,
+        min: 0,
+        doc: "a host of ours and its network",
+    },
+    BlockSpec {
+        name: "route",
+        arguments: &[ParamSpec::required(
+            "network",
+            ParamKind::Text(config::NETWORK_EXPECTED),
+            "where to",
+        )],
+        properties: &[
+            ParamSpec::optional(
+                "via",
+                ParamKind::Text(config::VIA_EXPECTED),
+                "the router on the way; without it the network is on the link",
+            ),
+            ON,
+            ParamSpec::new(
+                "metric",
+                ParamKind::Integer {
+                    min: 0,
+                    max: 4_294_967_295,
+                },
+                "1",
+                "the least one wins among equal prefixes",
+            ),
+        ],
+        max: route::ROUTES_MAX,
+        min: 0,
+        doc: "a way to a network",
+    },
+    BlockSpec {
+        name: "group",
+        arguments: &[ParamSpec::required(
+            "group",
+            ParamKind::Text(config::GROUP_EXPECTED),
+            "a group to take packets of",
+        )],
+        properties: &[],
+        max: 256,
+        min: 0,
+        doc: "a group to take packets of, on all interfaces",
+    },
+];
+
+const QUESTIONS: &[QuestionInfo] = &[
+    question("my-host", "the local host; of the protocol: its first one"),
+    question("peer-host", "of a session: the peer"),
+    question("max-packet", "65515: the longest datagram less its header"),
+    question("opt-packet", "the path's maximum less the header"),
+    question(
+        "pseudo-header",
+        "of a session: sum over both hosts and the protocol number",
+    ),
+    question(
+        "is-local-host",
+        "whether a packet to this host is delivered here",
+    ),
+    question("deliver-error", "passes an error on to who sent the packet"),
+    question("register-error-protocol", "who tells senders of errors"),
+    question("add-route", "adds a way to a network"),
+    question("remove-route", "removes a way to a network"),
+    question("list-routes", "all routes, longest prefix first"),
+    question("list-interfaces", "all interfaces with their hosts"),
+    question("ip-figures", "what it has forwarded, cut and put together"),
+    question("network-error", "from below: the next hop does not answer"),
+    question("send-error", "from below: a packet that could not go"),
+    question("host-conflict", "from below: another station has our host"),
+];
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -1,0 +1,176 @@
+//! From the graph's parameters to what the protocol is made of.
+
+use crate::interface::{Interface, Interfaces};
+use crate::reassembly::Limits;
+use crate::route::{Route, Routes};
+use crate::wire::{DATAGRAM_LEN_MAX, MTU_MIN};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::time::Duration;
+use xk_core::graph::{Build, BuildError, Params};
+use xk_kit::Cidr;
+use xk_kit::addr::Ipv4;
+
+pub(crate) const ADDRESS_EXPECTED: &str =
+    "an IPv4 address of one host and its prefix, such as 10.0.0.1/24";
+pub(crate) const NETWORK_EXPECTED: &str =
+    "an IPv4 network and prefix, such as 10.0.0.0/8, or default";
+pub(crate) const VIA_EXPECTED: &str =
+    "the IPv4 address of a router in the network of one of our addresses, such as 10.0.0.254";
+pub(crate) const GROUP_EXPECTED: &str = "an IPv4 group, such as 224.0.0.251";
+const ON_EXPECTED: &str = "the name of one of the protocols below";
+
+/// All hosts of a link (RFC 1112, section 4): everybody is a member.
+const ALL_HOSTS: Ipv4 = Ipv4::new(224, 0, 0, 1);
+
+/// The scalar parameters.
+pub(crate) struct Config {
+    pub(crate) forward: bool,
+    pub(crate) dont_fragment: bool,
+    pub(crate) ttl: u8,
+    pub(crate) mtu: Option<u16>,
+    pub(crate) sessions_max: usize,
+    pub(crate) reassembly: Limits,
+}
+
+impl Config {
+    pub(crate) fn read(params: &Params) -> Self {
+        let mtu: usize = params.number("mtu", 0);
+        Self {
+            forward: params.flag("forward"),
+            dont_fragment: params.flag("dont_fragment"),
+            ttl: params.number("ttl", 64).max(1),
+            mtu: (mtu != 0).then(|| mtu.clamp(MTU_MIN, DATAGRAM_LEN_MAX) as u16),
+            sessions_max: params.number("sessions_max", 4096),
+            reassembly: Limits {
+                octets_max: params.octets("reassembly_octets_max", 1 << 20),
+                timeout: params.duration("reassembly_timeout", Duration::from_secs(60)),
+                fragments_max: params.number("fragments_max", 128),
+                ..Limits::default()
+            },
+        }
+    }
+}
+
+fn wrong(name: &'static str, index: usize, expected: &str) -> BuildError {
+    BuildError::Param {
+        name,
+        index,
+        expected: String::from(expected),
+    }
+}
+
+/// The interface that a block names; `None` if it names none.
+fn on(
+    build: &Build<'_>,
+    block: &Params,
+    name: &'static str,
+    index: usize,
+) -> Result<Option<usize>, BuildError> {
+    let Some(text) = block.text("on") else {
+        return Ok(None);
+    };
+    let at = build.lowers.iter().position(|lower| lower.name() == text);
+    at.map(Some).ok_or_else(|| wrong(name, index, ON_EXPECTED))
+}
+
+/// Reads interfaces, addresses and groups.
+pub(crate) fn interfaces(build: &Build<'_>) -> Result<Interfaces, BuildError> {
+    build.lower(0)?;
+    let list = build.lowers.iter().map(|lower| Interface {
+        lower: lower.clone(),
+        addresses: Vec::new(),
+        mtu: Cell::new(DATAGRAM_LEN_MAX as u16),
+    });
+    let mut interfaces = Interfaces {
+        list: list.collect(),
+        groups: alloc::vec![ALL_HOSTS],
+    };
+    for (index, block) in build.params.blocks("address").enumerate() {
+        let cidr = block.text("address").and_then(|t| t.parse::<Cidr>().ok());
+        let cidr = cidr
+            .filter(|cidr| is_host(*cidr) && !interfaces.is_own(cidr.addr()))
+            .ok_or_else(|| wrong("address", index, ADDRESS_EXPECTED))?;
+        let at = on(build, block, "address", index)?.unwrap_or(0);
+        if let Some(interface) = interfaces.list.get_mut(at) {
+            interface.addresses.push(cidr);
+        }
+    }
+    for (index, block) in build.params.blocks("group").enumerate() {
+        let group = block.text("group").and_then(|t| t.parse::<Ipv4>().ok());
+        let group = group
+            .filter(|group| group.is_multicast())
+            .ok_or_else(|| wrong("group", index, GROUP_EXPECTED))?;
+        if !interfaces.groups.contains(&group) {
+            interfaces.groups.push(group);
+        }
+    }
+    Ok(interfaces)
+}
+
+/// Whether an address may be a host's own.
+fn is_host(cidr: Cidr) -> bool {
+    let ends = cidr.prefix() <= 30
+        && (cidr.addr() == cidr.network() || Some(cidr.addr()) == cidr.broadcast());
+    !ends && matches!(cidr.addr().octets()[0], 1..=126 | 128..=223)
+}
+
+/// Reads the routes, and adds those to the networks of our addresses.
+pub(crate) fn routes(build: &Build<'_>, interfaces: &Interfaces) -> Result<Routes, BuildError> {
+    let mut routes = Routes::default();
+    for (interface, own) in interfaces.list.iter().enumerate() {
+        for network in &own.addresses {
+            routes.add(Route {
+                network: *network,
+                via: None,
+                interface,
+                metric: 0,
+            });
+        }
+    }
+    for (index, block) in build.params.blocks("route").enumerate() {
+        let network = block.text("network").and_then(network);
+        let network = network.ok_or_else(|| wrong("route", index, NETWORK_EXPECTED))?;
+        let via = match block.text("via") {
+            None => None,
+            Some(text) => Some(
+                text.parse()
+                    .map_err(|_| wrong("route", index, VIA_EXPECTED))?,
+            ),
+        };
+        let named = on(build, block, "route", index)?;
+        let interface =
+            gateway(interfaces, named, via).ok_or_else(|| wrong("route", index, VIA_EXPECTED))?;
+        routes.add(Route {
+            network,
+            via,
+            interface,
+            metric: block.number("metric", 1),
+        });
+    }
+    Ok(routes)
+}
+
+fn network(text: &str) -> Option<Cidr> {
+    match text {
+        "default" => Cidr::new(Ipv4::UNSPECIFIED, 0).ok(),
+        text => text.parse().ok(),
+    }
+}
+
+/// The interface of a route: the one named, or the one on whose link the router is.
+pub(crate) fn gateway(
+    interfaces: &Interfaces,
+    named: Option<usize>,
+    via: Option<Ipv4>,
+) -> Option<usize> {
+    if via.is_some_and(|via| interfaces.is_own(via)) {
+        return None;
+    }
+    match (named, via) {
+        (Some(at), _) => Some(at),
+        (None, Some(via)) => interfaces.of_network(via),
+        (None, None) => Some(0),
+    }
+}

@@ -1,0 +1,247 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::config::{self, Config};
+use crate::errors::Front;
+use crate::interface::Kind;
+use crate::path::Way;
+use crate::session::IpSession;
+use crate::shared::{
+    FLAG_CAST, FLAG_LOOP, Key, Shared, TOKEN_LOOP, TOKEN_PATH_MTU, TOKEN_REASSEMBLY,
+};
+use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN};
+use alloc::rc::Rc;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
+use xk_core::{SessionRef, Upper};
+use xk_kit::addr::{EthAddr, Ipv4};
+use xk_kit::attribute::LinkCast;
+use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
+
+/// One instance: one host.
+pub struct Ip {
+    pub(crate) shared: Rc<Shared>,
+}
+
+/// What an interface carries if nobody below knows: as much as Ethernet.
+const MTU_UNKNOWN: u32 = 1500;
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Param`] if an address, route or group does not do, [`BuildError::Lower`] if the graph gives
+/// it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let interfaces = config::interfaces(build)?;
+    let routes = config::routes(build, &interfaces)?;
+    let shared = Shared::new(build.cx, Config::read(build.params), interfaces, routes);
+    build.add(Ip {
+        shared: Rc::new(shared),
+    })
+}
+
+/// The number that selects an upper protocol: an octet on the wire.
+fn number_on(cx: &Kernel, this: &ProtocolRef, upper: Upper<'_>) -> Result<u8, OpenError> {
+    let number = upper.number_on(cx, this)?;
+    u8::try_from(number).map_err(|_| OpenError::Address(AddressError::OutOfRange))
+}
+
+impl Ip {
+    /// Asks one interface's layer below what it carries, and tells it our hosts and groups.
+    fn start_interface(&self, cx: &Kernel, at: usize) {
+        let Some(interface) = self.shared.interfaces.list.get(at) else {
+            return;
+        };
+        let lower = &interface.lower;
+        let known = lower.ask(cx, OptPacket::default()).map(|q| q.octets);
+        let known = known.or_else(|| lower.ask(cx, MaxPacket::default()).map(|q| q.octets));
+        let mtu = known.unwrap_or(MTU_UNKNOWN);
+        let mtu = mtu.clamp(MTU_MIN as u32, DATAGRAM_LEN_MAX as u32) as u16;
+        let configured = self.shared.config.mtu.unwrap_or(mtu);
+        interface.mtu.set(configured.min(mtu));
+        for address in &interface.addresses {
+            // A link with one peer has no use for it.
+            let host = address.addr();
+            let _ = lower.ask(cx, ClaimHost { host });
+        }
+        for group in &self.shared.interfaces.groups {
+            let address = EthAddr::from_ipv4_group(*group).0;
+            let _ = lower.ask(cx, JoinGroup { address });
+        }
+    }
+
+    /// The local host that a session to `peer` gets, and the flags of its key.
+    fn local_for(&self, local: Wild<Ipv4>, peer: Ipv4) -> Result<(Ipv4, u16), OpenError> {
+        let interfaces = &self.shared.interfaces;
+        let kind = interfaces.kind(peer);
+        let way = self.shared.way(local.value(), peer);
+        let way = way.ok_or(OpenError::NoRoute)?;
+        let (chosen, flags) = match way {
+            Way::Loop => (Some(peer), FLAG_LOOP),
+            Way::Out {
+                interface,
+                next_hop,
+            } => {
+                let cast = matches!(kind, Kind::Broadcast | Kind::Group);
+                let flags = if cast { FLAG_CAST } else { 0 };
+                (interfaces.source(interface, next_hop), flags)
+            }
+        };
+        let local = match local {
+            Wild::Any => chosen.ok_or(OpenError::NoRoute)?,
+            Wild::Is(host) => {
+                let fits = match interfaces.kind(host) {
+                    Kind::Own => true,
+                    Kind::Loopback => flags == FLAG_LOOP,
+                    // A host that asks for its address has none yet (RFC 1122, section 3.2.1.3).
+                    _ => host == Ipv4::UNSPECIFIED && flags == FLAG_CAST,
+                };
+                if !fits {
+                    return Err(OpenError::Address(AddressError::OutOfRange));
+                }
+                host
+            }
+        };
+        Ok((local, flags))
+    }
+}
+
+impl Protocol for Ip {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        for (at, interface) in self.shared.interfaces.list.iter().enumerate() {
+            let any = Participants::local(Part::Any);
+            let _ = interface.lower.open_enable(cx, Upper::new(this), any)?;
+            self.start_interface(cx, at);
+        }
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let number = number_on(cx, this, upper)?;
+        let peer = participants.peer_mut()?.pop_host()?.definite()?;
+        let local = participants.local_mut()?.pop_host()?;
+        let (local, flags) = self.local_for(local, peer)?;
+        let key = (local.to_bits(), peer.to_bits(), u16::from(number) | flags);
+        if let Some(session) = self.shared.sessions.get(&key) {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let body = IpSession::new(cx, &self.shared, key, local, upper.receiver);
+        body.resolve(cx, this)?;
+        let session = cx.new_session(this, upper.receiver, body);
+        match self.shared.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.close(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let number = number_on(cx, this, upper)?;
+        let host = match participants.local_mut()?.pop_host()? {
+            Wild::Any => Ipv4::UNSPECIFIED,
+            Wild::Is(host) => host,
+        };
+        let host = host.to_bits();
+        match self
+            .shared
+            .enables
+            .bind((host, number), upper.receiver.clone())
+        {
+            Ok(()) => Ok(Enable(u64::from(host) << 8 | u64::from(number))),
+            Err(xk_core::map::BindError::Exists) => Err(OpenError::InUse),
+            Err(xk_core::map::BindError::Full) => Err(OpenError::Full),
+        }
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let (host, number) = ((enable.0 >> 8) as u32, (enable.0 & 0xff) as u8);
+        self.shared.enables.unbind(&(host, number));
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // What a session is there for: its key has been looked at closely before it was made.
+        if let Some(octets) = message.peek::<HEADER_LEN>()
+            && let Ok(header) = Header::parse(octets)
+            && header.header_len() == HEADER_LEN
+            && !header.fragment.is_part()
+            && header.total_len() <= message.len()
+            && message.attribute::<LinkCast>().is_none()
+            && let Some(session) = self.shared.sessions.get(&key_of(&header, 0))
+        {
+            message.truncate(header.total_len());
+            if message.strip(HEADER_LEN) {
+                return match session.pop(cx, message) {
+                    Ok(()) => Ok(()),
+                    Err(refused) => {
+                        self.refused(cx, this, &Front::of(&header), false, refused);
+                        Ok(())
+                    }
+                };
+            }
+            return Ok(());
+        }
+        self.receive(cx, this, false, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        self.answer(cx, this, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        self.shared.interfaces.list.first().map(|i| &i.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            TOKEN_LOOP => {
+                for packet in self.shared.take_looped() {
+                    // A refusal of our own packet is counted, and nobody is below to hear of it.
+                    drop(self.receive(cx, this, true, packet));
+                }
+            }
+            TOKEN_REASSEMBLY => self.expire_fragments(cx, this),
+            TOKEN_PATH_MTU => self.shared.expire_path_mtus(cx, this),
+            _ => {}
+        }
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.shared.clear(cx);
+    }
+}
+
+/// The key of the session that a packet belongs to.
+#[inline]
+pub(crate) fn key_of(header: &Header, flags: u16) -> Key {
+    (
+        header.dst.to_bits(),
+        header.src.to_bits(),
+        u16::from(header.protocol) | flags,
+    )
+}

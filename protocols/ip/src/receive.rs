@@ -1,0 +1,302 @@
+//! Arrivals that no session was waiting for, or that need a closer look.
+
+use crate::errors::Front;
+use crate::interface::Kind;
+use crate::protocol::{Ip, key_of};
+use crate::reassembly::{Key as FragmentKey, Outcome};
+use crate::session::IpSession;
+use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
+use crate::wire::{Error, HEADER_LEN, Header, Ip4Option, Options};
+use xk_core::message::PullUpError;
+use xk_core::object::Refused;
+use xk_core::reason::{self, Reason};
+use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
+use xk_kit::addr::Ipv4;
+use xk_kit::attribute::LinkCast;
+use xk_kit::control::SendErrorCause;
+
+/// An arrival whose header has been read.
+pub(crate) struct Arrival {
+    pub(crate) header: Header,
+    pub(crate) front: Front,
+    /// True if it never left us.
+    pub(crate) looped: bool,
+    /// True if it was for more than one, on its link or by its destination: then nobody is told of errors.
+    pub(crate) cast: bool,
+    /// The octet at fault, if an option is malformed.
+    pub(crate) bad_option: Option<u8>,
+    pub(crate) source_route: bool,
+}
+
+impl Arrival {
+    fn flags(&self) -> u16 {
+        if self.looped { FLAG_LOOP } else { 0 }
+    }
+}
+
+fn reason_of(error: Error) -> &'static Reason {
+    match error {
+        Error::Truncated => &reason::TRUNCATED,
+        Error::Checksum => &reason::BAD_CHECKSUM,
+        Error::TotalLength => &reason::BAD_LENGTH,
+        Error::Option(_) => &reasons::BAD_OPTION,
+        Error::Version(_) | Error::HeaderLength(_) | Error::Fragment => &reason::MALFORMED,
+    }
+}
+
+fn reason_of_pull_up(error: PullUpError) -> &'static Reason {
+    match error {
+        PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
+        PullUpError::NoBuffers => &reason::NO_BUFFERS,
+    }
+}
+
+/// Reads the header with its options, and trims what the link has padded.
+fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'static Reason> {
+    message.pull_up(HEADER_LEN).map_err(reason_of_pull_up)?;
+    let fixed = message.peek::<HEADER_LEN>().ok_or(&reason::TRUNCATED)?;
+    let header = Header::parse(fixed).map_err(reason_of)?;
+    if header.total_len() > message.len() {
+        return Err(&reason::BAD_LENGTH);
+    }
+    message.truncate(header.total_len());
+    let len = header.header_len();
+    message.pull_up(len).map_err(reason_of_pull_up)?;
+    let octets = message.peek_slice(len).ok_or(&reason::TRUNCATED)?;
+    let front = Front::copy(octets);
+    let mut arrival = Arrival {
+        header,
+        front,
+        looped,
+        cast: message.attribute::<LinkCast>().is_some(),
+        bad_option: None,
+        source_route: false,
+    };
+    if let Some((fixed, rest)) = front.octets().split_first_chunk()
+        && !rest.is_empty()
+    {
+        match header.parse_options(fixed, rest) {
+            Ok(options) => arrival.source_route = has_source_route(options),
+            Err(Error::Option(at)) => arrival.bad_option = Some(at),
+            Err(error) => return Err(reason_of(error)),
+        }
+    }
+    Ok(arrival)
+}
+
+fn has_source_route(options: Options<'_>) -> bool {
+    options.into_iter().any(|option| {
+        matches!(
+            option,
+            Ip4Option::LooseSourceRoute(_) | Ip4Option::StrictSourceRoute(_)
+        )
+    })
+}
+
+impl Ip {
+    /// Takes a packet, header in front, from below or from ourselves.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn receive(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        looped: bool,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let mut arrival = match read(&mut message, looped) {
+            Ok(arrival) => arrival,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
+        let interfaces = &self.shared.interfaces;
+        let to = interfaces.kind(arrival.header.dst);
+        if !looped && interfaces.is_bad_source(arrival.header.src, to) {
+            return Err(this.refuse(message, &reason::BAD_SOURCE));
+        }
+        match to {
+            // RFC 1122, section 3.3.6.
+            Kind::Own if arrival.cast => {
+                return Err(this.refuse(message, &reasons::LINK_BROADCAST));
+            }
+            Kind::Own => {}
+            Kind::Loopback if looped => {}
+            Kind::Broadcast => arrival.cast = true,
+            Kind::Group if interfaces.is_joined(arrival.header.dst) => arrival.cast = true,
+            Kind::Loopback | Kind::Nobody => return Err(this.refuse(message, &reasons::MARTIAN)),
+            Kind::Group => return Err(this.refuse(message, &reason::NOT_MINE)),
+            Kind::Other => return self.forward(cx, this, arrival, message),
+        }
+        if let Some(message) = self.check_options(cx, this, &arrival, message) {
+            if arrival.header.fragment.is_part() {
+                self.take_fragment(cx, this, arrival, message);
+            } else {
+                self.take_whole(cx, this, &arrival, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the message back if its options are fit for taking it in or on.
+    pub(crate) fn check_options(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        arrival: &Arrival,
+        message: Message,
+    ) -> Option<Message> {
+        let why = if let Some(pointer) = arrival.bad_option {
+            (&reasons::BAD_OPTION, SendErrorCause::Parameter { pointer })
+        } else if arrival.source_route {
+            // RFC 1812, section 5.2.4.1 lets a router refuse them; who told the way would hear our answers.
+            (
+                &reasons::SOURCE_ROUTE,
+                SendErrorCause::Refused(&reasons::SOURCE_ROUTE),
+            )
+        } else {
+            return Some(message);
+        };
+        self.drop_and_tell(cx, this, message, why, arrival.cast);
+        None
+    }
+
+    fn take_whole(&self, cx: &Kernel, this: &ProtocolRef, arrival: &Arrival, mut message: Message) {
+        if message.strip(arrival.header.header_len()) {
+            self.deliver(cx, this, arrival, message);
+        } else {
+            this.discard(message, &reason::TRUNCATED);
+        }
+    }
+
+    /// Hands a whole datagram, header stripped, to its session.
+    fn deliver(&self, cx: &Kernel, this: &ProtocolRef, arrival: &Arrival, message: Message) {
+        let key = key_of(&arrival.header, arrival.flags());
+        let session = match self.shared.sessions.get(&key) {
+            Some(session) => Ok(session),
+            None => self.make_session(cx, this, arrival),
+        };
+        let refused = match session {
+            Ok(session) => match session.pop(cx, message) {
+                Ok(()) => return,
+                Err(refused) => refused,
+            },
+            Err((why, counted)) => match counted {
+                true => Refused::new(message, why),
+                false => this.refuse(message, why),
+            },
+        };
+        self.refused(cx, this, &arrival.front, arrival.cast, refused);
+    }
+
+    /// Makes the session that somebody has enabled. An error tells whether it has been counted.
+    fn make_session(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        arrival: &Arrival,
+    ) -> Result<SessionRef, (&'static Reason, bool)> {
+        let Header {
+            src, dst, protocol, ..
+        } = arrival.header;
+        let enables = &self.shared.enables;
+        let upper = enables
+            .get(&(dst.to_bits(), protocol))
+            .or_else(|| enables.get(&(Ipv4::UNSPECIFIED.to_bits(), protocol)))
+            .ok_or((&reason::NO_PROTOCOL, false))?;
+        let key = key_of(&arrival.header, arrival.flags());
+        let body = IpSession::new(cx, &self.shared, key, dst, &upper);
+        let session = cx.new_passive_session(this, &upper, body);
+        if let Err(full) = self.shared.sessions.bind(cx, key, session.clone()) {
+            session.abort(cx);
+            return Err((full, false));
+        }
+        let participants = Participants::pair(Part::Host(dst), Part::Host(src));
+        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
+            session.abort(cx);
+            return Err((unwanted, false));
+        }
+        Ok(session)
+    }
+
+    /// Takes a fragment of a datagram for us.
+    fn take_fragment(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        mut arrival: Arrival,
+        mut message: Message,
+    ) {
+        if !message.strip(arrival.header.header_len()) {
+            this.discard(message, &reason::TRUNCATED);
+            return;
+        }
+        let key: FragmentKey = (
+            arrival.header.src.to_bits(),
+            arrival.header.dst.to_bits(),
+            arrival.header.protocol,
+            arrival.header.id,
+            arrival.looped,
+        );
+        let outcome = {
+            let mut reassembly = self.shared.reassembly.borrow_mut();
+            let outcome = reassembly.insert(key, &arrival.header, arrival.front, message, cx.now());
+            for _ in 0..reassembly.take_evicted() {
+                this.head().drops().count(&reasons::EVICTED);
+            }
+            outcome
+        };
+        if !self.shared.reassembly_armed.get() {
+            self.arm_reassembly(cx, this);
+        }
+        match outcome {
+            Outcome::Held => {}
+            Outcome::Dropped(fragments, why) => {
+                for _ in 0..fragments {
+                    this.head().drops().count(why);
+                }
+            }
+            Outcome::Whole(whole) => {
+                self.shared.figure(|f| {
+                    f.reassembled += 1;
+                    f.fragments_joined += whole.fragments as u64;
+                });
+                arrival.header = whole.header;
+                arrival.front = whole.front;
+                self.deliver(cx, this, &arrival, whole.payload);
+            }
+        }
+    }
+
+    /// Sets the timer for the oldest incomplete datagram. Without a timer nothing incomplete is kept.
+    fn arm_reassembly(&self, cx: &Kernel, this: &ProtocolRef) {
+        let next = self.shared.reassembly.borrow().next_deadline();
+        let Some(next) = next else { return };
+        let delay = next.since(cx.now());
+        let armed = cx.schedule_protocol(this, delay, TOKEN_REASSEMBLY);
+        self.shared.reassembly_armed.set(armed.is_ok());
+        if armed.is_err() {
+            let lost = self.shared.reassembly.borrow_mut().clear();
+            for _ in 0..lost {
+                this.head().drops().count(&reasons::EVICTED);
+            }
+        }
+    }
+
+    /// The timer of incomplete datagrams went off (RFC 1122, section 3.3.2).
+    pub(crate) fn expire_fragments(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.shared.reassembly_armed.set(false);
+        loop {
+            let expired = self.shared.reassembly.borrow_mut().expire(cx.now());
+            let Some(expired) = expired else { break };
+            for _ in 0..expired.fragments {
+                this.head().drops().count(&reasons::TIMED_OUT);
+            }
+            if let Some((front, mut first)) = expired.first
+                && front.restore(&mut first)
+            {
+                let cast = !self.shared.interfaces.is_own(expired.to);
+                self.tell(cx, this, first, SendErrorCause::Reassembly, cast);
+            }
+        }
+        self.arm_reassembly(cx, this);
+    }
+}

@@ -1,0 +1,313 @@
+//! A session: one upper protocol's end of the traffic between two hosts.
+
+use crate::control::DontFragment;
+use crate::errors::OverSession;
+use crate::fragment::{self, Cut};
+use crate::path::Way;
+use crate::shared::{FLAG_LOOP, Key, Shared};
+use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use xk_core::control::Describe;
+use xk_core::object::{Closing, OpenError, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::addr::Ipv4;
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+
+/// Octets of the largest message.
+pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
+
+pub(crate) struct IpSession {
+    shared: Rc<Shared>,
+    key: Key,
+    upper: ProtocolRef,
+    /// Where packets come from: the local host, or if that is a broadcast or group, one of ours.
+    source: Cell<Ipv4>,
+    template: Cell<Template>,
+    /// Unique among the packets from this source to this peer of this protocol (RFC 6864, section 4.3).
+    id: Cell<u16>,
+    /// [`Fragment::DONT`] if all that fits the path goes that way.
+    whole: Fragment,
+    /// The session to the next hop; `None` to ourselves, or before the path is known.
+    lower: RefCell<Option<SessionRef>>,
+    /// Octets of the largest packet on the path; 0 if packets do not go straight to `lower`.
+    mtu: Cell<u16>,
+    /// The state of routes that the path was found by; 0 before.
+    generation: Cell<u32>,
+}
+
+impl IpSession {
+    pub(crate) fn new(
+        cx: &Kernel,
+        shared: &Rc<Shared>,
+        key: Key,
+        source: Ipv4,
+        upper: &ProtocolRef,
+    ) -> Self {
+        let whole = match shared.config.dont_fragment {
+            true => Fragment::DONT,
+            false => Fragment::WHOLE,
+        };
+        Self {
+            shared: Rc::clone(shared),
+            key,
+            upper: upper.clone(),
+            source: Cell::new(source),
+            template: Cell::new(template(shared, key, source)),
+            id: Cell::new(cx.random().next_u16()),
+            whole,
+            lower: RefCell::default(),
+            mtu: Cell::new(0),
+            generation: Cell::new(0),
+        }
+    }
+
+    fn local(&self) -> Ipv4 {
+        Ipv4::from_bits(self.key.0)
+    }
+
+    fn peer(&self) -> Ipv4 {
+        Ipv4::from_bits(self.key.1)
+    }
+
+    /// Finds the path: at open, and whenever routes have changed since.
+    #[cold]
+    pub(crate) fn resolve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let generation = self.shared.generation.get();
+        let found = match self.shared.way(Some(self.source.get()), self.peer()) {
+            None => Err(OpenError::NoRoute),
+            Some(Way::Loop) => Ok((None, 0, self.local())),
+            Some(Way::Out {
+                interface,
+                next_hop,
+            }) => self
+                .shared
+                .open_hop(cx, this, interface, next_hop)
+                .map(|(lower, mtu)| {
+                    let own = self.shared.interfaces.source(interface, next_hop);
+                    (Some(lower), mtu, own.unwrap_or(self.local()))
+                }),
+        };
+        let (lower, mtu, own) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.let_go(cx);
+                return Err(error);
+            }
+        };
+        if !self.shared.interfaces.is_own(self.local()) && lower.is_some() {
+            // Made by a packet to a broadcast or group: answers come from the interface's own host.
+            let unbound = self.local() == Ipv4::UNSPECIFIED;
+            self.source.set(if unbound { self.local() } else { own });
+            self.template
+                .set(template(&self.shared, self.key, self.source.get()));
+        }
+        let reported = self.shared.path_mtus.get(self.peer());
+        self.mtu.set(reported.map_or(mtu, |path| path.min(mtu)));
+        let old = self.lower.replace(lower);
+        self.generation.set(generation);
+        if let Some(old) = old {
+            old.close(cx);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the path.
+    fn let_go(&self, cx: &Kernel) {
+        self.generation.set(0);
+        self.mtu.set(0);
+        let old = self.lower.take();
+        if let Some(old) = old {
+            old.close(cx);
+        }
+    }
+
+    /// Makes sure that there is a path, and answers its maximum.
+    fn path(&self, cx: &Kernel, this: &SessionRef) -> Result<u16, PushError> {
+        if self.generation.get() != self.shared.generation.get() {
+            let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
+            self.resolve(cx, &protocol).map_err(|error| match error {
+                OpenError::NoRoute => PushError::NoRoute,
+                OpenError::NoBuffers => PushError::NoBuffers,
+                OpenError::Full => PushError::QueueFull,
+                _ => PushError::Unreachable,
+            })?;
+        }
+        Ok(self.mtu.get())
+    }
+
+    fn next_id(&self) -> u16 {
+        let id = self.id.get();
+        self.id.set(id.wrapping_add(1));
+        id
+    }
+
+    /// Writes the header and hands the packet to the next hop.
+    #[inline]
+    fn send(&self, cx: &Kernel, mut message: Message, whole: Fragment) -> Result<(), PushError> {
+        self.put_header(&mut message, whole)?;
+        let lower = self.lower.borrow().clone();
+        let Some(lower) = lower else {
+            return Err(PushError::NoRoute);
+        };
+        let result = lower.push(cx, message);
+        if result == Err(PushError::Closed) {
+            // The layer below has given the session up: open another before the next packet.
+            self.generation.set(0);
+        }
+        result
+    }
+
+    #[inline]
+    fn put_header(&self, message: &mut Message, whole: Fragment) -> Result<(), PushError> {
+        let len = message.len();
+        let octets = message
+            .push_header(HEADER_LEN)
+            .map_err(|_| PushError::NoBuffers)?;
+        let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
+        self.template
+            .get()
+            .emit(len, self.next_id(), whole, octets)
+            .map_err(|_| PushError::TooBig {
+                max: PAYLOAD_MAX as u32,
+            })
+    }
+
+    /// Whatever does not go straight down: the first packet, those to ourselves, those that are too long.
+    #[cold]
+    #[inline(never)]
+    fn push_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        if message.len() > PAYLOAD_MAX {
+            return Err(PushError::TooBig {
+                max: PAYLOAD_MAX as u32,
+            });
+        }
+        let mtu = usize::from(self.path(cx, this)?);
+        let dont = message.remove_attribute::<DontFragment>().is_some();
+        let whole = if dont { Fragment::DONT } else { self.whole };
+        if self.key.2 & FLAG_LOOP != 0 {
+            let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
+            self.put_header(&mut message, whole)?;
+            return match self.shared.put_looped(cx, &protocol, message) {
+                true => Ok(()),
+                false => Err(PushError::QueueFull),
+            };
+        }
+        if message.len() + HEADER_LEN <= mtu {
+            return self.send(cx, message, whole);
+        }
+        if dont {
+            return Err(PushError::TooBig {
+                max: (mtu - HEADER_LEN) as u32,
+            });
+        }
+        let lower = self.lower.borrow().clone().ok_or(PushError::NoRoute)?;
+        let mut header = header(&self.shared, self.key, self.source.get());
+        header.id = self.next_id();
+        let cut = Cut {
+            header,
+            first: Options::NONE,
+            mtu,
+        };
+        let (sent, result) = fragment::send(cx, &lower, cut, message);
+        self.shared.figure(|f| f.fragments_sent += sent);
+        if result == Err(PushError::Closed) {
+            self.generation.set(0);
+        }
+        result
+    }
+}
+
+/// A header to fill in.
+const BLANK: Header = match Header::new(Ipv4::UNSPECIFIED, Ipv4::UNSPECIFIED, 0, 0) {
+    Ok(header) => header,
+    Err(_) => panic!("no payload is not too long"),
+};
+
+/// The header of a packet of this session; lengths are set when it is cut or sent.
+fn header(shared: &Shared, key: Key, source: Ipv4) -> Header {
+    let peer = Ipv4::from_bits(key.1);
+    let ttl = match peer.is_multicast() {
+        // RFC 1112, section 6.1: groups are reached on this link unless asked otherwise.
+        true => 1,
+        false => shared.config.ttl,
+    };
+    let mut header = BLANK;
+    header.ttl = ttl;
+    header.protocol = (key.2 & 0xff) as u8;
+    (header.src, header.dst) = (source, peer);
+    header
+}
+
+fn template(shared: &Shared, key: Key, source: Ipv4) -> Template {
+    Template::new(&header(shared, key, source))
+}
+
+impl Session for IpSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let known = self.generation.get() == self.shared.generation.get();
+        let fits = message.len() + HEADER_LEN <= usize::from(self.mtu.get());
+        if known && fits && message.attribute::<DontFragment>().is_none() {
+            return self.send(cx, message, self.whole);
+        }
+        self.push_other(cx, this, message)
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(q) = ask.get::<MyHost>() {
+            // Of a session that a broadcast made, only the path tells.
+            if !self.shared.interfaces.is_own(self.source.get()) {
+                let _ = self.path(cx, this);
+            }
+            q.host = self.source.get();
+        } else if let Some(q) = ask.get::<PeerHost>() {
+            q.host = self.peer();
+        } else if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = PAYLOAD_MAX as u32;
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            let mtu = match self.path(cx, this) {
+                Ok(0) | Err(_) if self.key.2 & FLAG_LOOP != 0 => DATAGRAM_LEN_MAX,
+                Ok(mtu) => usize::from(mtu),
+                Err(_) => crate::wire::MTU_MIN,
+            };
+            q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
+        } else if let Some(q) = ask.get::<PseudoHeader>() {
+            let words = |host: u32| (host >> 16) + (host & 0xffff);
+            q.sum = words(self.key.0) + words(self.key.1) + u32::from(self.key.2 & 0xff);
+        } else if let Some(q) = ask.get::<OverSession>() {
+            let lower = self.lower.borrow();
+            q.is = lower.as_ref().is_some_and(|lower| lower.id() == q.lower);
+        } else if let Some(q) = ask.get::<Describe>() {
+            q.text = alloc::format!(
+                "{} > {}, protocol {}, path {}",
+                self.local(),
+                self.peer(),
+                self.key.2 & 0xff,
+                self.mtu.get()
+            );
+        } else {
+            let lower = self.lower.borrow().clone();
+            return lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask));
+        }
+        Answer::Answered
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        if self.shared.sessions.get(&self.key).as_ref() == Some(this) {
+            self.shared.sessions.unbind(&self.key);
+        }
+        self.let_go(cx);
+        Closing::Done
+    }
+}

@@ -1,0 +1,166 @@
+//! What the protocol and its sessions share.
+
+use crate::config::Config;
+use crate::control::IpFigures;
+use crate::forward::Hops;
+use crate::interface::Interfaces;
+use crate::path::PathMtus;
+use crate::reassembly::Reassembly;
+use crate::route::Routes;
+use alloc::collections::VecDeque;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::map::Map;
+use xk_core::object::SessionTable;
+use xk_core::{Kernel, Message, ProtocolRef};
+use xk_kit::attribute::LinkCast;
+
+/// Why it drops packets, besides the reasons that all protocols share.
+pub mod reasons {
+    use xk_core::reason::{Class, Reason};
+
+    /// A source or destination that no wire may bring (RFC 1812, section 5.3.7).
+    pub static MARTIAN: Reason = Reason::new("martian", Class::Bad);
+    /// To one host, but in a link-layer broadcast (RFC 1122, section 3.3.6).
+    pub static LINK_BROADCAST: Reason = Reason::new("unicast in a link broadcast", Class::NotMine);
+    /// An option is malformed.
+    pub static BAD_OPTION: Reason = Reason::new("bad option", Class::Bad);
+    /// Source routes are not followed.
+    pub static SOURCE_ROUTE: Reason = Reason::new("source route", Class::Prohibited);
+    /// Time to live exceeded while forwarding.
+    pub static TTL_EXCEEDED: Reason = Reason::new("time to live exceeded", Class::Bad);
+    /// No route to forward by.
+    pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
+    /// The layer below did not take a forwarded packet.
+    pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
+    /// The next hop does not answer.
+    pub static HOST_UNREACHABLE: Reason = Reason::new("host unreachable", Class::Bad);
+    /// A fragment overlaps another (RFC 5722), or belongs to a datagram where that happened.
+    pub static OVERLAP: Reason = Reason::new("overlapping fragments", Class::Bad);
+    /// The same fragment again.
+    pub static DUPLICATE: Reason = Reason::new("duplicate fragment", Class::NotMine);
+    /// Fragments that together are longer than a datagram can be.
+    pub static TOO_LONG: Reason = Reason::new("datagram too long", Class::Bad);
+    /// More fragments than one datagram may have.
+    pub static TOO_MANY_FRAGMENTS: Reason = Reason::new("too many fragments", Class::Exhausted);
+    /// Given up for a newer datagram.
+    pub static EVICTED: Reason = Reason::new("incomplete, evicted", Class::Exhausted);
+    /// Given up when the reassembly timer went off.
+    pub static TIMED_OUT: Reason = Reason::new("incomplete, timed out", Class::Bad);
+    /// Refused above, but no error protocol is there to tell the sender.
+    pub static UNREPORTED: Reason = Reason::new("refusal unreported", Class::NotMine);
+    /// An error about a packet that no session has sent.
+    pub static UNMATCHED_ERROR: Reason = Reason::new("unmatched error", Class::NotMine);
+}
+
+/// The key that a packet is demultiplexed by: local host, peer, protocol number with [`FLAG_LOOP`] or [`FLAG_CAST`].
+pub(crate) type Key = (u32, u32, u16);
+
+/// In a key: of packets that never left us. So no wire can bring what looks like them.
+pub(crate) const FLAG_LOOP: u16 = 0x100;
+/// In a key: the peer is a broadcast or group, from which nothing ever comes.
+pub(crate) const FLAG_CAST: u16 = 0x200;
+
+/// How many protocols and local hosts may be enabled.
+const ENABLES_MAX: usize = 1024;
+/// How many packets to ourselves may wait.
+const LOOP_MAX: usize = 256;
+
+/// Timer: packets to ourselves wait.
+pub(crate) const TOKEN_LOOP: u64 = 1;
+/// Timer: a datagram has been incomplete for too long.
+pub(crate) const TOKEN_REASSEMBLY: u64 = 2;
+/// Timer: a path's maximum is to be forgotten.
+pub(crate) const TOKEN_PATH_MTU: u64 = 3;
+
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) routes: RefCell<Routes>,
+    /// Changes whenever routes or path maxima do; a session compares it with its own at each push.
+    pub(crate) generation: Cell<u32>,
+    pub(crate) sessions: SessionTable<Key>,
+    /// By local host (0: any) and protocol number.
+    pub(crate) enables: Map<(u32, u8), ProtocolRef>,
+    pub(crate) path_mtus: PathMtus,
+    pub(crate) reassembly: RefCell<Reassembly>,
+    /// Whether a timer for the oldest incomplete datagram is set.
+    pub(crate) reassembly_armed: Cell<bool>,
+    pub(crate) hops: Hops,
+    pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
+    looped: RefCell<VecDeque<Message>>,
+    figures: Cell<IpFigures>,
+}
+
+impl Shared {
+    pub(crate) fn new(cx: &Kernel, config: Config, interfaces: Interfaces, routes: Routes) -> Self {
+        let key = cx.boot_key();
+        Self {
+            sessions: SessionTable::new(key, config.sessions_max),
+            reassembly: RefCell::new(Reassembly::new(config.reassembly)),
+            config,
+            interfaces,
+            routes: RefCell::new(routes),
+            generation: Cell::new(1),
+            enables: Map::new(key, ENABLES_MAX),
+            path_mtus: PathMtus::new(key),
+            reassembly_armed: Cell::new(false),
+            hops: Hops::new(key),
+            error_protocol: RefCell::default(),
+            looped: RefCell::default(),
+            figures: Cell::default(),
+        }
+    }
+
+    /// Makes every session look for its path anew before it sends again.
+    pub(crate) fn invalidate(&self, cx: &Kernel) {
+        // Zero is for sessions without a path.
+        let next = self.generation.get().wrapping_add(1).max(1);
+        self.generation.set(next);
+        self.hops.clear(cx);
+    }
+
+    pub(crate) fn figure(&self, change: impl FnOnce(&mut IpFigures)) {
+        let mut figures = self.figures.get();
+        change(&mut figures);
+        self.figures.set(figures);
+    }
+
+    pub(crate) fn figures(&self) -> IpFigures {
+        let mut figures = self.figures.get();
+        figures.fragments_held = self.reassembly.borrow().fragments();
+        figures
+    }
+
+    /// Queues a packet to ourselves; false if the queue is full. It arrives by a timer, so that nobody is
+    /// called while he still pushes.
+    pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
+        packet.remove_attribute::<LinkCast>();
+        let waiting = self.looped.borrow().len();
+        let armed = waiting > 0
+            || cx
+                .schedule_protocol(this, Duration::ZERO, TOKEN_LOOP)
+                .is_ok();
+        if !armed || waiting >= LOOP_MAX {
+            return false;
+        }
+        self.looped.borrow_mut().push_back(packet);
+        self.figure(|f| f.looped += 1);
+        true
+    }
+
+    /// All packets to ourselves that wait.
+    pub(crate) fn take_looped(&self) -> VecDeque<Message> {
+        self.looped.take()
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self, cx: &Kernel) {
+        self.sessions.clear();
+        self.enables.clear();
+        self.hops.clear(cx);
+        self.error_protocol.take();
+        self.looped.take();
+        self.reassembly.borrow_mut().clear();
+    }
+}
