@@ -196,7 +196,7 @@ impl Null {
         }
         if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
             session.abort(cx);
-            return Err(Refused::new(message, unwanted));
+            return Err(this.refuse(message, unwanted));
         }
         session.pop(cx, message)
     }

@@ -251,11 +251,17 @@ pub fn refuses(fixture: &dyn Fixture) -> Verdict {
     let before = world.sessions(&world.b);
     world.b.top.refuse_open(Some(&reason::PROHIBITED));
     for _ in 0..2 {
+        let drops = world.b.drops();
         session
             .push(&world.cx, small(&world))
             .expect("law 2: a session sends");
         world.exchange();
         assert_eq!(world.b.top.take_events(), []);
+        assert_eq!(
+            world.b.drops(),
+            drops + 1,
+            "law 8: the message of a session that the upper did not want is counted once, by the protocol itself"
+        );
         assert_eq!(
             world.sessions(&world.b),
             before,

@@ -320,7 +320,7 @@ impl Bottom {
         }
         if let Err(unwanted) = upper.open_done(cx, &session, self.participants(peer)) {
             session.abort(cx);
-            return Err(Refused::new(message, unwanted));
+            return Err(self.protocol.refuse(message, unwanted));
         }
         session.pop(cx, message)
     }
