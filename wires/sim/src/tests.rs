@@ -7,12 +7,14 @@ use super::*;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
+use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::shepherd::{Limits, NoSwitch, Semaphore, Shepherds};
 use xk_core::{
-    Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time, Upper,
+    Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time,
+    Upper,
 };
 use xk_kit::control::{MaxPacket, MyEther};
 
@@ -33,6 +35,8 @@ struct Station {
     number: u8,
     /// Where a frame waits until a timer signals, if it does.
     blocks: Option<Rc<Semaphore>>,
+    /// It has finished when so many frames have come; without, it cannot be asked.
+    wants: Option<usize>,
 }
 
 /// An Ethernet frame between stations known by a number, with 46 octets of payload.
@@ -96,6 +100,13 @@ impl Protocol for Station {
         }
     }
 
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(wanted) = self.wants else {
+            return Answer::Unknown;
+        };
+        ask.answer::<Report>(|report| report.finished = self.log.borrow().len() >= wanted)
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.session.take();
     }
@@ -109,6 +120,7 @@ struct Manner {
     period: Duration,
     blocks: Option<Rc<Semaphore>>,
     coroutines: bool,
+    wants: Option<usize>,
 }
 
 struct Net {
@@ -169,6 +181,7 @@ impl Net {
             left: Cell::new(manner.broadcasts),
             number,
             blocks: manner.blocks.clone(),
+            wants: manner.wants,
         };
         self.stations
             .push(kernel.add_protocol("station", "station", station));

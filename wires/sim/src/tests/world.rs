@@ -207,3 +207,73 @@ fn a_stopped_world_gives_everything_back() {
     let stats = pool.stats();
     assert_eq!((stats.descriptors_live, stats.buffers_live), (0, 0));
 }
+
+#[test]
+fn a_run_ends_when_every_anchor_has_finished() {
+    let manner = Manner {
+        broadcasts: 1_000,
+        period: Duration::from_millis(1),
+        wants: Some(100),
+        ..Manner::default()
+    };
+    let mut net = Net::of(1, link(LinkKind::Switch), 3, &manner);
+    assert_eq!(net.world.run_until_finished(Time::from_ms(20)), Ended::Time);
+    assert_eq!(net.world.now(), Time::from_ms(20));
+    assert_eq!(
+        net.world.run_until_finished(Time::from_s(10)),
+        Ended::Finished
+    );
+    let seen = net.times(0).len();
+    assert!((100..120).contains(&seen), "{seen}");
+    // One that can never finish runs out of events.
+    let alone = Manner {
+        wants: Some(1),
+        ..Manner::default()
+    };
+    let mut net = Net::of(1, link(LinkKind::Switch), 1, &alone);
+    assert_eq!(net.world.run_until_finished(Time::MAX), Ended::Idle);
+}
+
+#[test]
+fn a_wire_of_another_kind_is_looked_at() {
+    let mut net = Net::of(1, link(LinkKind::Switch), 1, &Manner::default());
+    let log = Log::default();
+    let kept = Rc::clone(&log);
+    let session = net.world.enter(HostId(0), move |cx| {
+        let entry = &xk_loopback::ENTRY;
+        let (name, params) = ("loopback", Params::default());
+        let wire = (entry.build)(&mut Build {
+            cx,
+            entry,
+            name,
+            lowers: &[],
+            params: &params,
+        });
+        let station = Station {
+            lower: wire.unwrap(),
+            session: RefCell::default(),
+            log: kept,
+            answers: true,
+            period: Duration::ZERO,
+            left: Cell::new(0),
+            number: 9,
+            blocks: None,
+            wants: None,
+        };
+        let station = cx.add_protocol("station", "inner", station);
+        station.start(cx).unwrap();
+        let wire = cx.find_protocol("loopback").unwrap();
+        wire.open(cx, Upper::new(&station), Participants::default())
+            .unwrap()
+    });
+    let session = session.unwrap();
+    net.world.run_until(Time::from_s(1));
+    net.world.enter(HostId(0), |cx| {
+        session.push(cx, frame(cx, 9, 9, 3)).unwrap()
+    });
+    assert_eq!(net.world.run_until_idle(Time::MAX), Ended::Idle);
+    assert_eq!(
+        log.borrow().iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+        [1_000_000_000; 4]
+    );
+}
