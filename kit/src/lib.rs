@@ -10,6 +10,7 @@ pub mod attribute;
 pub mod checksum;
 pub mod control;
 pub mod corrupt;
+pub mod device_wire;
 pub mod passthrough;
 pub mod wire_end;
 

@@ -1,31 +1,43 @@
-//! An existing network interface as a wire, through `AF_PACKET` with rings mapped into memory.
-//!
 //! # Synopsis
-//! [`PacketDevice`] sees every frame that arrives at an interface and puts frames on it, beside the host's own stack.
-//! [`PacketDevice::receive`] hands out frames where the system put them, [`PacketDevice::transmit`] writes a frame into the
-//! ring, [`PacketDevice::flush`] hands all written ones to the interface with one system call. None of them blocks.
+//! `packet device=NAME` — an existing network interface, through `AF_PACKET` with rings mapped into memory.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes out of the interface.
+//!
+//! # Above
+//! One protocol that makes Ethernet frames: `eth`.
+//!
+//! # Below
+//! Nothing.
 //!
 //! # Behaviour
+//! The wire sees every frame that arrives at the interface and puts frames on it, beside the host's own stack, which goes on
+//! seeing and answering the same frames: give the graph an IPv4 address that the host does not have, or an interface without
+//! one. As a rule it has a hardware address of its own as well, which makes the interface promiscuous; `address=own` takes the
+//! interface's.
+//!
 //! Both rings have form 2 (`TPACKET_V2`): a slot per frame, given over the moment the frame is in it. Form 3 gives whole blocks
-//! after a timeout, which costs latency.
+//! after a timeout, which costs latency. Frames sent in one turn go out with one system call.
 //!
 //! - A VLAN tag that the interface took off is put back, so that the frame is the one on the wire.
-//! - A frame that came from a sender on the same machine may carry a checksum that nobody has computed, since the wire is
-//!   memory: [`FrameInfo::checksum_not_ready`]. A receiver must not hold it against the frame.
+//! - A frame from a sender on the same machine may carry a transport checksum that nobody has computed, since the wire is
+//!   memory. It is computed here, as the sender's interface would have done.
 //! - Frames that this machine sends, its own stack's and ours, are not received.
-//! - A frame longer than a slot is handed out cut, with [`FrameInfo::truncated`]; frames for which the ring had no room are
-//!   counted by the system: [`Statistics::dropped`]. A slot whose own words do not fit together is never followed; it is
-//!   counted: [`Statistics::inconsistent`].
-//! - A sender on this machine may leave cutting into segments to the wire as well. Such a frame exceeds the MTU and mostly a slot;
-//!   `ethtool -K DEVICE tso off gso off` at the sender's end prevents it.
+//! - Arrivals for which the ring had no room, that are longer than a slot, or whose slot makes no sense are counted as "lost in
+//!   device", never cut. Frames that the sending ring has no room for wait among at most 256, then are dropped as "device full".
+//!   What the system refuses is counted as "device error"; the wire goes on.
+//! - A sender on this machine may leave cutting into segments to the wire as well. Such a frame exceeds the MTU and mostly a
+//!   slot; `ethtool -K DEVICE tso off gso off` at the sender's end prevents it.
 //!
-//! The host's stack goes on seeing and answering the same frames. Give the graph an address that the host does not have, or an
-//! interface without one; [`Options::promiscuous`] lets it have a hardware address of its own too.
+//! Opening needs `CAP_NET_RAW`, and nothing after it. The error names the command that grants it.
 //!
-//! # Privilege
-//! Opening needs `CAP_NET_RAW`, and nothing after it. [`PacketError`] names the command that grants it.
+//! Programs may use the interface without a graph, as [`PacketDevice`]: [`PacketDevice::receive`] hands out frames where the
+//! system put them, [`PacketDevice::transmit`] writes a frame into the ring, [`PacketDevice::flush`] hands all written ones to
+//! the interface. None of them blocks.
 //!
-//! # Example
 //! ```no_run
 //! use xk_packet::{Options, PacketDevice};
 //!
@@ -37,13 +49,95 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (while it is
+//! promiscuous, it takes all groups), `describe`, `list-sessions`.
+//!
+//! # Parameters
+//! - `device`: the interface's name.
+//! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
+//! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
+//!
+//! # Example
+//! ```kdl
+//! host machine {
+//!     packet device=eth0
+//!     eth    packet
+//!     arp    eth
+//!     ip     arp { address "192.0.2.9/24"; route default via="192.0.2.1" }
+//!     icmp   ip
+//! }
+//! ```
+//!
 //! # Standard
 //! packet(7); Linux `Documentation/networking/packet_mmap.rst` and `include/uapi/linux/if_packet.h`.
 
+mod complete;
 mod device;
 mod error;
+mod protocol;
 mod ring_unsafe;
 mod socket_unsafe;
 
 pub use device::{FrameInfo, Options, PacketDevice, Statistics, Transmitted};
 pub use error::{PacketError, TransmitError};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "packet",
+    summary: "an existing network interface, through AF_PACKET",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::required(
+            "device",
+            ParamKind::Text("an interface's name, such as eth0"),
+            "the interface's name",
+        ),
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
+            "our hardware address, or `own` for the interface's; if not given, one that depends on the interface's",
+        ),
+        ParamSpec::optional(
+            "promiscuous",
+            ParamKind::Bool,
+            "receive frames for every hardware address; the default is to do so if ours is not the interface's",
+        ),
+    ],
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: Some(protocol::probe),
+    build: protocol::build,
+};
+
+const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "max-packet",
+        meaning: "the interface's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "opt-packet",
+        meaning: "the interface's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "my-ether",
+        meaning: "our hardware address",
+    },
+    QuestionInfo {
+        name: "link-type",
+        meaning: "1: Ethernet",
+    },
+    QuestionInfo {
+        name: "join-group",
+        meaning: "while it is promiscuous, nothing to do: it takes all groups",
+    },
+];

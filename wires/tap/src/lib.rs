@@ -1,23 +1,35 @@
-//! A TAP device: the graph becomes a machine on an Ethernet whose other machine is the host.
-//!
 //! # Synopsis
-//! [`TapDevice`] opens or makes a TAP device, sets it up as asked, and carries whole Ethernet frames: [`TapDevice::receive`]
-//! takes one that the host sent, [`TapDevice::transmit`] gives the host one. It never blocks.
+//! `tap` — a TAP device: the graph becomes a machine on an Ethernet whose other machine is the host.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes to the host.
+//!
+//! # Above
+//! One protocol that makes Ethernet frames: `eth`.
+//!
+//! # Below
+//! Nothing.
 //!
 //! # Behaviour
-//! Frames are Ethernet II without preamble, padding and check sequence, at most [`TapDevice::frame_octets_max`] long. A frame
-//! longer than the caller's buffer is counted ([`TapDevice::oversized`]) and left out, never cut. Checksums are complete: the
-//! host computes them before a frame enters the device, since no offload is agreed on.
+//! The device is made if there is none, and goes with the program then. Its other end is an interface of the host with a
+//! hardware address of its own; `host_address` gives it an IPv4 address. Frames are Ethernet II without preamble, padding and
+//! check sequence. Checksums are complete: the host computes them before a frame enters the device, since no offload is agreed
+//! on.
 //!
-//! The host's end has the hardware address [`TapDevice::host_hardware_address`]; the graph's end is another machine and needs
-//! another one, such as [`TapDevice::hardware_address`].
+//! Frames are read straight into message memory and written straight from it. A frame that the host has no room for waits among
+//! at most 256, then is dropped as "device full". Frames longer than the MTU allows are counted as "lost in device", never cut.
+//! What the system refuses is counted as "device error"; the wire goes on.
 //!
-//! # Privilege
-//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that somebody made for this user needs nothing. What
-//! is already as asked is not set again, so that `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands,
-//! once, let every later run do without. [`TapError`] names the command for each case.
+//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that somebody made for this user needs nothing. What is
+//! already as asked is not set again, so that `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands, once,
+//! let every later run do without. Each error names the command for its case.
 //!
-//! # Example
+//! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a frame that the host sent,
+//! [`TapDevice::transmit`] gives the host one, and neither blocks.
+//!
 //! ```no_run
 //! use std::io::IoSlice;
 //! use xk_tap::{Options, TapDevice};
@@ -32,12 +44,100 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
+//! groups), `describe`, `list-sessions`.
+//!
+//! # Parameters
+//! - `device`: the device's name.
+//! - `host_address`: the host's IPv4 address on this Ethernet, with the length of its prefix.
+//! - `address`: our hardware address; if not given, one that depends on the host's.
+//! - `mtu`: sets the device's MTU, in octets.
+//!
+//! # Example
+//! ```kdl
+//! host machine {
+//!     tap  device=xk0 host_address="10.9.0.1/24"
+//!     eth  tap
+//!     arp  eth
+//!     ip   arp { address "10.9.0.2/24" }
+//!     icmp ip
+//! }
+//! ```
+//!
 //! # Standard
 //! Linux, `Documentation/networking/tuntap.rst`; netdevice(7) for the interface's settings.
 
 mod device;
 mod device_unsafe;
 mod error;
+mod protocol;
 
 pub use device::{Options, TapDevice, Transmitted};
 pub use error::TapError;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "tap",
+    summary: "a TAP device: an Ethernet between the graph and the host",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::new(
+            "device",
+            ParamKind::Text("a device's name, such as xk0"),
+            "xk0",
+            "the device's name; it is made if there is none",
+        ),
+        ParamSpec::optional(
+            "host_address",
+            ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
+            "the host's IPv4 address on this Ethernet",
+        ),
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "our hardware address; if not given, one that depends on the host's",
+        ),
+        ParamSpec::optional(
+            "mtu",
+            ParamKind::Octets,
+            "sets the device's MTU, 68 to 65521 octets",
+        ),
+    ],
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: Some(protocol::probe),
+    build: protocol::build,
+};
+
+const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "max-packet",
+        meaning: "the device's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "opt-packet",
+        meaning: "the device's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "my-ether",
+        meaning: "our hardware address",
+    },
+    QuestionInfo {
+        name: "link-type",
+        meaning: "1: Ethernet",
+    },
+    QuestionInfo {
+        name: "join-group",
+        meaning: "nothing to do: it takes all groups",
+    },
+];
