@@ -91,15 +91,21 @@ impl<K: Key, V: Clone> Map<K, V> {
     }
 
     /// The value bound to `key`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &K) -> Option<V> {
-        let table = self.table.borrow();
-        if let Some((bound, value)) = table.get_bucket(self.last.get())
+        if let Some((bound, value)) = self.table.borrow().get_bucket(self.last.get())
             && bound == key
         {
             self.cache_hits.set(self.cache_hits.get().wrapping_add(1));
             return Some(value.clone());
         }
+        self.find(key)
+    }
+
+    /// The value of a key that the cache does not hold.
+    #[inline(never)]
+    fn find(&self, key: &K) -> Option<V> {
+        let table = self.table.borrow();
         self.cache_misses
             .set(self.cache_misses.get().wrapping_add(1));
         let bucket = table.find_bucket_index(hash(&self.hasher, key), |(bound, _)| bound == key)?;

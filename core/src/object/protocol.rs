@@ -73,14 +73,15 @@ impl ProtocolHead {
     }
 }
 
-struct ProtocolCell<P: ?Sized> {
+/// See `SessionCell` for why the body is boxed.
+struct ProtocolCell {
     head: ProtocolHead,
-    body: P,
+    body: Box<dyn Protocol>,
 }
 
 /// A counted handle of a protocol.
 #[derive(Clone)]
-pub struct ProtocolRef(Rc<ProtocolCell<dyn Protocol>>);
+pub struct ProtocolRef(Rc<ProtocolCell>);
 
 impl PartialEq for ProtocolRef {
     fn eq(&self, other: &Self) -> bool {
@@ -152,7 +153,10 @@ impl ProtocolRef {
             folded_received: Cell::new(0),
             drops: DropCounters::default(),
         };
-        Self(Rc::new(ProtocolCell { head, body }))
+        Self(Rc::new(ProtocolCell {
+            head,
+            body: Box::new(body),
+        }))
     }
 
     /// What every protocol has in common.

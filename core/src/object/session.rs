@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::message::Message;
 use crate::reason::{self, Reason};
 use crate::trace::Operation;
+use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use core::cell::Cell;
 use core::fmt;
@@ -96,18 +97,20 @@ impl SessionHead {
     }
 }
 
-struct SessionCell<S: ?Sized> {
+/// The body is boxed so that a handle is one pointer wide and the head lies at a fixed place: an unsized
+/// tail would cost every crossing the computation of its offset from the vtable.
+struct SessionCell {
     head: SessionHead,
-    body: S,
+    body: Box<dyn Session>,
 }
 
 /// A counted handle of a session.
 #[derive(Clone)]
-pub struct SessionRef(Rc<SessionCell<dyn Session>>);
+pub struct SessionRef(Rc<SessionCell>);
 
 /// A handle that does not keep the session alive.
 #[derive(Clone)]
-pub struct WeakSession(Weak<SessionCell<dyn Session>>);
+pub struct WeakSession(Weak<SessionCell>);
 
 impl WeakSession {
     /// The session, if it still exists.
@@ -151,7 +154,7 @@ impl SessionRef {
                 upper,
                 tag: Cell::new(0),
             },
-            body,
+            body: Box::new(body),
         }))
     }
 

@@ -23,6 +23,9 @@ struct Entry<K> {
 /// message nothing.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
+    /// The last hit, with a handle of its own: an even shorter way than the map's cache.
+    last: RefCell<Option<(K, SessionRef)>>,
+    last_hits: Cell<u64>,
     clock: RefCell<VecDeque<Entry<K>>>,
     max: usize,
     evicted: Cell<u64>,
@@ -33,6 +36,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn new(cx_key: [u64; 2], max: usize) -> Self {
         Self {
             map: Map::new(cx_key, max.max(1)),
+            last: RefCell::new(None),
+            last_hits: Cell::new(0),
             clock: RefCell::default(),
             max: max.max(1),
             evicted: Cell::new(0),
@@ -40,9 +45,31 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// The session with this key.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &K) -> Option<SessionRef> {
-        self.map.get(key)
+        if let Some((last, session)) = &*self.last.borrow()
+            && last == key
+        {
+            self.last_hits.set(self.last_hits.get() + 1);
+            return Some(session.clone());
+        }
+        self.find(key)
+    }
+
+    #[inline(never)]
+    fn find(&self, key: &K) -> Option<SessionRef> {
+        let session = self.map.get(key)?;
+        let before = self.last.replace(Some((*key, session.clone())));
+        drop(before);
+        Some(session)
+    }
+
+    /// Forgets the last hit if it is this key's.
+    fn forget(&self, key: &K) {
+        let hit = matches!(&*self.last.borrow(), Some((last, _)) if last == key);
+        // Dropped outside the borrow: it may be the session's last handle.
+        let before = if hit { self.last.take() } else { None };
+        drop(before);
     }
 
     /// Binds a session; if the table is full, evicts an idle one first.
@@ -80,6 +107,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             }
             let received = head.received();
             if head.opens() == 0 && entry.received == received {
+                self.forget(&entry.key);
                 self.map.unbind(&entry.key);
                 self.evicted.set(self.evicted.get() + 1);
                 entry.session.abort(cx);
@@ -98,6 +126,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             found.and_then(|at| clock.remove(at))
         };
         let Some(victim) = victim else { return false };
+        self.forget(&victim.key);
         self.map.unbind(&victim.key);
         self.evicted.set(self.evicted.get() + 1);
         victim.session.abort(cx);
@@ -106,6 +135,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Unbinds the session with this key.
     pub fn unbind(&self, key: &K) -> Option<SessionRef> {
+        self.forget(key);
         let found = self.map.unbind(key);
         if let Some(session) = &found {
             let mut clock = self.clock.borrow_mut();
@@ -149,12 +179,21 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// How the map is used.
     pub fn stats(&self) -> MapStats {
-        self.map.stats()
+        let MapStats {
+            lookups,
+            cache_hits,
+        } = self.map.stats();
+        let last = self.last_hits.get();
+        MapStats {
+            lookups: lookups + last,
+            cache_hits: cache_hits + last,
+        }
     }
 
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.
     pub fn clear(&self) {
-        self.clock.borrow_mut().clear();
+        let (clock, last) = (self.clock.take(), self.last.take());
         self.map.clear();
+        drop((clock, last));
     }
 }

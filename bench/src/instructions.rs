@@ -1,0 +1,60 @@
+//! Instruction counts: valgrind's callgrind counts a run of N operations and one of 2 N; the difference
+//! is N operations without set-up. The same figure comes out whatever else the machine does.
+
+use crate::case::Case;
+use std::process::{Command, Stdio};
+
+/// The environment variable that makes a program run one case and end: `BENCH|ROW|SYSTEM|OPERATIONS`.
+pub const VARIABLE: &str = "XK_BENCH_CASE";
+
+/// Operations of the shorter run.
+const OPERATIONS: u64 = 1000;
+
+/// Instructions per unit of a case; `None` if valgrind is missing or fails.
+pub fn count(bench: &str, case: &Case) -> Option<f64> {
+    let once = total(bench, case, OPERATIONS)?;
+    let twice = total(bench, case, 2 * OPERATIONS)?;
+    Some(twice.saturating_sub(once) as f64 / OPERATIONS as f64 / case.divisor)
+}
+
+fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
+    let program = std::env::current_exe().ok()?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .env(
+            VARIABLE,
+            format!("{bench}|{}|{}|{operations}", case.row, case.system),
+        )
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|l| l.contains("Collected :"))?;
+    line.rsplit(' ').find(|w| !w.is_empty())?.parse().ok()
+}
+
+/// What a program that links this crate calls first: if the environment asks for one case, runs it
+/// and answers true.
+pub fn run_if_asked() -> bool {
+    let Ok(wanted) = std::env::var(VARIABLE) else {
+        return false;
+    };
+    let mut parts = wanted.split('|');
+    let (Some(bench), Some(row), Some(system), Some(operations)) = (
+        parts.next(),
+        parts.next(),
+        parts.next(),
+        parts.next().and_then(|n| n.parse().ok()),
+    ) else {
+        return true;
+    };
+    for benchmark in crate::benchmarks().into_iter().filter(|b| b.name == bench) {
+        for mut case in (benchmark.cases)() {
+            if case.row == row && case.system == system {
+                case.run(operations);
+            }
+        }
+    }
+    true
+}

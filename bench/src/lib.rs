@@ -1,0 +1,29 @@
+//! Benchmarks of xk, each beside its peers in one run.
+//!
+//! A [`Benchmark`] is a list of [`Case`]s: one row of one system. All cases of a benchmark are measured
+//! alternately, round by round, so that a noisy moment of the machine hits all of them; the table shows
+//! minimum, median and maximum over the rounds, and the ratio to the system that the row names. Beside
+//! the times stand instruction counts where valgrind is installed ([`instructions`]): those do not
+//! depend on what else the machine does. No test asserts any of these figures.
+
+mod case;
+pub mod instructions;
+mod micro;
+mod record;
+mod report;
+mod stack;
+
+pub use case::{Benchmark, Case, Goal};
+pub use record::Record;
+pub use report::{Options, run};
+
+/// Every benchmark there is, in the order in which `all` runs them.
+pub fn benchmarks() -> Vec<Benchmark> {
+    vec![
+        micro::layer::benchmark(),
+        micro::message::benchmark(),
+        micro::map::benchmark(),
+        micro::event::benchmark(),
+        micro::shepherd::benchmark(),
+    ]
+}

@@ -1,0 +1,7 @@
+//! What the single tools cost.
+
+pub(crate) mod event;
+pub(crate) mod layer;
+pub(crate) mod map;
+pub(crate) mod message;
+pub(crate) mod shepherd;

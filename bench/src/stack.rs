@@ -1,0 +1,169 @@
+//! Small protocols that the benchmarks put below and above what they measure.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use xk_core::kernel::Config;
+use xk_core::message::PoolConfig;
+use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef,
+    Upper,
+};
+use xk_kit::control::{MaxPacket, MyEther, OptPacket};
+
+/// A kernel for one measurement.
+pub(crate) fn kernel() -> Rc<Kernel> {
+    let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+    Rc::new(Kernel::new(Config {
+        seed: 1,
+        pool,
+        shepherds: Shepherds::new(
+            Box::new(NoSwitch),
+            Limits {
+                shepherds_max: 1,
+                ..Limits::default()
+            },
+        ),
+        timers_max: 1 << 16,
+    }))
+}
+
+/// What the bottom does with what is pushed into it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bottom {
+    /// Drops it.
+    Sink,
+    /// Passes it up again at once.
+    Mirror,
+    /// Keeps it for `take`.
+    Keep,
+}
+
+/// The bottom anchor of a measured stack.
+pub(crate) struct BottomWire {
+    what: Bottom,
+    octets_max: u32,
+    ether: [u8; 6],
+    upper: RefCell<Option<ProtocolRef>>,
+    session: RefCell<Option<SessionRef>>,
+    kept: Rc<RefCell<Vec<Message>>>,
+}
+
+impl BottomWire {
+    pub(crate) fn new(what: Bottom, ether: [u8; 6]) -> Self {
+        Self {
+            what,
+            octets_max: 1514,
+            ether,
+            upper: RefCell::default(),
+            session: RefCell::default(),
+            kept: Rc::default(),
+        }
+    }
+
+    /// Where pushed messages are kept.
+    pub(crate) fn kept(&self) -> Rc<RefCell<Vec<Message>>> {
+        Rc::clone(&self.kept)
+    }
+}
+
+struct BottomSession {
+    what: Bottom,
+    upper: ProtocolRef,
+    kept: Rc<RefCell<Vec<Message>>>,
+}
+
+impl Session for BottomSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        match self.what {
+            Bottom::Sink => drop(message),
+            Bottom::Mirror => this.pop(cx, message).map_err(|_| PushError::Unreachable)?,
+            Bottom::Keep => self.kept.borrow_mut().push(message),
+        }
+        Ok(())
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        this.protocol(cx)
+            .map_or(Answer::Unknown, |p| p.control(cx, ask))
+    }
+}
+
+impl Protocol for BottomWire {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        if let Some(session) = &*self.session.borrow() {
+            session.hold();
+            return Ok(session.clone());
+        }
+        let body = BottomSession {
+            what: self.what,
+            upper: upper.receiver.clone(),
+            kept: Rc::clone(&self.kept),
+        };
+        let session = cx.new_session(this, upper.receiver, body);
+        *self.session.borrow_mut() = Some(session.clone());
+        Ok(session)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        *self.upper.borrow_mut() = Some(upper.receiver.clone());
+        self.open(cx, this, upper, participants).map(|_| Enable(0))
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if ask
+            .answer::<MaxPacket>(|q| q.octets = self.octets_max)
+            .is_answered()
+            || ask
+                .answer::<OptPacket>(|q| q.octets = self.octets_max)
+                .is_answered()
+        {
+            return Answer::Answered;
+        }
+        ask.answer::<MyEther>(|q| q.address = self.ether)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.upper.borrow_mut().take();
+        self.session.borrow_mut().take();
+        self.kept.borrow_mut().clear();
+    }
+}
+
+/// The top of a measured stack: counts what it gets and drops it.
+#[derive(Default)]
+pub(crate) struct Count {
+    pub(crate) messages: Rc<Cell<u64>>,
+    pub(crate) octets: Rc<Cell<u64>>,
+}
+
+impl Protocol for Count {
+    fn demux(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.messages.set(self.messages.get() + 1);
+        self.octets.set(self.octets.get() + message.len() as u64);
+        Ok(())
+    }
+}
