@@ -1,9 +1,172 @@
-//! Address Resolution Protocol.
+//! # Synopsis
+//! `arp ETH` — finds the hardware addresses of IPv4 hosts on a link, and leads messages there.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! IPv4 hosts, `10.0.0.2`. The local one may be left open; else it must be a host of ours, in whose name the peer is
+//! asked for.
+//!
+//! # Above
+//! Any protocol of the async realm that speaks of hosts and has a type number on the layer below, as `ip` has: `arp` puts
+//! no header of its own on messages.
+//!
+//! # Below
+//! One protocol of the async realm that takes hardware addresses.
+//!
+//! # Behaviour
+//! A session leads to one host. While the host's address is known, a message goes straight to the session below, under
+//! the upper protocol's own type number; what the host sends comes up to the upper protocol from the layer below, not
+//! through `arp`. Of a session opened below for an upper protocol, that protocol is told by `open_done`; if it does not
+//! mark the session by a tag, the session gets the tag of the one above it. 255.255.255.255 maps onto the broadcast
+//! address, a group onto its group address; an upper protocol asks for 255.255.255.255 for any broadcast on the link.
+//!
+//! If the address is not known, messages wait (`queue_max` per session, the oldest dropped as "queue full") and the host
+//! is asked for, at most once a second. When the last request stays unanswered they are dropped as "unresolved", the
+//! upper protocol is asked `network-error` for each, and for a while (`negative`) further ones fail at once. An address
+//! that was not confirmed for its `lifetime` is forgotten if nothing was sent there; else its station is asked directly,
+//! used meanwhile, and forgotten if it keeps silent.
+//!
+//! What a packet says of its sender is believed if the sender is known or asked for already, or asks for a host of ours;
+//! everything else is of no use. When the cache is full, the entry goes that was used longest ago among those without
+//! sessions. Packets from group addresses or hosts that no station can have are a "bad source". A packet whose sender is
+//! not the station that sent the frame is taken (proxies do so, and RFC 826 does not compare them) and counted.
+//!
+//! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on requests for it are
+//! answered. With `probe` others are asked first, for up to eight seconds in all, while messages that need a resolution
+//! wait; if one answers, the host is not ours and is tried again after a minute. Whoever else uses a host of ours is
+//! answered by an announcement, at most every ten seconds, and counted; the upper protocols are asked `host-conflict`.
+//!
+//! # Control
+//! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether` (sessions),
+//! `arp-table`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `entries_max`: how many hosts it remembers.
+//! - `sessions_max`: how many sessions it holds.
+//! - `queue_max`: how many messages wait in one session.
+//! - `retries`: how often a request is repeated.
+//! - `retry`: time between two requests, at least a second.
+//! - `lifetime`: how long an address is believed without confirmation, a second at least.
+//! - `negative`: how long a host that did not answer is not asked for again, a second at least.
+//! - `probe`: whether a host is probed for before it is ours.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap  device="tap0"
+//!     eth  tap
+//!     arp  eth lifetime="20min"
+//!     ip   arp address="10.0.0.1/24"
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 826 (all for IPv4 on Ethernet), RFC 1122 section 2.3.2, RFC 5227 sections 2.1 to 2.4, RFC 1112 section 6.4.
+//! Not covered: answering for others (RFC 1027), asking for one's own address (RFC 903).
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bench;
+mod claim;
+mod control;
+mod entry;
 #[doc(hidden)]
 pub mod fuzz;
+mod hosts;
+mod protocol;
+mod session;
+mod shared;
+#[cfg(test)]
+mod tests;
 pub mod wire;
+
+pub use claim::CLAIMS_MAX;
+pub use control::{ArpEntry, ArpTable};
+pub use protocol::{Arp, CONFLICT, LOOPED, UNSOLICITED, build};
+pub use shared::UNRESOLVED;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "arp",
+    summary: "finds the hardware addresses of IPv4 hosts on a link, and leads messages there",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async],
+        families: &[Family::Ether],
+    },
+    header_octets: 0,
+    numbers: &[Number {
+        upper: "arp",
+        lower: "eth",
+        number: 0x0806,
+    }],
+    parameters: &[
+        count("entries_max", "1024", "how many hosts it remembers"),
+        count("sessions_max", "4096", "how many sessions it holds"),
+        count("queue_max", "16", "how many messages wait in one session"),
+        ParamSpec::new(
+            "retries",
+            ParamKind::Integer { min: 0, max: 100 },
+            "3",
+            "how often a request is repeated",
+        ),
+        time("retry", "1s", "time between two requests"),
+        time(
+            "lifetime",
+            "60s",
+            "how long an address is believed without confirmation",
+        ),
+        time(
+            "negative",
+            "5s",
+            "how long a host that did not answer is not asked for again",
+        ),
+        ParamSpec::new(
+            "probe",
+            ParamKind::Bool,
+            "#false",
+            "whether a host is probed for before it is ours",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("resolve", "the address of a host on the link"),
+        question("claim-host", "answers for a host and defends it"),
+        question("my-host", "the first host claimed"),
+        question("peer-host", "the peer, of a session"),
+        question("peer-ether", "the peer's address, of a session"),
+        question("arp-table", "the hosts it knows or asks for"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn count(name: &'static str, default: &'static str, doc: &'static str) -> ParamSpec {
+    let kind = ParamKind::Integer {
+        min: 1,
+        max: 1_048_576,
+    };
+    ParamSpec::new(name, kind, default, doc)
+}
+
+const fn time(name: &'static str, default: &'static str, doc: &'static str) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Duration, default, doc)
+}
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

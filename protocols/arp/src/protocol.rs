@@ -1,0 +1,333 @@
+//! The protocol object: opens, enables, and takes in packets.
+
+use crate::claim::is_station;
+use crate::entry::Entry;
+use crate::session::{ArpSession, Path};
+use crate::shared::{Config, Shared, Token};
+use crate::wire::{Error, EthAddr, Ipv4, Operation, PACKET_LEN, Packet};
+use alloc::rc::Rc;
+use core::time::Duration;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::message::PullUpError;
+use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::participant::AddressError;
+use xk_core::reason::Class;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Upper, reason,
+};
+use xk_kit::control::{MyEther, PeerEther};
+
+/// Another station uses a host of ours (RFC 5227, section 2.4).
+pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);
+/// A reply that nobody asked for, about a host that nobody needs.
+pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
+/// A packet came back that this station had sent.
+pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// One instance, for one link.
+pub struct Arp {
+    shared: Rc<Shared>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time is out of range.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let config = Config::read(build.params)?;
+    let key = build.cx.boot_key();
+    build.add(Arp::new(key, build.lower(0)?, config))
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            entries_max: 1024,
+            sessions_max: 4096,
+            queue_max: 16,
+            retries: 3,
+            retry: SECOND,
+            lifetime: 60 * SECOND,
+            negative: 5 * SECOND,
+            probe: false,
+        }
+    }
+}
+
+impl Config {
+    fn read(params: &Params) -> Result<Self, BuildError> {
+        let usual = Self::default();
+        Ok(Self {
+            entries_max: params.number("entries_max", usual.entries_max).max(1),
+            sessions_max: params.number("sessions_max", usual.sessions_max),
+            queue_max: params.number("queue_max", usual.queue_max).max(1),
+            retries: params.number("retries", usual.retries),
+            // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
+            retry: duration(params, "retry", usual.retry, SECOND)?,
+            lifetime: duration(params, "lifetime", usual.lifetime, SECOND)?,
+            negative: duration(params, "negative", usual.negative, SECOND)?,
+            probe: params.flag("probe"),
+        })
+    }
+}
+
+fn duration(
+    params: &Params,
+    name: &'static str,
+    otherwise: Duration,
+    min: Duration,
+) -> Result<Duration, BuildError> {
+    let value = params.duration(name, otherwise);
+    if value < min || value > DAY {
+        return Err(BuildError::Param {
+            name,
+            index: 0,
+            expected: "a time from \"1s\" to \"24h\"".into(),
+        });
+    }
+    Ok(value)
+}
+
+impl Arp {
+    pub(crate) fn new(boot_key: [u64; 2], eth: ProtocolRef, config: Config) -> Self {
+        Self {
+            shared: Rc::new(Shared::new(boot_key, eth, config)),
+        }
+    }
+
+    /// The host of ours that the local participant names; unspecified if it is left open.
+    fn local(participants: &mut Participants) -> Result<Ipv4, AddressError> {
+        match participants.local_mut()?.pop() {
+            None | Some(Part::Any) => Ok(Ipv4::UNSPECIFIED),
+            Some(Part::Host(host)) => Ok(host),
+            Some(_) => Err(AddressError::WrongFamily),
+        }
+    }
+
+    /// Why a packet is not believed, if it is not.
+    fn objection(&self, packet: &Packet) -> Option<&'static Reason> {
+        if packet.sender_eth == self.shared.mine.get() {
+            return Some(&LOOPED);
+        }
+        let host_fits = is_station(packet.sender_ip) || packet.is_probe();
+        (!packet.sender_eth.is_unicast() || !host_fits).then_some(&reason::BAD_SOURCE)
+    }
+
+    /// Takes in a packet (RFC 826, packet reception); else says why it was of no use.
+    fn receive(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        packet: &Packet,
+    ) -> Result<(), &'static Reason> {
+        let shared = &self.shared;
+        if let Some(reason) = self.objection(packet) {
+            return Err(reason);
+        }
+        let frame_from = lower
+            .ask(cx, PeerEther::default())
+            .map(|q| EthAddr(q.address));
+        if frame_from.is_some_and(|from| from != packet.sender_eth) {
+            shared.mismatched.set(shared.mismatched.get() + 1);
+        }
+        if shared.find_conflict(cx, packet) {
+            return Err(&CONFLICT);
+        }
+        let asked = packet.operation == Operation::Request;
+        let for_us = shared.claims.is_ours(packet.target_ip);
+        let mut merged = false;
+        if !packet.sender_ip.is_unspecified() {
+            let known = shared.hosts.get(packet.sender_ip);
+            // Who asks us will be sent something soon; what others tell unasked is worth no room.
+            let entry = match known {
+                None if asked && for_us => {
+                    let made = shared.hosts.get_or_make(cx, packet.sender_ip);
+                    if made.is_none() {
+                        shared.count(&reason::TABLE_FULL);
+                    }
+                    made
+                }
+                known => known,
+            };
+            if let Some(entry) = entry {
+                shared.learn(cx, &entry, packet.sender_eth);
+                merged = true;
+            }
+        }
+        if asked && for_us {
+            let reply = packet.reply(shared.mine.get());
+            shared.send(cx, packet.sender_eth, &reply);
+            return Ok(());
+        }
+        match (merged, asked) {
+            (true, _) => Ok(()),
+            (false, true) => Err(&reason::NOT_MINE),
+            (false, false) => Err(&UNSOLICITED),
+        }
+    }
+
+    /// The entry for a new session to `host`.
+    fn entry(&self, cx: &Kernel, host: Ipv4, local: Ipv4) -> Result<Rc<Entry>, OpenError> {
+        if let Some(eth) = Shared::mapped(host) {
+            return Ok(Rc::new(Entry::fixed(host, eth, cx.now())));
+        }
+        let own = host == local || self.shared.claims.find(host).is_some();
+        if !is_station(host) || own {
+            return Err(OpenError::Address(AddressError::OutOfRange));
+        }
+        let entry = self.shared.hosts.get_or_make(cx, host);
+        entry.ok_or(OpenError::Full)
+    }
+}
+
+/// Reads a packet; else says why it is none.
+fn parse(message: &mut Message) -> Result<Packet, &'static Reason> {
+    message.pull_up(PACKET_LEN).map_err(|error| match error {
+        PullUpError::NoBuffers => &reason::NO_BUFFERS,
+        PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
+    })?;
+    let octets = message.peek_slice(PACKET_LEN).unwrap_or_default();
+    Packet::parse_slice(octets).map_err(|error| match error {
+        Error::Truncated => &reason::TRUNCATED,
+        // Other hardware, other protocols, other operations (RARP) share the type number.
+        Error::Hardware(_) | Error::Protocol(_) | Error::Operation(_) => &reason::NOT_SUPPORTED,
+        Error::AddressLength(..) => &reason::MALFORMED,
+    })
+}
+
+impl Protocol for Arp {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let (shared, upper) = (&self.shared, Upper::new(this));
+        let mine = shared.eth.ask(cx, MyEther::default());
+        shared
+            .mine
+            .set(EthAddr(mine.ok_or(OpenError::NoLower)?.address));
+        let all = Part::Ether(EthAddr::BROADCAST.0);
+        let both = Participants::pair(Part::Any, all);
+        let broadcast = shared.eth.open(cx, upper, both)?;
+        *shared.broadcast.borrow_mut() = Some(broadcast);
+        *shared.me.borrow_mut() = Some(this.clone());
+        let any = Participants::local(Part::Any);
+        shared.eth.open_enable(cx, upper, any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let shared = &self.shared;
+        let local = Self::local(&mut participants)?;
+        let host = participants.peer_mut()?.pop_host()?.definite()?;
+        let key = (host.to_bits(), upper.receiver.id().0, upper.selector.0);
+        if let Some(session) = shared.sessions.get(&key) {
+            session.hold();
+            return Ok(session);
+        }
+        // Tells now, and not with the first message, if the layer below lacks the number.
+        upper.number_on(cx, &shared.eth)?;
+        let entry = self.entry(cx, host, local)?;
+        let path = Rc::new(Path {
+            key,
+            receiver: upper.receiver.clone(),
+            selector: upper.selector,
+            local,
+            lower: None.into(),
+            waiting: Default::default(),
+            entry,
+        });
+        let body = ArpSession {
+            shared: Rc::clone(shared),
+            path: Rc::clone(&path),
+        };
+        let session = cx.new_session(this, upper.receiver, body);
+        if shared.sessions.bind(cx, key, session.clone()).is_err() {
+            session.retire(cx);
+            shared.forget_idle(cx, &path.entry);
+            return Err(OpenError::Full);
+        }
+        path.entry.paths.borrow_mut().push(Rc::downgrade(&path));
+        shared.note_upper(upper.receiver);
+        if let Some(eth) = path.entry.address() {
+            shared.link(cx, &path, eth);
+        }
+        Ok(session)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        if !participants.is_empty() {
+            Self::local(&mut participants)?;
+        }
+        self.shared.note_upper(upper.receiver);
+        // Data frames bear the upper's number and come up to it from there, not from here.
+        let any = Participants::local(Part::Any);
+        self.shared.eth.open_enable(cx, upper, any)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.eth.open_disable(cx, enable);
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let packet = match parse(&mut message) {
+            Ok(packet) => packet,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
+        match self.receive(cx, lower, &packet) {
+            Ok(()) => Ok(()),
+            Err(why) => Err(this.refuse(message, why)),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.sessions.sessions(question.max);
+            question.total = shared.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            let maps = &mut question.maps;
+            maps.push(("active", shared.sessions.stats()));
+            maps.push(("hosts", shared.hosts.stats()));
+            return Answer::Answered;
+        }
+        shared
+            .control(cx, ask)
+            .unwrap_or_else(|| shared.eth.control(cx, ask))
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.eth)
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
+        match Token::read(token) {
+            Token::Entry(host) => self.shared.entry_timeout(cx, host),
+            Token::Claim(host) => self.shared.claim_timeout(cx, host),
+        }
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.shared.stop(cx);
+    }
+}

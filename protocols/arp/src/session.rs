@@ -1,0 +1,157 @@
+//! A session: the way to one host, for one upper protocol.
+
+use crate::entry::Entry;
+use crate::shared::{Shared, UNRESOLVED, Way};
+use crate::wire::Ipv4;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::rc::{Rc, Weak};
+use core::cell::RefCell;
+use xk_core::control::Describe;
+use xk_core::object::{Closing, ProtocolId, PushError};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
+use xk_kit::control::{MyHost, PeerEther, PeerHost};
+
+/// A session's key: the host, who receives, and whose number selects.
+pub(crate) type Key = (u32, u32, u32);
+
+/// What a session shares with the entry of its host.
+pub(crate) struct Path {
+    pub(crate) entry: Rc<Entry>,
+    pub(crate) key: Key,
+    /// Who receives what the host sends.
+    pub(crate) receiver: ProtocolRef,
+    /// Whose number selects it.
+    pub(crate) selector: ProtocolId,
+    /// The host of ours at this end; unspecified if left open.
+    pub(crate) local: Ipv4,
+    /// The session that leads to the host's address, while that is known.
+    pub(crate) lower: RefCell<Option<SessionRef>>,
+    /// Messages that wait for the address.
+    pub(crate) waiting: RefCell<VecDeque<Message>>,
+}
+
+pub(crate) struct ArpSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) path: Rc<Path>,
+}
+
+impl ArpSession {
+    /// A message whose way is not known yet.
+    #[cold]
+    fn push_unresolved(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let (shared, path) = (&self.shared, &self.path);
+        let way = shared.want(cx, &path.entry, path.local);
+        match (way, path.entry.address()) {
+            (Way::Open, Some(eth)) => {
+                path.entry.used.set(true);
+                if let Some(lower) = shared.link(cx, path, eth) {
+                    return lower.push(cx, message);
+                }
+            }
+            (Way::Later, _) => {
+                // The youngest messages are kept (RFC 1122, section 2.3.2.2).
+                let oldest = {
+                    let mut waiting = path.waiting.borrow_mut();
+                    let full = waiting.len() >= shared.config.queue_max;
+                    let oldest = if full { waiting.pop_front() } else { None };
+                    waiting.push_back(message);
+                    oldest
+                };
+                if let Some(oldest) = oldest {
+                    this.discard(cx, oldest, &reason::QUEUE_FULL);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        this.discard(cx, message, &UNRESOLVED);
+        Err(PushError::Unreachable)
+    }
+
+    /// The session below was closed by others: finds the way anew with the next message.
+    #[cold]
+    fn drop_lower(&self, cx: &Kernel) {
+        if let Some(lower) = self.path.lower.take() {
+            lower.close(cx);
+        }
+    }
+}
+
+impl Session for ArpSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let path = &*self.path;
+        let lower = path.lower.borrow().clone();
+        let Some(lower) = lower else {
+            return self.push_unresolved(cx, this, message);
+        };
+        path.entry.used.set(true);
+        let result = lower.push(cx, message);
+        if result == Err(PushError::Closed) {
+            self.drop_lower(cx);
+        }
+        result
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let path = &*self.path;
+        if let Some(question) = ask.get::<PeerHost>() {
+            question.host = path.entry.host;
+            return Answer::Answered;
+        }
+        if !path.local.is_unspecified()
+            && let Some(question) = ask.get::<MyHost>()
+        {
+            question.host = path.local;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<PeerEther>() {
+            return match path.entry.address() {
+                Some(eth) => {
+                    question.address = eth.0;
+                    Answer::Answered
+                }
+                None => Answer::Unknown,
+            };
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            let (host, state) = (path.entry.host, path.entry.state.get());
+            let waiting = path.waiting.borrow().len();
+            question.text = match path.entry.address() {
+                Some(eth) => format!("{host} at {eth}, {state}"),
+                None => format!("{host}, {state}, {waiting} waiting"),
+            };
+            return Answer::Answered;
+        }
+        if let Some(answer) = self.shared.control(cx, ask) {
+            return answer;
+        }
+        let lower = path.lower.borrow().clone();
+        match lower {
+            Some(lower) => lower.control(cx, ask),
+            None => self.shared.eth.control(cx, ask),
+        }
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let path = &self.path;
+        self.shared.sessions.unbind(&path.key);
+        let gone = Rc::downgrade(path);
+        let mut paths = path.entry.paths.borrow_mut();
+        paths.retain(|other| !Weak::ptr_eq(other, &gone));
+        drop(paths);
+        let waiting = path.waiting.take();
+        for message in waiting {
+            this.discard(cx, message, &reason::CLOSED);
+        }
+        self.drop_lower(cx);
+        self.shared.forget_idle(cx, &path.entry);
+        Closing::Done
+    }
+}

@@ -1,0 +1,502 @@
+//! What protocol and sessions share, and what happens to entries.
+
+use crate::claim::{Claims, Stage, is_station};
+use crate::control::{ArpEntry, ArpTable};
+use crate::entry::{Action, Entry, Event, State};
+use crate::hosts::Hosts;
+use crate::session::{Key, Path};
+use crate::wire::{EthAddr, Ipv4, PACKET_LEN, Packet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::kernel::Timer;
+use xk_core::object::{OpenError, SessionTable};
+use xk_core::reason::{self, Class};
+use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Upper};
+use xk_kit::control::{ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve};
+
+/// The host's address could not be found out.
+pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
+
+/// Room for the lower headers in front of a packet, in octets.
+const HEADROOM: usize = 128;
+/// How many upper protocols are told of conflicts.
+const UPPERS_MAX: usize = 64;
+
+/// What the graph may choose.
+pub(crate) struct Config {
+    pub(crate) entries_max: usize,
+    pub(crate) sessions_max: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) retries: u32,
+    pub(crate) retry: Duration,
+    pub(crate) lifetime: Duration,
+    pub(crate) negative: Duration,
+    pub(crate) probe: bool,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Token {
+    Entry(Ipv4),
+    Claim(Ipv4),
+}
+
+impl Token {
+    fn number(self) -> u64 {
+        match self {
+            Token::Entry(host) => u64::from(host.to_bits()),
+            Token::Claim(host) => u64::from(host.to_bits()) | 1 << 32,
+        }
+    }
+
+    pub(crate) fn read(number: u64) -> Self {
+        let host = Ipv4::from_bits(number as u32);
+        match number >> 32 {
+            0 => Token::Entry(host),
+            _ => Token::Claim(host),
+        }
+    }
+}
+
+/// Whether a message for a host can go.
+pub(crate) enum Way {
+    /// Its address is known.
+    Open,
+    /// It is being asked for.
+    Later,
+    /// It does not answer.
+    None,
+}
+
+pub(crate) struct Shared {
+    pub(crate) eth: ProtocolRef,
+    /// The protocol itself, from start to stop.
+    pub(crate) me: RefCell<Option<ProtocolRef>>,
+    /// This station's address.
+    pub(crate) mine: Cell<EthAddr>,
+    pub(crate) config: Config,
+    pub(crate) hosts: Hosts,
+    pub(crate) sessions: SessionTable<Key>,
+    pub(crate) claims: Claims,
+    uppers: RefCell<Vec<ProtocolRef>>,
+    /// The session for requests to all.
+    pub(crate) broadcast: RefCell<Option<SessionRef>>,
+    /// Packets that showed a host of ours in use elsewhere.
+    pub(crate) conflicts: Cell<u64>,
+    /// Hosts whose address changed.
+    pub(crate) moved: Cell<u64>,
+    /// Packets whose sender is not who sent the frame.
+    pub(crate) mismatched: Cell<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(boot_key: [u64; 2], eth: ProtocolRef, config: Config) -> Self {
+        Self {
+            eth,
+            me: RefCell::default(),
+            mine: Cell::new(EthAddr::ZERO),
+            hosts: Hosts::new(boot_key, config.entries_max),
+            sessions: SessionTable::new(boot_key, config.sessions_max),
+            config,
+            claims: Claims::default(),
+            uppers: RefCell::default(),
+            broadcast: RefCell::default(),
+            conflicts: Cell::new(0),
+            moved: Cell::new(0),
+            mismatched: Cell::new(0),
+        }
+    }
+
+    /// Notes who is to be told of conflicts.
+    pub(crate) fn note_upper(&self, upper: &ProtocolRef) {
+        let mut uppers = self.uppers.borrow_mut();
+        if uppers.len() < UPPERS_MAX && !uppers.contains(upper) {
+            uppers.push(upper.clone());
+        }
+    }
+
+    pub(crate) fn uppers(&self) -> Vec<ProtocolRef> {
+        self.uppers.borrow().clone()
+    }
+
+    /// Forgets everything; for the protocol's `stop`.
+    pub(crate) fn stop(&self, cx: &Kernel) {
+        for session in self.sessions.sessions(usize::MAX) {
+            session.abort(cx);
+        }
+        self.sessions.clear();
+        self.hosts.clear();
+        self.claims.clear();
+        drop(self.uppers.take());
+        if let Some(broadcast) = self.broadcast.take() {
+            broadcast.close(cx);
+        }
+        drop(self.me.take());
+    }
+
+    /// Counts something dropped at the protocol.
+    pub(crate) fn count(&self, reason: &'static Reason) {
+        if let Some(me) = &*self.me.borrow() {
+            me.head().drops().count(reason);
+        }
+    }
+
+    /// Sets a timer of the protocol; `None` if there are too many.
+    pub(crate) fn arm(&self, cx: &Kernel, delay: Duration, token: Token) -> Option<Timer> {
+        let me = self.me.borrow().clone()?;
+        cx.schedule_protocol(&me, delay, token.number()).ok()
+    }
+
+    /// Sends a packet. What keeps it from going is counted.
+    pub(crate) fn send(&self, cx: &Kernel, to: EthAddr, packet: &Packet) {
+        let mut octets = [0; PACKET_LEN];
+        packet.emit(&mut octets);
+        let Ok(message) = cx.pool().copy_from(HEADROOM, &octets) else {
+            return self.count(&reason::NO_BUFFERS);
+        };
+        let session = if to.is_broadcast() {
+            self.broadcast.borrow().clone()
+        } else {
+            let me = self.me.borrow().clone();
+            let both = Participants::pair(Part::Any, Part::Ether(to.0));
+            me.and_then(|me| self.eth.open(cx, Upper::new(&me), both).ok())
+        };
+        let Some(session) = session else {
+            return self.count(&reason::TABLE_FULL);
+        };
+        // A failure below is counted below; the next request makes up for it.
+        let _ = session.push(cx, message);
+        if !to.is_broadcast() {
+            session.close(cx);
+        }
+    }
+
+    // ---- entries ----
+
+    /// Asks for a host in the name of `local`, unless it is known or asked for already.
+    pub(crate) fn want(&self, cx: &Kernel, entry: &Rc<Entry>, local: Ipv4) -> Way {
+        let (next, action) = entry.state.get().next(Event::Wanted);
+        if action == Action::Ask {
+            let source = if local.is_unspecified() {
+                self.claims.first().unwrap_or(local)
+            } else {
+                local
+            };
+            match self.claims.find(source).map(|c| c.stage.get()) {
+                // No request may bear the address before it is ours (RFC 5227, section 2.1).
+                Some(Stage::Probing) => return Way::Later,
+                Some(Stage::Lost) => return Way::None,
+                Some(Stage::Ours) | None => entry.source.set(source),
+            }
+            if !self.enter(cx, entry, next, self.config.retry) {
+                return Way::None;
+            }
+            self.request(cx, entry, EthAddr::BROADCAST);
+        }
+        match entry.state.get() {
+            State::Known | State::Checking => Way::Open,
+            State::Asking => Way::Later,
+            State::Failed | State::Idle => Way::None,
+        }
+    }
+
+    /// Enters a state that ends after `delay`; false, and the entry is idle, if no timer is left.
+    fn enter(&self, cx: &Kernel, entry: &Entry, state: State, delay: Duration) -> bool {
+        if entry.state.replace(state) != state {
+            entry.retries.set(0);
+            entry.since.set(cx.now());
+        }
+        self.arm_entry(cx, entry, delay)
+    }
+
+    fn arm_entry(&self, cx: &Kernel, entry: &Entry, delay: Duration) -> bool {
+        if let Some(old) = entry.timer.take() {
+            cx.cancel(old);
+        }
+        let timer = self.arm(cx, delay, Token::Entry(entry.host));
+        entry.timer.set(timer);
+        if timer.is_none() {
+            entry.state.set(State::Idle);
+        }
+        timer.is_some()
+    }
+
+    /// Sends a request, to all or to the station that had the address; at most one a second.
+    fn request(&self, cx: &Kernel, entry: &Entry, to: EthAddr) {
+        if entry.is_asked_recently(cx.now()) {
+            return;
+        }
+        entry.asked.set(Some(cx.now()));
+        let packet = Packet::request(self.mine.get(), entry.source.get(), entry.host);
+        self.send(cx, to, &packet);
+    }
+
+    /// A host's address was heard.
+    pub(crate) fn learn(&self, cx: &Kernel, entry: &Rc<Entry>, eth: EthAddr) {
+        let before = entry.state.get();
+        let (next, _) = before.next(Event::Heard);
+        let changed = entry.eth.replace(eth) != eth;
+        if changed && before.is_usable() {
+            self.moved.set(self.moved.get() + 1);
+        }
+        // A timer that runs for a known entry goes on: it looks at the time of the confirmation itself.
+        let armed = before == next || self.enter(cx, entry, next, self.config.lifetime);
+        entry.since.set(cx.now());
+        entry.used.set(false);
+        for path in entry.paths() {
+            if changed || path.lower.borrow().is_none() {
+                self.link(cx, &path, eth);
+            }
+        }
+        if !armed {
+            self.unlink(cx, entry);
+        }
+    }
+
+    /// Leads a session to an address and sends what waits there.
+    pub(crate) fn link(&self, cx: &Kernel, path: &Rc<Path>, eth: EthAddr) -> Option<SessionRef> {
+        let old = path.lower.take();
+        let opened = self.open_below(cx, path, eth);
+        if let Some(old) = old {
+            old.close(cx);
+        }
+        let Ok(lower) = opened else {
+            self.drop_waiting(cx, path);
+            return None;
+        };
+        if let Some(twice) = path.lower.replace(Some(lower.clone())) {
+            twice.close(cx);
+        }
+        let waiting = path.waiting.take();
+        for message in waiting {
+            path.entry.used.set(true);
+            // Counted below, as if it had gone at once.
+            let _ = lower.push(cx, message);
+        }
+        Some(lower)
+    }
+
+    fn open_below(&self, cx: &Kernel, path: &Path, eth: EthAddr) -> Result<SessionRef, OpenError> {
+        let upper = Upper {
+            receiver: &path.receiver,
+            selector: path.selector,
+        };
+        let both = Participants::pair(Part::Any, Part::Ether(eth.0));
+        let lower = self.eth.open(cx, upper, both)?;
+        let head = lower.head();
+        let fresh = head.opens() == 1 && head.sent() == 0 && head.received() == 0;
+        if fresh {
+            // What arrives there goes to the receiver without passing here, so it must know the session.
+            let mine = Part::Ether(self.mine.get().0);
+            let both = Participants::pair(mine, Part::Ether(eth.0));
+            if path.receiver.open_done(cx, &lower, both).is_err() {
+                lower.close(cx);
+                return Err(OpenError::NotSupported);
+            }
+        }
+        let session = self.sessions.get(&path.key);
+        if let Some(session) = session.filter(|_| head.tag() == 0) {
+            head.set_tag(session.head().tag());
+        }
+        Ok(lower)
+    }
+
+    /// Takes all sessions of a host off its address; forgets it if there are none.
+    fn unlink(&self, cx: &Kernel, entry: &Rc<Entry>) {
+        for path in entry.paths() {
+            if let Some(lower) = path.lower.take() {
+                lower.close(cx);
+            }
+        }
+        self.forget_idle(cx, entry);
+    }
+
+    /// Forgets a host about which nothing is known and which nobody needs.
+    pub(crate) fn forget_idle(&self, cx: &Kernel, entry: &Rc<Entry>) {
+        let current = self.hosts.get(entry.host);
+        let current = current.is_some_and(|found| Rc::ptr_eq(&found, entry));
+        if current && entry.state.get() == State::Idle && entry.paths.borrow().is_empty() {
+            self.hosts.remove(cx, entry.host);
+        }
+    }
+
+    /// Forgets what is known of a host, whatever it is.
+    pub(crate) fn forget(&self, cx: &Kernel, entry: &Rc<Entry>) {
+        if let Some(timer) = entry.timer.take() {
+            cx.cancel(timer);
+        }
+        entry.state.set(State::Idle);
+        for path in entry.paths() {
+            self.drop_waiting(cx, &path);
+        }
+        self.unlink(cx, entry);
+    }
+
+    /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4).
+    pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
+        let waiting = path.waiting.take();
+        for message in waiting {
+            self.count(&UNRESOLVED);
+            let mut start = [0; 16];
+            let start_len = message.copy_to(0, &mut start);
+            drop(message);
+            let mut error = NetworkError {
+                kind: NetworkErrorKind::HostUnreachable,
+                reporter: None,
+                session: self.sessions.get(&path.key),
+                start,
+                start_len,
+            };
+            let _ = path.receiver.control(cx, &mut Ask::new(&mut error));
+        }
+    }
+
+    /// An entry's timer went off.
+    pub(crate) fn entry_timeout(&self, cx: &Kernel, host: Ipv4) {
+        let Some(entry) = self.hosts.get(host) else {
+            return;
+        };
+        entry.timer.set(None);
+        let age = cx.now().since(entry.since.get());
+        let left = self.config.lifetime.saturating_sub(age);
+        let event = match entry.state.get() {
+            State::Asking | State::Checking if entry.retries.get() < self.config.retries => {
+                entry.retries.set(entry.retries.get() + 1);
+                Event::Silent
+            }
+            State::Asking | State::Checking => Event::Exhausted,
+            // Confirmed since the timer was set.
+            State::Known if !left.is_zero() => {
+                if !self.arm_entry(cx, &entry, left) {
+                    self.unlink(cx, &entry);
+                }
+                return;
+            }
+            State::Known if entry.used.replace(false) => Event::Aged,
+            State::Known => Event::Unused,
+            State::Failed => Event::Forgiven,
+            State::Idle => return,
+        };
+        let (next, action) = entry.state.get().next(event);
+        self.act(cx, &entry, next, action);
+    }
+
+    /// Enters the next state after a timer and does what belongs to it.
+    fn act(&self, cx: &Kernel, entry: &Rc<Entry>, next: State, action: Action) {
+        match action {
+            Action::Ask | Action::Poll => {
+                let to = match action {
+                    Action::Ask => EthAddr::BROADCAST,
+                    _ => entry.eth.get(),
+                };
+                if self.enter(cx, entry, next, self.config.retry) {
+                    self.request(cx, entry, to);
+                } else {
+                    self.forget(cx, entry);
+                }
+            }
+            Action::Fail => {
+                self.enter(cx, entry, next, self.config.negative);
+                for path in entry.paths() {
+                    self.drop_waiting(cx, &path);
+                }
+            }
+            Action::Unlink => {
+                entry.state.set(next);
+                self.unlink(cx, entry);
+            }
+            Action::Nothing | Action::Link => {
+                entry.state.set(next);
+                self.forget_idle(cx, entry);
+            }
+        }
+    }
+
+    /// The claim of a host has come to an end, one way or the other: asks for whom messages wait, or drops them.
+    pub(crate) fn resume_waiting(&self, cx: &Kernel) {
+        for entry in self.hosts.list() {
+            if entry.state.get() != State::Idle {
+                continue;
+            }
+            for path in entry.paths() {
+                let waits = !path.waiting.borrow().is_empty();
+                if waits && matches!(self.want(cx, &entry, path.local), Way::None) {
+                    self.drop_waiting(cx, &path);
+                }
+            }
+        }
+    }
+
+    // ---- questions ----
+
+    /// The address onto which a host maps without asking.
+    pub(crate) fn mapped(host: Ipv4) -> Option<EthAddr> {
+        if host == Ipv4::BROADCAST {
+            Some(EthAddr::BROADCAST)
+        } else if host.is_multicast() {
+            Some(EthAddr::from_ipv4_group(host))
+        } else {
+            None
+        }
+    }
+
+    fn resolve(&self, cx: &Kernel, host: Ipv4) -> Option<EthAddr> {
+        if self.claims.is_ours(host) {
+            return Some(self.mine.get());
+        }
+        if !is_station(host) {
+            return Self::mapped(host);
+        }
+        let entry = self.hosts.get_or_make(cx, host)?;
+        match self.want(cx, &entry, Ipv4::UNSPECIFIED) {
+            Way::Open => {
+                entry.used.set(true);
+                entry.address()
+            }
+            Way::Later | Way::None => {
+                self.forget_idle(cx, &entry);
+                None
+            }
+        }
+    }
+
+    fn fill_table(&self, cx: &Kernel, table: &mut ArpTable) {
+        let list = self.hosts.list();
+        table.total = list.len();
+        let lines = list.iter().take(table.max).map(|entry| ArpEntry {
+            host: entry.host,
+            address: entry.address().map(|eth| eth.0),
+            state: entry.state.get().name(),
+            age: cx.now().since(entry.since.get()),
+            waiting: entry.paths().iter().map(|p| p.waiting.borrow().len()).sum(),
+        });
+        table.entries = lines.collect();
+        table.conflicts = self.conflicts.get();
+        table.moved = self.moved.get();
+        table.mismatched = self.mismatched.get();
+    }
+
+    /// What protocol and sessions answer alike; `None` if it is another question.
+    pub(crate) fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        if let Some(question) = ask.get::<Resolve>() {
+            question.address = self.resolve(cx, question.host).map(|eth| eth.0);
+            return Some(Answer::Answered);
+        }
+        if let Some(question) = ask.get::<ClaimHost>() {
+            return Some(match self.claim(cx, question.host) {
+                true => Answer::Answered,
+                false => Answer::Unknown,
+            });
+        }
+        if let Some(question) = ask.get::<MyHost>() {
+            let host = self.claims.first()?;
+            question.host = host;
+            return Some(Answer::Answered);
+        }
+        let table = ask.get::<ArpTable>()?;
+        self.fill_table(cx, table);
+        Some(Answer::Answered)
+    }
+}
