@@ -4,6 +4,8 @@
 //! number ([`Upper::through`]), and wraps every session of the lower protocol into one of its own. What
 //! it does with the messages is a [`Filter`]'s business.
 
+mod table;
+
 use crate::control::{HostConflict, NetworkError};
 use alloc::format;
 use alloc::rc::Rc;
@@ -19,6 +21,8 @@ use xk_core::{
     Upper,
 };
 
+use table::{Joint, Table};
+
 /// What a pass-through layer stands on: one of anything.
 pub const BELOW_ANYTHING: Below = Below {
     min: 1,
@@ -31,8 +35,6 @@ pub const BELOW_ANYTHING: Below = Below {
 pub const SESSIONS_MAX: usize = 1 << 20;
 /// How many pairs of receiver and selector may stand on one pass-through.
 pub const UPPERS_MAX: usize = 64;
-/// With fewer sessions than this, closed ones are not looked for.
-const SWEEP_MIN: usize = 64;
 
 /// How far the kernel's epoch lies from 1970, put beside a kernel that runs in real time.
 #[derive(Clone, Copy, Debug)]
@@ -190,85 +192,6 @@ impl KeptHop {
             Direction::Down => drop(self.lower.push(cx, message)),
             Direction::Up => drop(self.hop().deliver(cx, message)),
         }
-    }
-}
-
-/// What a session and the layer's table know of one wrapped session.
-struct Joint {
-    lower: SessionRef,
-    upper: ProtocolRef,
-    /// True while this layer has a hold on the lower session.
-    holds: Cell<bool>,
-}
-
-impl Joint {
-    /// A session below that a message made stays as long as somebody above holds ours.
-    #[inline]
-    fn follow(&self, this: &SessionRef) {
-        if !self.holds.get() && this.head().opens() > 0 {
-            self.holds.set(true);
-            self.lower.hold();
-        }
-    }
-}
-
-/// Wrapped sessions; the lower session's tag is the place + 1.
-#[derive(Default)]
-struct Table {
-    places: Vec<Option<(SessionRef, Rc<Joint>)>>,
-    free: Vec<u32>,
-    sweep_at: usize,
-}
-
-impl Table {
-    fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
-    fn get(&self, lower: &SessionRef) -> Option<&(SessionRef, Rc<Joint>)> {
-        let place = (lower.head().tag() as usize).checked_sub(1)?;
-        self.places
-            .get(place)?
-            .as_ref()
-            .filter(|(_, joint)| joint.lower == *lower)
-    }
-
-    fn insert(&mut self, session: SessionRef, joint: Rc<Joint>) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            (self.places.len() - 1) as u32
-        });
-        joint.lower.head().set_tag(place + 1);
-        if let Some(slot) = self.places.get_mut(place as usize) {
-            *slot = Some((session, joint));
-        }
-    }
-
-    fn remove(&mut self, lower: &SessionRef) -> Option<(SessionRef, Rc<Joint>)> {
-        self.get(lower)?;
-        let place = lower.head().tag() - 1;
-        self.free.push(place);
-        self.places.get_mut(place as usize)?.take()
-    }
-
-    /// Takes out those whose lower session is gone, at most as often as the table doubles.
-    fn sweep(&mut self) -> Vec<SessionRef> {
-        if self.len() < self.sweep_at.max(SWEEP_MIN) {
-            return Vec::new();
-        }
-        let closed = |(_, joint): &(SessionRef, Rc<Joint>)| joint.lower.head().is_closed();
-        let gone: Vec<_> = self
-            .places
-            .iter()
-            .flatten()
-            .filter(|e| closed(e))
-            .cloned()
-            .collect();
-        for (_, joint) in &gone {
-            self.remove(&joint.lower);
-        }
-        self.sweep_at = 2 * self.len();
-        gone.into_iter().map(|(session, _)| session).collect()
     }
 }
 

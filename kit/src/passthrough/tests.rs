@@ -1,5 +1,6 @@
 //! A pass-through between a lower protocol with several sessions and more than one upper.
 
+use super::table::SWEEP_MIN;
 use super::*;
 use crate::control::{MaxPacket, NetworkErrorKind};
 use alloc::boxed::Box;

@@ -1,0 +1,88 @@
+//! The wrapped sessions of one pass-through layer.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use xk_core::{ProtocolRef, SessionRef};
+
+/// With fewer sessions than this, closed ones are not looked for.
+pub(super) const SWEEP_MIN: usize = 64;
+
+/// What a session and the layer's table know of one wrapped session.
+pub(super) struct Joint {
+    pub(super) lower: SessionRef,
+    pub(super) upper: ProtocolRef,
+    /// True while this layer has a hold on the lower session.
+    pub(super) holds: Cell<bool>,
+}
+
+impl Joint {
+    /// A session below that a message made stays as long as somebody above holds ours.
+    #[inline]
+    pub(super) fn follow(&self, this: &SessionRef) {
+        if !self.holds.get() && this.head().opens() > 0 {
+            self.holds.set(true);
+            self.lower.hold();
+        }
+    }
+}
+
+/// Wrapped sessions; the lower session's tag is the place + 1.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) places: Vec<Option<(SessionRef, Rc<Joint>)>>,
+    free: Vec<u32>,
+    sweep_at: usize,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn get(&self, lower: &SessionRef) -> Option<&(SessionRef, Rc<Joint>)> {
+        let place = (lower.head().tag() as usize).checked_sub(1)?;
+        self.places
+            .get(place)?
+            .as_ref()
+            .filter(|(_, joint)| joint.lower == *lower)
+    }
+
+    pub(super) fn insert(&mut self, session: SessionRef, joint: Rc<Joint>) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        joint.lower.head().set_tag(place + 1);
+        if let Some(slot) = self.places.get_mut(place as usize) {
+            *slot = Some((session, joint));
+        }
+    }
+
+    pub(super) fn remove(&mut self, lower: &SessionRef) -> Option<(SessionRef, Rc<Joint>)> {
+        self.get(lower)?;
+        let place = lower.head().tag() - 1;
+        self.free.push(place);
+        self.places.get_mut(place as usize)?.take()
+    }
+
+    /// Takes out those whose lower session is gone, at most as often as the table doubles.
+    pub(super) fn sweep(&mut self) -> Vec<SessionRef> {
+        if self.len() < self.sweep_at.max(SWEEP_MIN) {
+            return Vec::new();
+        }
+        let closed = |(_, joint): &(SessionRef, Rc<Joint>)| joint.lower.head().is_closed();
+        let gone: Vec<_> = self
+            .places
+            .iter()
+            .flatten()
+            .filter(|e| closed(e))
+            .cloned()
+            .collect();
+        for (_, joint) in &gone {
+            self.remove(&joint.lower);
+        }
+        self.sweep_at = 2 * self.len();
+        gone.into_iter().map(|(session, _)| session).collect()
+    }
+}
