@@ -12,9 +12,9 @@ use xk_kit::Checksum;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
 
 /// The peer has nobody on this port, as the network said before.
-static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
+pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// The peer sent from port zero: it wants no reply.
-static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
 
 /// What keeps a message from being sent.
 #[derive(Clone, Copy, PartialEq, Eq)]

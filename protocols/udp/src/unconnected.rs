@@ -21,11 +21,11 @@ use xk_kit::control::{MaxPacket, MyHost, MyPort, max_packet};
 pub const PEERS_MAX: usize = 64;
 
 /// A message to send that names no peer.
-static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
+pub(crate) static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 /// A message that has no room for one more attribute.
 static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
 /// No lower session with this peer could be opened.
-static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
+pub(crate) static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 
 /// The way to one host.
 #[derive(Clone)]

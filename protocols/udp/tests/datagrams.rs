@@ -1,0 +1,423 @@
+//! Datagrams between a host below and protocols above: sent, delivered, refused, reported.
+
+use core::net::Ipv4Addr;
+use std::str::FromStr;
+use xk_core::object::{OpenError, PushError};
+use xk_core::participant::AddressError;
+use xk_core::{Message, Part, Participants, ProtocolRef, SessionRef, reason};
+use xk_kit::attribute::{LinkCast, Peer};
+use xk_kit::control::{
+    MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
+};
+use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, Top, octets};
+use xk_udp::wire::{Datagram, HEADER_LEN, Header, Length};
+
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+struct Net {
+    cx: TestKernel,
+    ip: Bottom,
+    udp: ProtocolRef,
+    top: Top,
+}
+
+impl Net {
+    fn new() -> Self {
+        Self::with(Lower::host(OWN, 17), 8, true)
+    }
+
+    fn with(lower: Lower, sessions_max: usize, checksum: bool) -> Self {
+        let cx = TestKernel::new(7);
+        let ip = Bottom::add(&cx, "ip", lower);
+        let udp = xk_udp::add(&cx, "udp", ip.protocol().clone(), sessions_max, checksum);
+        let top = Top::add(&cx, "top");
+        cx.start().unwrap();
+        Self { cx, ip, udp, top }
+    }
+
+    fn open(&self, text: &str) -> Result<SessionRef, OpenError> {
+        let participants = Participants::from_str(text).unwrap();
+        self.top.open(&self.cx, &self.udp, participants)
+    }
+
+    fn enable(&self, text: &str) -> Result<xk_core::object::Enable, OpenError> {
+        let participants = Participants::from_str(text).unwrap();
+        self.top.enable(&self.cx, &self.udp, participants)
+    }
+
+    /// A datagram from a peer to us.
+    fn datagram(&self, peer: Ipv4Addr, ports: (u16, u16), payload: &[u8]) -> Message {
+        self.cx.message(&frame(peer, OWN, ports, payload))
+    }
+
+    fn inject(&self, ports: (u16, u16), payload: &[u8]) -> bool {
+        let message = self.datagram(PEER, ports, payload);
+        self.ip.inject(&self.cx, Some(Part::Host(PEER)), message)
+    }
+
+    fn drops(&self, reason: &xk_core::Reason) -> u64 {
+        self.udp.head().drops().of(reason)
+    }
+}
+
+fn frame(src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        src: core::num::NonZeroU16::new(ports.0),
+        dst: core::num::NonZeroU16::new(ports.1).unwrap(),
+        length: Length::of_payload(payload.len()).unwrap(),
+    };
+    let datagram = Datagram { header, payload };
+    [&datagram.header_octets(src, dst)[..], payload].concat()
+}
+
+#[test]
+fn what_is_pushed_is_a_right_datagram() {
+    let net = Net::new();
+    let session = net.open("port5000, port7@10.0.0.2").unwrap();
+    for len in [0, 1, 2, 63, 64, 1000, 8191] {
+        let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        session.push(&net.cx, net.cx.message(&payload)).unwrap();
+        let sent = net.ip.take_sent();
+        let octets = octets(&sent[0].message);
+        let datagram = Datagram::parse(&octets, OWN, PEER).unwrap();
+        assert!(octets[6..8] != [0, 0], "with a checksum");
+        assert_eq!(datagram.payload, payload);
+        let (src, dst) = (datagram.header.src.unwrap(), datagram.header.dst);
+        assert_eq!((src.get(), dst.get()), (5000, 7));
+    }
+    // In several slices of odd length.
+    let mut message = net.cx.message(b"abc");
+    message.join(net.cx.message(b"d"));
+    message.join(net.cx.message(b"efghi"));
+    session.push(&net.cx, message).unwrap();
+    let sent = octets(&net.ip.take_sent()[0].message);
+    assert_eq!(sent, frame(OWN, PEER, (5000, 7), b"abcdefghi"));
+}
+
+#[test]
+fn checksums_can_be_left_out() {
+    let net = Net::with(Lower::host(OWN, 17), 8, false);
+    let session = net.open("*, port7@10.0.0.2").unwrap();
+    session.push(&net.cx, net.cx.message(b"x")).unwrap();
+    let sent = octets(&net.ip.take_sent()[0].message);
+    assert_eq!(sent[6..8], [0, 0]);
+    // On a link without addresses there is nothing to sum.
+    let net = Net::with(Lower::link(1000), 8, true);
+    let session = net.open("*, port7").unwrap();
+    session.push(&net.cx, net.cx.message(b"x")).unwrap();
+    let sent = octets(&net.ip.take_sent()[0].message);
+    assert_eq!(sent[6..8], [0, 0]);
+    assert_eq!(
+        session.ask(&net.cx, MaxPacket::default()).unwrap().octets,
+        992
+    );
+}
+
+#[test]
+fn an_enable_gets_a_session_for_each_peer() {
+    let net = Net::new();
+    let enable = net.enable("port7").unwrap();
+    assert_eq!(net.enable("port7@*"), Err(OpenError::InUse));
+    assert!(net.inject((5000, 7), b"hello"));
+    assert!(net.inject((5000, 7), b"again"));
+    assert!(net.inject((5001, 7), b"other"));
+    let events = net.top.take_events();
+    let [
+        Event::OpenDone(a),
+        Event::Demux(b, 5),
+        Event::Demux(c, 5),
+        Event::OpenDone(d),
+        _,
+    ] = events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert!(a == b && b == c && c != d);
+    let (session, participants) = net.top.take_opened().swap_remove(0);
+    assert_eq!(
+        participants.to_string(),
+        "port7@10.0.0.1, port5000@10.0.0.2"
+    );
+    assert_eq!(octets(&net.top.take_received()[0].message), b"hello");
+    session.push(&net.cx, net.cx.message(b"reply")).unwrap();
+    let sent = octets(&net.ip.take_sent()[0].message);
+    assert_eq!(sent, frame(OWN, PEER, (7, 5000), b"reply"));
+    net.udp.open_disable(&net.cx, enable);
+    assert!(net.inject((5000, 7), b"the session lives on"));
+    assert!(!net.inject((5009, 7), b"but no new one is made"));
+    assert_eq!(net.drops(&reason::NO_PORT), 1);
+}
+
+#[test]
+fn sessions_answer_for_themselves() {
+    let net = Net::new();
+    let session = net.open("port5000@10.0.0.1, port7@10.0.0.2").unwrap();
+    assert_eq!(session, net.open("port5000, port7@10.0.0.2").unwrap());
+    assert_eq!(
+        (session.head().opens(), net.ip.held()[0].head().opens()),
+        (2, 1)
+    );
+    let cx = &net.cx;
+    assert_eq!(session.ask(cx, MyPort::default()).unwrap().port, 5000);
+    assert_eq!(session.ask(cx, PeerPort::default()).unwrap().port, 7);
+    assert_eq!(session.ask(cx, MaxPacket::default()).unwrap().octets, 65507);
+    assert_eq!(session.ask(cx, OptPacket::default()).unwrap().octets, 1472);
+    assert_eq!(net.udp.ask(cx, MaxPacket::default()).unwrap().octets, 65507);
+    let host = Ipv4Addr::UNSPECIFIED;
+    assert_eq!(session.ask(cx, MyHost { host }).unwrap().host, OWN);
+    assert_eq!(session.ask(cx, PeerHost { host }).unwrap().host, PEER);
+    let big = cx.message(&[0; 65508]);
+    assert_eq!(session.push(cx, big), Err(PushError::TooBig { max: 65507 }));
+    assert_eq!(net.drops(&reason::TOO_BIG), 1);
+    let other = Top::add(cx, "other");
+    let participants = Participants::from_str("port5000, port7@10.0.0.2").unwrap();
+    assert_eq!(
+        other.open(cx, &net.udp, participants),
+        Err(OpenError::InUse)
+    );
+    session.close(cx);
+    session.close(cx);
+    assert!(session.head().is_closed() && net.ip.held().is_empty());
+}
+
+#[test]
+fn participants_that_do_not_fit_are_errors() {
+    let net = Net::new();
+    let error = |text| net.open(text).unwrap_err();
+    let address = OpenError::Address;
+    assert_eq!(
+        error("port0, port7@10.0.0.2"),
+        address(AddressError::OutOfRange)
+    );
+    assert_eq!(
+        error("*, port0@10.0.0.2"),
+        address(AddressError::OutOfRange)
+    );
+    assert_eq!(error("*, *@10.0.0.2"), address(AddressError::Wildcard));
+    assert_eq!(error("*, 10.0.0.2"), address(AddressError::WrongFamily));
+    assert_eq!(error("*"), address(AddressError::Count));
+    assert_eq!(
+        net.enable("*").unwrap_err(),
+        address(AddressError::Wildcard)
+    );
+    assert_eq!(net.ip.held().len(), 0, "nothing is left open below");
+}
+
+#[test]
+fn ephemeral_ports_are_unique_per_peer() {
+    let net = Net::with(Lower::host(OWN, 17), 300, true);
+    let mut ports: Vec<u16> = (0..200)
+        .map(|_| {
+            let session = net.open("*@*, port7@10.0.0.2").unwrap();
+            session.ask(&net.cx, MyPort::default()).unwrap().port
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 200);
+    assert!(ports[0] >= 49152);
+}
+
+#[test]
+fn bad_datagrams_are_counted_by_reason() {
+    let net = Net::new();
+    let _ = net.enable("port7").unwrap();
+    let good = frame(PEER, OWN, (5000, 7), b"12345678");
+    let inject = |octets: &[u8]| {
+        let message = net.cx.message(octets);
+        net.ip.inject(&net.cx, Some(Part::Host(PEER)), message)
+    };
+    for connected in [false, true] {
+        for len in 0..good.len() {
+            assert!(!inject(&good[..len]));
+        }
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(!inject(&bad), "bit {bit} while connected is {connected}");
+        }
+        assert!(inject(&good));
+    }
+    let drops = net.udp.head().drops();
+    assert_eq!(drops.of(&reason::TRUNCATED), 2 * 8);
+    assert_eq!(drops.total(), 2 * 9 * good.len() as u64);
+    assert_eq!(
+        (net.top.received(), net.udp.head().received()),
+        (2, drops.total() + 2)
+    );
+    // Octets behind the end are cut off; no checksum is a right one.
+    assert!(inject(&[&good[..], b"padding"].concat()));
+    let mut plain = good.clone();
+    plain[6..8].fill(0);
+    assert!(inject(&plain));
+    let received = net.top.take_received();
+    assert!(received.iter().all(|r| r.message.eq_octets(b"12345678")));
+    let mut nowhere = plain;
+    nowhere[2..4].fill(0);
+    assert!(!inject(&nowhere));
+    assert_eq!(drops.of(&reason::MALFORMED), 1);
+}
+
+#[test]
+fn a_datagram_in_pieces_is_the_same() {
+    let net = Net::new();
+    let _ = net.enable("port7").unwrap();
+    let whole = frame(PEER, OWN, (5000, 7), b"payload");
+    for cut in 1..whole.len() {
+        let mut message = net.cx.message(&whole[..cut]);
+        message.join(net.cx.message(&whole[cut..]));
+        assert!(net.ip.inject(&net.cx, Some(Part::Host(PEER)), message));
+        assert!(net.top.take_received()[0].message.eq_octets(b"payload"));
+    }
+}
+
+#[test]
+fn refusals_carry_the_header() {
+    let net = Net::new();
+    let whole = frame(PEER, OWN, (5000, 7), b"payload");
+    let refused = || {
+        let message = net.cx.message(&whole);
+        let peer = Some(Part::Host(PEER));
+        net.ip.inject_for(&net.cx, peer, net.udp.id(), message)
+    };
+    let nobody = refused().unwrap_err();
+    assert_eq!(nobody.reason, &reason::NO_PORT);
+    assert!(nobody.message.eq_octets(&whole));
+    let _ = net.enable("port7").unwrap();
+    net.top.refuse_open(Some(&reason::PROHIBITED));
+    assert!(refused().unwrap_err().message.eq_octets(&whole));
+    net.top.refuse_open(None);
+    net.top.refuse(Some(&reason::PROHIBITED));
+    let unwanted = refused().unwrap_err();
+    assert_eq!(unwanted.reason, &reason::PROHIBITED);
+    assert!(unwanted.message.eq_octets(&whole));
+    let mut broadcast = net.datagram(PEER, (5000, 9), b"x");
+    broadcast.set_attribute(LinkCast::Broadcast).unwrap();
+    assert!(
+        net.ip.inject(&net.cx, Some(Part::Host(PEER)), broadcast),
+        "dropped, not refused"
+    );
+    assert_eq!(net.drops(&reason::NO_PORT), 2);
+}
+
+#[test]
+fn an_unconnected_session_talks_with_everybody() {
+    let net = Net::new();
+    let session = net.open("port53, *").unwrap();
+    assert_eq!(session, net.open("port53@*, *@*").unwrap());
+    session.close(&net.cx);
+    let host = |n| Ipv4Addr::new(10, 0, 1, n);
+    for n in 1..=100 {
+        let message = net.datagram(host(n), (1000, 53), &[n]);
+        assert!(net.ip.inject(&net.cx, Some(Part::Host(host(n))), message));
+    }
+    for (received, n) in net.top.take_received().into_iter().zip(1..) {
+        assert_eq!(received.session, session);
+        let peer = received.message.attribute::<Peer>().unwrap();
+        assert_eq!((peer.host, peer.port), (host(n), 1000));
+        session.push(&net.cx, received.message).unwrap();
+        let sent = &net.ip.take_sent()[0];
+        assert_eq!(sent.peer, Some(Part::Host(host(n))));
+        assert!(
+            sent.message
+                .eq_octets(&frame(OWN, host(n), (53, 1000), &[n]))
+        );
+    }
+    assert_eq!(net.ip.held().len(), xk_udp::PEERS_MAX);
+    let nowhere = net.cx.message(b"x");
+    assert_eq!(session.push(&net.cx, nowhere), Err(PushError::NotSupported));
+    // Who has a session of his own is not heard here.
+    let own = net.open("port53, port1000@10.0.0.2").unwrap();
+    assert!(net.inject((1000, 53), b"mine"));
+    assert_eq!(net.top.take_received()[0].session, own);
+    session.close(&net.cx);
+    assert_eq!(net.ip.held().len(), 1);
+    assert!(!net.inject((1001, 53), b"nobody"));
+}
+
+#[test]
+fn a_local_host_comes_before_any() {
+    let net = Net::new();
+    let _ = net.enable("port7").unwrap();
+    let other = Top::add(&net.cx, "other");
+    let participants = Participants::from_str("port7@10.0.0.1").unwrap();
+    let _ = other.enable(&net.cx, &net.udp, participants).unwrap();
+    assert!(net.inject((5000, 7), b"x"));
+    assert_eq!((other.received(), net.top.received()), (1, 0));
+}
+
+#[test]
+fn errors_of_the_network_find_their_session() {
+    let net = Net::new();
+    let session = net.open("port5000, port7@10.0.0.2").unwrap();
+    session.push(&net.cx, net.cx.message(b"payload!")).unwrap();
+    let sent = net.ip.take_sent().swap_remove(0);
+    let mut start = [0; 16];
+    sent.message.copy_to(0, &mut start);
+    let error = |session: &SessionRef, start: [u8; 16]| NetworkError {
+        kind: NetworkErrorKind::PortUnreachable,
+        reporter: None,
+        session: Some(session.clone()),
+        start,
+        start_len: 16,
+    };
+    assert!(net.udp.ask(&net.cx, error(&sent.session, start)).is_some());
+    let reported = net.top.take_errors().swap_remove(0);
+    assert_eq!(reported.session.as_ref(), Some(&session));
+    assert_eq!(&reported.start[..reported.start_len], b"payload!");
+    let push = || session.push(&net.cx, net.cx.message(b"x"));
+    assert_eq!((push(), push()), (Err(PushError::Unreachable), Ok(())));
+    // What nobody here sent, and what came back from above.
+    assert!(
+        net.udp
+            .ask(&net.cx, error(&sent.session, [9; 16]))
+            .is_none()
+    );
+    assert!(net.udp.ask(&net.cx, error(&session, start)).is_none());
+    let mut short = error(&sent.session, start);
+    short.start_len = HEADER_LEN - 1;
+    assert!(net.udp.ask(&net.cx, short).is_none());
+}
+
+#[test]
+fn sessions_are_bounded_and_nothing_is_left() {
+    let net = Net::new();
+    let _ = net.enable("port7").unwrap();
+    net.top.forget(true);
+    for n in 0..10_000u16 {
+        assert!(net.inject((1 + n, 7), b"flood"));
+    }
+    let list = xk_core::control::ListSessions {
+        max: 100,
+        sessions: Vec::new(),
+        total: 0,
+    };
+    assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
+    assert_eq!(net.ip.held().len(), 1);
+    assert!(net.inject((0, 7), b"no reply wanted"));
+    net.top.forget(false);
+    assert!(net.inject((0, 7), b"no reply wanted"));
+    let quiet = net.top.take_received().swap_remove(0).session;
+    let reply = quiet.push(&net.cx, net.cx.message(b"x"));
+    assert_eq!(reply, Err(PushError::NotSupported));
+    net.cx.stop();
+    drop(quiet);
+    assert_eq!(net.cx.live(), (0, 0));
+}
+
+#[test]
+fn the_fuzz_target_takes_anything() {
+    let random = xk_core::random::Random::new(3);
+    for round in 0..2000 {
+        let mut data = vec![0; random.below(120) as usize];
+        random.fill(&mut data);
+        // Half of them with ports and lengths that somebody takes.
+        if round % 2 == 0
+            && let [_, _, a, b, _, l, ..] = &mut data[..]
+        {
+            (*a, *b, *l) = (0, 7, *l % 40);
+        }
+        xk_udp::fuzz::fuzz_stack(&data);
+    }
+}
