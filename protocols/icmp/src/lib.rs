@@ -1,11 +1,154 @@
-//! Internet Control Message Protocol.
+//! # Synopsis
+//! `icmp ip` — the Internet Control Message Protocol: answers pings, tells senders of errors, and passes on
+//! the errors that others report.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! `*, 10.0.0.2`: the local host or `*`, and the host to be pinged.
+//!
+//! # Above
+//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There is nothing
+//! to enable: nobody but this protocol answers an echo request.
+//!
+//! # Below
+//! One `ip`, or whatever takes IPv4 hosts.
+//!
+//! # Behaviour
+//! - A message pushed into a session goes as an echo request, with the session's own identifier and the
+//!   next sequence number; the payload of the matching reply comes up. Repetition is the upper's business.
+//! - Echo requests are answered, those to a broadcast or group only if `broadcast_echo` says so (RFC 1122,
+//!   section 3.2.2.6). Time stamp requests are answered if `timestamp` says so, with the time since the
+//!   start of the kernel, marked as not being the time of day (RFC 792).
+//! - It registers with the layer below as the one that tells senders: unreachable (net, host, protocol,
+//!   port, fragmentation needed with the next maximum, source route failed, prohibited), time exceeded
+//!   and parameter problem. The packet is quoted as far as 576 octets allow (RFC 1812, section 4.3.2.3).
+//! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources that
+//!   are no single host (RFC 1122, section 3.2.2). Errors are limited in rate by a token bucket (RFC 1812,
+//!   section 4.3.2.8).
+//! - Errors that arrive go down to the layer that sent the packet and from there to who stands above it.
+//!   Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
+//!
+//! # Control
+//! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
+//! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`, `icmp-figures`,
+//! `list-sessions`, `list-maps`, and forwards the rest.
+//!
+//! # Parameters
+//! - `broadcast_echo`: whether echo requests to broadcasts and groups are answered.
+//! - `timestamp`: whether time stamp requests are answered.
+//! - `errors_per_second`: how many errors it sends per second; 0 for none.
+//! - `errors_burst`: how many it may send at once after a quiet time.
+//! - `sessions_max`: how many sessions it holds.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback
+//!     eth   loopback
+//!     arp   eth
+//!     ip    arp { address "10.0.0.1/24"; }
+//!     icmp  ip
+//!     probe icmp to="10.0.0.2" count=4
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 792, RFC 1122 section 3.2.2, RFC 1812 section 4.3, RFC 1191, RFC 6633.
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-extern crate alloc;
-
+mod echo;
+mod errors;
 #[doc(hidden)]
 pub mod fuzz;
+mod limit;
+mod protocol;
 pub mod wire;
+
+pub use protocol::{Icmp, IcmpFigures, build, reasons};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "icmp",
+    summary: "answers pings, tells of errors, passes errors on; sessions ping",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async],
+        families: &[Family::Host],
+    },
+    header_octets: wire::HEADER_LEN,
+    numbers: &[Number {
+        upper: "icmp",
+        lower: "ip",
+        number: wire::IP_PROTOCOL as u32,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "broadcast_echo",
+            ParamKind::Bool,
+            "#false",
+            "whether echo requests to broadcasts and groups are answered",
+        ),
+        ParamSpec::new(
+            "timestamp",
+            ParamKind::Bool,
+            "#false",
+            "whether time stamp requests are answered",
+        ),
+        ParamSpec::new(
+            "errors_per_second",
+            ParamKind::Integer {
+                min: 0,
+                max: 1_000_000,
+            },
+            "1000",
+            "how many errors it sends per second",
+        ),
+        ParamSpec::new(
+            "errors_burst",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_000_000,
+            },
+            "50",
+            "how many errors it may send at once",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_536,
+            },
+            "1024",
+            "how many sessions it holds",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("max-packet", "that of the layer below less eight octets"),
+        question("opt-packet", "that of the layer below less eight octets"),
+        question("send-error", "tells the sender of a packet"),
+        question("network-error", "from below: about an echo request"),
+        question("icmp-figures", "what it has answered, sent and been told"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -1,0 +1,236 @@
+//! Errors: telling senders, and passing on what others tell.
+
+use crate::echo::put_header;
+use crate::protocol::{Icmp, reasons};
+use crate::wire::{
+    ERROR_DATAGRAM_LEN_MAX, HEADER_LEN, Header, IP_PROTOCOL, ParameterProblem,
+    QUOTED_PAYLOAD_LEN_MIN, Quoted, TimeExceeded, Unreachable, is_error,
+};
+use core::net::Ipv4Addr;
+use core::num::NonZeroU16;
+use xk_core::object::Refused;
+use xk_core::reason::{self, Class};
+use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper};
+use xk_kit::control::{
+    DeliverError, NetworkError, NetworkErrorKind, PeerHost, SendError, SendErrorCause,
+};
+
+/// Octets of an IPv4 header without options, as an error goes out under.
+const IP_HEADER_LEN: usize = 20;
+/// The longest IPv4 header, and the octets behind it that a report carries up.
+const QUOTED_LEN: usize = 60 + 16;
+/// The name of the reason by which the layer below refuses source routes. Reasons are compared by name.
+const SOURCE_ROUTE: &str = "source route";
+
+/// What to tell the sender; `None` if such a thing is not told.
+fn header_for(cause: SendErrorCause) -> Option<Header> {
+    Some(match cause {
+        SendErrorCause::Refused(why) => Header::Unreachable(match why.class {
+            Class::NoPort => Unreachable::Port,
+            Class::NoProtocol => Unreachable::Protocol,
+            Class::Prohibited if why.name == SOURCE_ROUTE => Unreachable::SourceRouteFailed,
+            Class::Prohibited => Unreachable::Prohibited,
+            Class::Bad | Class::Exhausted | Class::NotMine => return None,
+        }),
+        SendErrorCause::NoRoute => Header::Unreachable(Unreachable::Net),
+        SendErrorCause::HostUnreachable => Header::Unreachable(Unreachable::Host),
+        SendErrorCause::TimeToLive => Header::TimeExceeded(TimeExceeded::Transit),
+        SendErrorCause::Reassembly => Header::TimeExceeded(TimeExceeded::Reassembly),
+        SendErrorCause::TooBig { mtu } => {
+            Header::Unreachable(Unreachable::FragmentationNeeded(NonZeroU16::new(mtu)))
+        }
+        SendErrorCause::Parameter { pointer } => {
+            Header::ParameterProblem(ParameterProblem::Pointer(pointer))
+        }
+    })
+}
+
+/// What to tell the protocol that sent the packet; `None` if it has no use for it.
+fn kind_of(header: Header) -> Option<NetworkErrorKind> {
+    Some(match header {
+        Header::Unreachable(unreachable) => match unreachable {
+            Unreachable::Protocol => NetworkErrorKind::ProtocolUnreachable,
+            Unreachable::Port => NetworkErrorKind::PortUnreachable,
+            Unreachable::FragmentationNeeded(mtu) => NetworkErrorKind::PacketTooBig {
+                mtu: mtu.map_or(0, |mtu| u32::from(mtu.get())),
+            },
+            Unreachable::NetProhibited
+            | Unreachable::HostProhibited
+            | Unreachable::Prohibited
+            | Unreachable::PrecedenceViolation
+            | Unreachable::PrecedenceCutoff => NetworkErrorKind::Prohibited,
+            _ => NetworkErrorKind::HostUnreachable,
+        },
+        Header::TimeExceeded(TimeExceeded::Transit) => NetworkErrorKind::TimeExceeded,
+        Header::TimeExceeded(TimeExceeded::Reassembly) => NetworkErrorKind::ReassemblyTimeExceeded,
+        Header::ParameterProblem(_) => NetworkErrorKind::ParameterProblem,
+        _ => return None,
+    })
+}
+
+/// Whether errors may be sent to this host, or about packets to it (RFC 1122, section 3.2.2).
+fn is_one_host(host: Ipv4Addr) -> bool {
+    matches!(host.octets()[0], 1..=126 | 128..=223)
+}
+
+/// The packet's source and destination, if its sender may be told.
+fn may_tell(packet: &mut Message) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let len = packet.len().min(QUOTED_LEN);
+    packet.pull_up(len).ok()?;
+    let quoted = Quoted::parse(packet.peek_slice(len)?).ok()?;
+    // To ourselves it may come from and go to 127/8.
+    let looped = quoted.src.is_loopback() && quoted.dst.is_loopback();
+    if quoted.fragment_offset != 0 || !looped && !is_one_host(quoted.src) {
+        return None;
+    }
+    let is_cast = quoted.dst.is_multicast() || quoted.dst.is_broadcast();
+    let silent = match quoted.payload.first() {
+        Some(kind) => is_error(*kind),
+        None => true,
+    };
+    if is_cast || quoted.protocol == IP_PROTOCOL && silent {
+        return None;
+    }
+    Some((quoted.src, quoted.dst))
+}
+
+impl Icmp {
+    /// Tells a packet's sender, if that is allowed.
+    pub(crate) fn send_error(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
+        let Some(mut packet) = question.packet.take() else {
+            return;
+        };
+        let told = match header_for(question.cause) {
+            Some(header) if !question.link_broadcast => may_tell(&mut packet).map(|t| (header, t)),
+            _ => None,
+        };
+        let Some((header, (src, dst))) = told else {
+            this.discard(packet, &reasons::NOT_TOLD);
+            return;
+        };
+        if !self.shared.limit.take(cx.now()) {
+            this.discard(packet, &reasons::RATE_LIMITED);
+            return;
+        }
+        packet.truncate(ERROR_DATAGRAM_LEN_MAX - IP_HEADER_LEN - HEADER_LEN);
+        if put_header(&mut packet, header).is_err() {
+            this.discard(packet, &reason::NO_BUFFERS);
+            return;
+        }
+        // What was for us is answered from where it was sent to; the rest from the way back.
+        let open = |local: Part| {
+            let participants = Participants::pair(local, Part::Host(src));
+            self.shared.lower.open(cx, Upper::new(this), participants)
+        };
+        let session = match open(Part::Host(dst)) {
+            Ok(session) => Ok(session),
+            Err(_) => open(Part::Any),
+        };
+        let Ok(session) = session else {
+            this.discard(packet, &reasons::NOT_SENT);
+            return;
+        };
+        match session.push(cx, packet) {
+            Ok(()) => self.shared.figure(|f| f.errors_sent += 1),
+            Err(_) => this.head().drops().count(&reasons::NOT_SENT),
+        }
+        self.shared.keep(cx, session);
+    }
+
+    /// Takes an error message, checksum verified, and passes it on to who sent the packet.
+    pub(crate) fn take_error(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: Header,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let Some(kind) = kind_of(header) else {
+            return Err(this.refuse(message, &reasons::IGNORED));
+        };
+        let len = message.len().min(HEADER_LEN + QUOTED_LEN);
+        if message.pull_up(len).is_err() {
+            return Err(this.refuse(message, &reason::NO_BUFFERS));
+        }
+        let body = message.peek_slice(len).and_then(|o| o.get(HEADER_LEN..));
+        let Some(Ok(quoted)) = body.map(Quoted::parse) else {
+            return Err(this.refuse(message, &reason::MALFORMED));
+        };
+        if quoted.fragment_offset != 0 {
+            return Err(this.refuse(message, &reasons::LATER_FRAGMENT));
+        }
+        if quoted.payload.len() < QUOTED_PAYLOAD_LEN_MIN {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        }
+        let mut start = [0; 16];
+        let start_len = quoted.payload.len().min(start.len());
+        start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
+        let peer = PeerHost {
+            host: Ipv4Addr::UNSPECIFIED,
+        };
+        let reporter = lower.ask(cx, peer).map(|q| q.host);
+        let question = DeliverError {
+            source: quoted.src,
+            destination: quoted.dst,
+            protocol: quoted.protocol,
+            error: NetworkError {
+                kind,
+                reporter: reporter.filter(|host| *host != quoted.dst),
+                session: None,
+                start,
+                start_len,
+            },
+        };
+        self.shared.figure(|f| f.errors_received += 1);
+        // Who has no such session counts it.
+        let _ = self.shared.lower.ask(cx, question);
+        Ok(())
+    }
+
+    /// The network reports an error about an echo request: tells who asked for it.
+    pub(crate) fn report_echo_error(&self, cx: &Kernel, error: &NetworkError) {
+        let Some(lower) = &error.session else {
+            return;
+        };
+        let [8, _, _, _, a, b, ..] = error.start else {
+            if error.start_len == 0 {
+                self.report_to_all(cx, lower, error);
+            }
+            return;
+        };
+        let key = (lower.id().0, u16::from_be_bytes([a, b]));
+        let known = error.start_len >= HEADER_LEN;
+        if let Some(session) = self.shared.sessions.get(&key).filter(|_| known) {
+            self.report(cx, session, error);
+        }
+    }
+
+    /// Which request failed is not known: every session that goes the same way hears of it.
+    fn report_to_all(&self, cx: &Kernel, lower: &SessionRef, error: &NetworkError) {
+        for session in self.shared.sessions.sessions(usize::MAX) {
+            let upper = session.head().upper();
+            let found = self.shared.owners.get(&crate::echo::owner(lower, upper));
+            if found.as_ref() == Some(&session) {
+                self.report(cx, session, error);
+            }
+        }
+    }
+
+    fn report(&self, cx: &Kernel, session: SessionRef, error: &NetworkError) {
+        let Some(upper) = cx.protocol(session.head().upper()) else {
+            return;
+        };
+        let mut start = [0; 16];
+        let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
+        start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
+        let report = NetworkError {
+            session: Some(session),
+            start,
+            start_len,
+            ..error.clone()
+        };
+        // Who does not understand it has no use for it.
+        let _ = upper.ask(cx, report);
+    }
+}
