@@ -18,15 +18,20 @@ use xk_core::numbers::{Conflict, Numbers};
 /// Every protocol and every wire, sorted by crate.
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
+    &xk_arp::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_ip::ENTRY,
+    &xk_loop::ENTRY,
     &xk_loopback::ENTRY,
     &xk_null::ENTRY,
+    &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
     &xk_sim::ENTRY,
+    &xk_tap::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
     // catalog:protocols

@@ -2,7 +2,7 @@
 //!
 //! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words mean: which protocols there
 //! are (the catalog), what each may stand on, and which parameters it has. [`check`] finds every mistake in one run and
-//! gives a [`CheckedGraph`], from which everything else is made: [`build`] and [`start`] a kernel, `simulate` a whole
+//! gives a [`CheckedGraph`], from which everything else is made: [`build`] and [`start`] a kernel, [`simulate`] a whole
 //! network in virtual time, `draw` a picture.
 //!
 //! # Example
@@ -25,9 +25,11 @@ mod environment;
 mod params;
 mod plan;
 mod rehearse;
+mod simulate;
 
 pub use build::{BuiltHost, build, start};
 pub use check::check;
 pub use environment::{check_environment, report_environment};
 pub use params::default_of;
 pub use plan::{CheckedGraph, HostPlan, Place};
+pub use simulate::{SimulationConfig, simulate, start_world};

@@ -14,6 +14,8 @@ use crate::params::Taker;
 pub struct CheckedGraph {
     pub(crate) graph: Graph,
     pub(crate) warnings: Diagnostics,
+    /// Nothing found yet: cloned for later mistakes, so that the source text is not copied each time.
+    pub(crate) none: Diagnostics,
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<LinkConfig>,
     pub(crate) numbers: Vec<Number>,
@@ -121,7 +123,7 @@ impl CheckedGraph {
 
     /// An empty collection of mistakes about this graph's file.
     pub(crate) fn diagnostics(&self) -> Diagnostics {
-        Diagnostics::new(self.warnings.file(), self.warnings.source())
+        self.none.clone()
     }
 }
 

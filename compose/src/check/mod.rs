@@ -37,6 +37,7 @@ pub fn check(
     links::check_uses(&graph, &mut diagnostics);
     let checked = CheckedGraph {
         graph,
+        none: Diagnostics::new(diagnostics.file(), diagnostics.source()),
         warnings: diagnostics,
         plans,
         links,

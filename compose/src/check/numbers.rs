@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use xk_lang::{Diagnostics, Span, Spanned};
 
 use super::host::{Site, is_transparent};
+use super::suggest;
 
 /// An upper protocol on one lower that tells its uppers apart by number.
 struct Edge {
@@ -166,6 +167,9 @@ fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
         .map(|number| number.upper)
         .collect();
     known.sort_unstable();
+    let between = site
+        .entry(edge.upper)
+        .and_then(|upper| suggest::between(site, upper, edge.target));
     diagnostics
         .error(edge.span, what)
         .expected(format!(
@@ -173,10 +177,13 @@ fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
             lower.kind,
             known.join(", ")
         ))
-        .help(format!(
-            "or give it one: `{{ number {}=N }}` behind `{}`",
-            lower.name, upper.name
-        ));
+        .help(match between {
+            Some(between) => between,
+            None => format!(
+                "give it one, if its peers know it: `{{ number {}=N }}` behind `{}`",
+                lower.name, upper.name
+            ),
+        });
 }
 
 fn clash(
