@@ -238,3 +238,6 @@ pub fn all(fixture: &dyn Fixture) -> Findings {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests;
