@@ -523,7 +523,7 @@ impl Udp {
         );
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
-            return Err(Refused::new(message, unwanted));
+            return Err(this.refuse(message, unwanted));
         }
         session.pop(cx, message)
     }

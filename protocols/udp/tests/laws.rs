@@ -1,0 +1,97 @@
+//! The laws that every protocol keeps, checked for `udp` over hosts and over a link.
+
+use core::net::Ipv4Addr;
+use xk_core::graph::{Params, Value};
+use xk_core::{Entry, Part, Participant, Participants};
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side};
+use xk_testkit::kernel::Lower;
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+/// The port that the protocol above enables on each side.
+fn port(side: Side) -> Part {
+    Part::port(5000 + side as u16)
+}
+
+fn params() -> Params {
+    let mut params = Params::default();
+    params.set("sessions_max", Value::Integer(256));
+    params
+}
+
+struct OverHosts;
+
+impl Fixture for OverHosts {
+    fn entry(&self) -> &'static Entry {
+        &xk_udp::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 17)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        let peer = Participant::of(Part::Host(host(side.other()))).with(port(side.other()));
+        Participants::pair(port(side), peer)
+    }
+
+    fn enable(&self, side: Side) -> Option<Participants> {
+        Some(Participants::local(port(side)))
+    }
+
+    fn params(&self, _: Side) -> Params {
+        params()
+    }
+
+    fn sessions_max(&self) -> usize {
+        256
+    }
+}
+
+struct OverLink;
+
+impl Fixture for OverLink {
+    fn entry(&self) -> &'static Entry {
+        &xk_udp::ENTRY
+    }
+
+    fn lower(&self, _: Side) -> Lower {
+        Lower::link(1500)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        Participants::pair(port(side), port(side.other()))
+    }
+
+    fn enable(&self, side: Side) -> Option<Participants> {
+        OverHosts.enable(side)
+    }
+
+    fn params(&self, _: Side) -> Params {
+        params()
+    }
+
+    fn sessions_max(&self) -> usize {
+        256
+    }
+}
+
+#[test]
+fn over_hosts() {
+    let findings = conformance::all(&OverHosts);
+    println!("{findings}");
+    assert!(
+        findings.held.len() + 1 >= LAWS.len(),
+        "only type numbers do not apply"
+    );
+}
+
+#[test]
+fn over_a_link() {
+    println!("{}", conformance::all(&OverLink));
+}
