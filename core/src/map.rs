@@ -63,9 +63,11 @@ impl fmt::Display for BindError {
 
 impl core::error::Error for BindError {}
 
-/// What a map has been asked so far.
+/// How full a map is, and what it has been asked so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MapStats {
+    /// Keys bound now.
+    pub entries: usize,
     /// Calls of [`Map::get`].
     pub lookups: u64,
     /// Those of them that the one-entry cache answered.
@@ -232,10 +234,11 @@ impl<K, V> Map<K, V> {
         self.entries_max
     }
 
-    /// How often it was asked, and how often the cache knew.
+    /// How full it is, how often it was asked, and how often the cache knew.
     pub fn stats(&self) -> MapStats {
         let cache_hits = self.cache_hits.get();
         MapStats {
+            entries: self.len(),
             lookups: cache_hits.wrapping_add(self.cache_misses.get()),
             cache_hits,
         }

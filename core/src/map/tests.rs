@@ -36,6 +36,7 @@ fn the_cache_answers_repeated_lookups_and_forgets_what_is_unbound() {
     assert_eq!(
         map.stats(),
         MapStats {
+            entries: 50,
             lookups: 10,
             cache_hits: 9
         }

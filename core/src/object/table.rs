@@ -179,14 +179,12 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// How the map is used.
     pub fn stats(&self) -> MapStats {
-        let MapStats {
-            lookups,
-            cache_hits,
-        } = self.map.stats();
+        let stats = self.map.stats();
         let last = self.last_hits.get();
         MapStats {
-            lookups: lookups + last,
-            cache_hits: cache_hits + last,
+            lookups: stats.lookups + last,
+            cache_hits: stats.cache_hits + last,
+            ..stats
         }
     }
 
