@@ -1,9 +1,9 @@
 //! The protocol object: opens, enables, filters and demultiplexes.
 
 use crate::number::Selector;
-use crate::session::{EthSession, Key, behind_header};
+use crate::session::{EthSession, Key, address, behind_header, bits};
 use crate::wire::{
-    Control, EthAddr, FRAME_LEN_MIN, HEADER_LEN, Header, Kind, Length, PAYLOAD_LEN_MAX, Payload,
+    Control, EthAddr, EtherType, FRAME_LEN_MIN, HEADER_LEN, Length, PAYLOAD_LEN_MAX, Payload,
     SNAP_LEN,
 };
 use alloc::rc::Rc;
@@ -36,10 +36,10 @@ pub(crate) const SESSIONS_MAX: usize = 4096;
 pub(crate) struct Shared {
     lower: ProtocolRef,
     pub(crate) sessions: SessionTable<Key>,
-    /// This station's address.
-    pub(crate) mine: Cell<EthAddr>,
-    /// Group addresses whose frames are taken.
-    groups: Map<[u8; 6], ()>,
+    /// This station's address, as [`bits`].
+    pub(crate) mine: Cell<u64>,
+    /// Group addresses whose frames are taken, as [`bits`].
+    groups: Map<u64, ()>,
     /// Zeros that short frames are padded with; made once, cloned for each.
     zeros: RefCell<Option<Message>>,
 }
@@ -99,13 +99,13 @@ impl Shared {
     /// What protocol and sessions answer alike; `None` if it is another question.
     pub(crate) fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         if let Some(question) = ask.get::<MyEther>() {
-            question.address = self.mine.get().0;
+            question.address = address(self.mine.get()).0;
             return Some(Answer::Answered);
         }
         let question = ask.get::<JoinGroup>()?;
-        let address = EthAddr(question.address);
-        let taken = address.is_broadcast()
-            || address.is_multicast() && self.groups.replace(address.0, ()).is_ok();
+        let group = EthAddr(question.address);
+        let taken = group.is_broadcast()
+            || group.is_multicast() && self.groups.replace(bits(group), ()).is_ok();
         if !taken {
             return Some(Answer::Unknown);
         }
@@ -116,26 +116,41 @@ impl Shared {
 
     /// Whether a frame is for this station, and how it was addressed if not to it alone.
     #[inline]
-    fn admit(&self, header: &Header) -> Result<Option<LinkCast>, &'static Reason> {
+    fn admit(&self, dst: u64, src: u64) -> Result<Option<LinkCast>, &'static Reason> {
         let mine = self.mine.get();
-        if header.src == mine {
+        if src == mine {
             return Err(&LOOPED);
         }
         // A group cannot send (IEEE 802.3, section 3.2.3).
-        if !header.src.is_unicast() {
+        if src & GROUP_BIT != 0 || src == 0 {
             return Err(&reason::BAD_SOURCE);
         }
-        if header.dst == mine {
+        if dst == mine {
             return Ok(None);
         }
-        if header.dst.is_broadcast() {
+        if dst == BROADCAST_BITS {
             return Ok(Some(LinkCast::Broadcast));
         }
-        if header.dst.is_multicast() && self.groups.get(&header.dst.0).is_some() {
+        if dst & GROUP_BIT != 0 && self.groups.get(&dst).is_some() {
             return Ok(Some(LinkCast::Multicast));
         }
         Err(&reason::NOT_MINE)
     }
+}
+
+/// The bit that marks a group, in an address as [`bits`].
+const GROUP_BIT: u64 = 1 << 40;
+/// The address of all stations, as [`bits`].
+const BROADCAST_BITS: u64 = (1 << 48) - 1;
+
+/// Destination, source (as [`bits`]), and the type or length, from a header. Two loads do, since what follows an address
+/// is cut off by a shift.
+#[inline]
+fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *octets;
+    let front = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let back = u64::from_be_bytes([g, h, i, j, k, l, m, n]);
+    (front >> 16, back >> 16, back as u16)
 }
 
 impl Eth {
@@ -148,7 +163,7 @@ impl Eth {
         let shared = Shared {
             lower,
             sessions: SessionTable::new(boot_key, sessions_max),
-            mine: Cell::new(EthAddr::ZERO),
+            mine: Cell::new(0),
             groups: Map::new(boot_key, GROUPS_MAX),
             zeros: RefCell::default(),
         };
@@ -177,7 +192,7 @@ impl Eth {
     fn check_local(&self, participants: &mut Participants) -> Result<(), AddressError> {
         match participants.local_mut()?.pop() {
             None | Some(Part::Any) => Ok(()),
-            Some(Part::Ether(address)) if address == self.shared.mine.get().0 => Ok(()),
+            Some(Part::Ether(local)) if bits(EthAddr(local)) == self.shared.mine.get() => Ok(()),
             Some(Part::Ether(_)) => Err(AddressError::OutOfRange),
             Some(_) => Err(AddressError::WrongFamily),
         }
@@ -185,7 +200,8 @@ impl Eth {
 
     /// The type number of an IEEE 802.3 frame's payload, of which LLC and SNAP headers and padding are taken off.
     #[cold]
-    fn strip_llc(message: &mut Message, length: Length) -> Result<u32, &'static Reason> {
+    fn strip_llc(message: &mut Message, word: u16) -> Result<u32, &'static Reason> {
+        let length = Length::new(word).ok_or(&reason::MALFORMED)?;
         let length = usize::from(length.get());
         if message.len() < length {
             return Err(&reason::BAD_LENGTH);
@@ -232,8 +248,8 @@ impl Eth {
             session.retire(cx);
             return Err(this.refuse(message, full));
         }
-        let mine = Part::Ether(shared.mine.get().0);
-        let both = Participants::pair(mine, Part::Ether(key.0));
+        let mine = Part::Ether(address(shared.mine.get()).0);
+        let both = Participants::pair(mine, Part::Ether(address(key.0).0));
         if let Err(unwanted) = upper.open_done(cx, &session, both) {
             session.abort(cx);
             return Err(this.refuse(message, unwanted));
@@ -264,7 +280,7 @@ fn mark(message: &mut Message, cast: Option<LinkCast>) -> Result<(), &'static Re
 
 impl Protocol for Eth {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        self.shared.mine.set(self.address(cx));
+        self.shared.mine.set(bits(self.address(cx)));
         let lower = &self.shared.lower;
         let wire = lower.open(cx, Upper::new(this), Participants::default())?;
         *self.wire.borrow_mut() = Some(wire);
@@ -283,7 +299,8 @@ impl Protocol for Eth {
         let selector = Selector::from_number(number).ok_or(OpenError::NoTypeNumber)?;
         self.check_local(&mut participants)?;
         let peer = participants.peer_mut()?.pop_ether()?.definite()?;
-        if peer == EthAddr::ZERO.0 || peer == self.shared.mine.get().0 {
+        let peer = bits(EthAddr(peer));
+        if peer == 0 || peer == self.shared.mine.get() {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
         let key = (peer, number);
@@ -342,25 +359,23 @@ impl Protocol for Eth {
         if let Err(error) = message.pull_up(HEADER_LEN) {
             return Err(this.refuse(message, lacks(error)));
         }
-        let header = match message.peek::<HEADER_LEN>().map(Header::parse) {
-            Some(Ok(header)) => header,
-            Some(Err(_)) => return Err(this.refuse(message, &reason::MALFORMED)),
-            None => return Err(this.refuse(message, &reason::TRUNCATED)),
+        let Some((dst, src, word)) = message.peek::<HEADER_LEN>().map(split) else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
         };
-        let admitted = self.shared.admit(&header);
+        let admitted = self.shared.admit(dst, src);
         if let Err(why) = admitted.and_then(|cast| mark(&mut message, cast)) {
             return Err(this.refuse(message, why));
         }
         // Cannot fail: the header was just seen.
         let _ = message.strip(HEADER_LEN);
-        let number = match header.kind {
-            Kind::Type(ether_type) => u32::from(ether_type.get()),
-            Kind::Length(length) => match Self::strip_llc(&mut message, length) {
+        let number = match EtherType::new(word) {
+            Some(ether_type) => u32::from(ether_type.get()),
+            None => match Self::strip_llc(&mut message, word) {
                 Ok(number) => number,
                 Err(why) => return Err(this.refuse(message, why)),
             },
         };
-        let key = (header.src.0, number);
+        let key = (src, number);
         match self.shared.sessions.get(&key) {
             Some(session) => session.pop(cx, message),
             None => self.demux_first(cx, this, lower, key, message),
