@@ -38,8 +38,8 @@ pub(crate) struct UdpSession {
     template: [u8; HEADER_LEN],
     /// The sum over pseudo-header and ports; `None` if datagrams are sent without checksum.
     base: Option<Checksum>,
-    /// The sum over the pseudo-header without length; `None` if the layer below has none.
-    pseudo: Option<Checksum>,
+    /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
+    base_received: Option<Checksum>,
 }
 
 /// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
@@ -69,8 +69,7 @@ pub(crate) fn seal(
         None => 0,
         Some(mut sum) => {
             // Once in the pseudo-header, once in the header.
-            sum.add_u16(length);
-            sum.add_u16(length);
+            sum.add_u32(2 * u32::from(length));
             add_payload(&mut sum, payload);
             // Zero says that there is none (RFC 768).
             match sum.finish() {
@@ -96,12 +95,17 @@ fn add_payload(sum: &mut Checksum, payload: &Message) {
     }
 }
 
-/// The sum over pseudo-header and ports.
-pub(crate) fn base(table: &Table, pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
-    let mut sum = pseudo.filter(|_| table.checksum)?;
+/// The sum over pseudo-header and ports, in either direction.
+fn base_of(pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
+    let mut sum = pseudo?;
     sum.add_u16(ports.0);
     sum.add_u16(ports.1);
     Some(sum)
+}
+
+/// The same for datagrams to be sent.
+pub(crate) fn base(table: &Table, pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
+    base_of(pseudo.filter(|_| table.checksum), ports)
 }
 
 impl UdpSession {
@@ -123,7 +127,7 @@ impl UdpSession {
             payload_max,
             template: template(local, peer),
             base: base(table, pseudo, (local, peer)),
-            pseudo,
+            base_received: base_of(pseudo, (local, peer)),
         }
     }
 
@@ -164,16 +168,19 @@ impl Session for UdpSession {
         self.lower.push(cx, message)
     }
 
-    /// The protocol has checked the length; the header is still in front.
+    /// The protocol has checked length and ports; the header is still in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
         let length = message.len() as u16;
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
-        if let Some(mut sum) = self.pseudo.filter(|_| has_checksum(&header)) {
-            sum.add_u16(length);
-            sum.add(&header);
+        if has_checksum(&header)
+            && let Some(mut sum) = self.base_received
+        {
+            // The ports are this session's, the length counts twice, as on sending.
+            let [.., a, b] = header;
+            sum.add_u32(2 * u32::from(length) + u32::from(u16::from_be_bytes([a, b])));
             add_payload(&mut sum, &message);
             if !sum.is_valid() {
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
