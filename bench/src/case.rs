@@ -10,7 +10,7 @@ pub enum Goal {
 }
 
 /// Does the operation this many times.
-pub type Run = Box<dyn FnMut(u64)>;
+pub(crate) type Run = Box<dyn FnMut(u64)>;
 
 enum Setup {
     Pending(Box<dyn FnOnce() -> Run>),

@@ -12,6 +12,7 @@ mod micro;
 mod record;
 mod report;
 mod stack;
+mod udp_inprocess;
 
 pub use case::{Benchmark, Case, Goal};
 pub use record::Record;
@@ -25,5 +26,6 @@ pub fn benchmarks() -> Vec<Benchmark> {
         micro::map::benchmark(),
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
+        udp_inprocess::benchmark(),
     ]
 }

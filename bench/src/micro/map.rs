@@ -38,7 +38,7 @@ const LOOP: &str = "empty loop";
 
 fn cases() -> Vec<Case> {
     let empty = Case::new(LOOP, 1_000_000, || {
-        |operations| (0..operations).for_each(|_| drop(black_box(key(black_box(3)))))
+        |operations| (0..operations).for_each(|_| _ = black_box(key(black_box(3))))
     });
     let counted = Case::new("clone and drop of a counted value", 1_000_000, || {
         let value = Rc::new(7_u64);

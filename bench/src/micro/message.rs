@@ -25,7 +25,7 @@ fn pool() -> Pool {
 fn cases() -> Vec<Case> {
     vec![
         Case::new(LOOP, 1_000_000, || {
-            |operations| (0..operations).for_each(|n| drop(black_box(n)))
+            |operations| (0..operations).for_each(|n| _ = black_box(n))
         }),
         alloc_and_free(),
         push_and_pop(),

@@ -29,12 +29,19 @@ pub unsafe trait Arena {
     }
 }
 
-/// An arena on the heap of this process.
+/// An arena on the heap of this process. Its pages are the operating system's zero pages until they are first used:
+/// an idle pool costs address space and no memory.
 #[derive(Debug)]
 pub struct HeapArena {
+    block: NonNull<u8>,
     base: NonNull<u8>,
     layout: Layout,
+    octets: usize,
 }
+
+/// An alignment for which allocators hand out zero pages as they are. For a greater one Rust's system allocator
+/// writes every octet itself, so the arena aligns its base within the block.
+const BLOCK_ALIGN: usize = 16;
 
 impl HeapArena {
     /// An arena of `octets` octets (at least one alignment unit), all zero.
@@ -42,30 +49,41 @@ impl HeapArena {
     /// # Errors
     /// [`PoolError::OutOfMemory`].
     pub fn new(octets: usize) -> Result<Self, PoolError> {
-        let layout = Layout::from_size_align(octets.max(BUFFER_ALIGN), BUFFER_ALIGN)
-            .map_err(|_| PoolError::OutOfMemory)?;
+        let octets = octets.max(BUFFER_ALIGN);
+        let layout = octets
+            .checked_add(BUFFER_ALIGN)
+            .and_then(|size| Layout::from_size_align(size, BLOCK_ALIGN).ok())
+            .ok_or(PoolError::OutOfMemory)?;
         // SAFETY: the layout's size is not zero.
-        let base = unsafe { alloc::alloc::alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or(PoolError::OutOfMemory)?;
-        Ok(Self { base, layout })
+        let block = unsafe { alloc::alloc::alloc_zeroed(layout) };
+        let block = NonNull::new(block).ok_or(PoolError::OutOfMemory)?;
+        let skip = block.as_ptr().align_offset(BUFFER_ALIGN) % BUFFER_ALIGN;
+        // SAFETY: `skip` is less than BUFFER_ALIGN, and the block has that many octets more than the arena.
+        let base = unsafe { block.add(skip) };
+        Ok(Self {
+            block,
+            base,
+            layout,
+            octets,
+        })
     }
 }
 
 impl Drop for HeapArena {
     fn drop(&mut self) {
-        // SAFETY: `base` came from the allocator with this very layout and is freed only here.
-        unsafe { alloc::alloc::dealloc(self.base.as_ptr(), self.layout) };
+        // SAFETY: `block` came from the allocator with this very layout and is freed only here.
+        unsafe { alloc::alloc::dealloc(self.block.as_ptr(), self.layout) };
     }
 }
 
-// SAFETY: the block is allocated zeroed with BUFFER_ALIGN, stays where it is until drop, and its address is handed out
-// through this trait alone.
+// SAFETY: the block is allocated zeroed, `octets` from the aligned base on lie in it, it stays where it is until drop,
+// and its address is handed out through this trait alone.
 unsafe impl Arena for HeapArena {
     fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     fn len(&self) -> usize {
-        self.layout.size()
+        self.octets
     }
 }

@@ -14,7 +14,7 @@ mod table;
 
 pub use errors::{CallError, OpenError, PushError, Refused};
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
-pub use session::{Closing, SessionHead, SessionId, SessionRef};
+pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
 pub use table::SessionTable;
 
 use crate::control::{Answer, Ask};
