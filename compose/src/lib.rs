@@ -3,7 +3,7 @@
 //! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words mean: which protocols there
 //! are (the catalog), what each may stand on, and which parameters it has. [`check`] finds every mistake in one run and
 //! gives a [`CheckedGraph`], from which everything else is made: [`build`] and [`start`] a kernel, [`simulate`] a whole
-//! network in virtual time, `draw` a picture.
+//! network in virtual time, [`draw_text`] and [`draw_svg`] a picture.
 //!
 //! # Example
 //! ```
@@ -21,6 +21,7 @@
 
 mod build;
 mod check;
+mod draw;
 mod environment;
 mod params;
 mod plan;
@@ -29,6 +30,7 @@ mod simulate;
 
 pub use build::{BuiltHost, build, start};
 pub use check::check;
+pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};
 pub use params::default_of;
 pub use plan::{CheckedGraph, HostPlan, Place};

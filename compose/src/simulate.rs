@@ -14,6 +14,9 @@ use crate::plan::{CheckedGraph, HostPlan};
 /// How many shepherds a simulated host with calls that block may have.
 const SHEPHERDS_MAX: u32 = 64;
 
+/// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as many messages.
+const DESCRIPTORS_MAX: u32 = 1 << 22;
+
 /// What a simulation is made of, besides the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimulationConfig {
@@ -26,11 +29,11 @@ pub struct SimulationConfig {
 }
 
 impl Default for SimulationConfig {
-    /// Seed 1, 256 MiB for messages, 65,536 timers a host.
+    /// Seed 1, 64 MiB for messages, 65,536 timers a host.
     fn default() -> Self {
         Self {
             seed: 1,
-            pool_octets_max: 256 << 20,
+            pool_octets_max: 64 << 20,
             timers_max: 1 << 16,
         }
     }
@@ -41,16 +44,19 @@ impl Default for SimulationConfig {
 ///
 /// # Errors
 /// The first protocol that could not be built, with its place in the file; wires that reach outside the simulation.
-pub fn simulate(
-    graph: &CheckedGraph,
-    config: SimulationConfig,
-) -> Result<World, Box<Diagnostics>> {
+pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World, Box<Diagnostics>> {
     closed(graph)?;
-    let pool = Pool::new(&PoolConfig::with_octets_max(config.pool_octets_max));
-    let pool = pool.map_err(|error| {
+    let sizes = PoolConfig {
+        descriptors_max: DESCRIPTORS_MAX,
+        ..PoolConfig::with_octets_max(config.pool_octets_max)
+    };
+    let pool = Pool::new(&sizes).map_err(|error| {
         let mut diagnostics = graph.diagnostics();
         diagnostics
-            .error(xk_lang::Span::default(), format!("no memory for messages: {error}"))
+            .error(
+                xk_lang::Span::default(),
+                format!("no memory for messages: {error}"),
+            )
             .help("let the simulation have a smaller pool");
         Box::new(diagnostics)
     })?;
