@@ -11,12 +11,14 @@ pub mod instructions;
 mod micro;
 mod record;
 mod report;
+mod request;
 mod stack;
 mod udp_inprocess;
 
 pub use case::{Benchmark, Case, Goal};
 pub use record::Record;
 pub use report::{Options, run};
+pub use request::{Request, execute, list};
 
 /// Every benchmark there is, in the order in which `all` runs them.
 pub fn benchmarks() -> Vec<Benchmark> {

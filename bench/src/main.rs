@@ -1,14 +1,24 @@
 //! Runs the benchmarks named on the command line, or all: `cargo run --release -p xk-bench -- layer`.
 //! The command `xk bench` offers the same with options.
 
-fn main() {
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
     if xk_bench::instructions::run_if_asked() {
-        return;
+        return ExitCode::SUCCESS;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    for benchmark in xk_bench::benchmarks() {
-        if wanted.is_empty() || wanted.iter().any(|name| name == benchmark.name) {
-            xk_bench::run(&benchmark, xk_bench::Options::default());
+    let mut names: Vec<String> = std::env::args().skip(1).collect();
+    if names.is_empty() {
+        names.push("all".into());
+    }
+    match xk_bench::execute(&xk_bench::Request {
+        names,
+        ..Default::default()
+    }) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xk-bench: {error}");
+            ExitCode::from(2)
         }
     }
 }
