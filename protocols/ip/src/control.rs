@@ -115,6 +115,8 @@ pub struct IpFigures {
     pub looped: u64,
     /// Errors passed on to the error protocol.
     pub errors_told: u64,
+    /// Packets refused above (and counted there) whose sender was not told, for want of an error protocol.
+    pub errors_untold: u64,
     /// Errors reported to us and passed up.
     pub errors_delivered: u64,
     /// Stations seen that use a host of ours.

@@ -89,7 +89,7 @@ impl Ip {
             return;
         }
         if !self.tell(cx, this, message, SendErrorCause::Refused(why), cast) {
-            this.head().drops().count(&reasons::UNREPORTED);
+            self.shared.figure(|f| f.errors_untold += 1);
         }
     }
 
@@ -159,18 +159,20 @@ impl Ip {
         }
     }
 
-    /// The layer below reports that a next hop does not answer: all sessions over it hear of it. What they
-    /// had sent is not known up there.
+    /// The layer below reports that a next hop does not answer: all sessions of the packet's protocol over it
+    /// hear of it. What they had sent is not known.
     fn next_hop_failed(&self, cx: &Kernel, error: &NetworkError) {
         let Some(failed) = &error.session else {
             return;
         };
         for session in self.shared.sessions.sessions(usize::MAX) {
-            let mut over = OverSession {
+            let over = OverSession {
                 lower: failed.id(),
+                // The packet's own header tells which protocol's it was.
+                protocol: (error.start_len > 9).then_some(error.start[9]),
                 is: false,
             };
-            if !session.control(cx, &mut Ask::new(&mut over)).is_answered() || !over.is {
+            if !session.ask(cx, over).is_some_and(|over| over.is) {
                 continue;
             }
             let upper = cx.protocol(session.head().upper());
@@ -326,8 +328,9 @@ impl Ip {
     }
 }
 
-/// Asked of a session of ours: whether its path goes over this session below.
+/// Asked of a session of ours: whether its path goes over this session below, and it carries this protocol.
 pub(crate) struct OverSession {
+    pub(crate) protocol: Option<u8>,
     pub(crate) lower: xk_core::object::SessionId,
     pub(crate) is: bool,
 }

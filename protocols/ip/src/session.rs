@@ -287,7 +287,9 @@ impl Session for IpSession {
             q.sum = words(self.key.0) + words(self.key.1) + u32::from(self.key.2 & 0xff);
         } else if let Some(q) = ask.get::<OverSession>() {
             let lower = self.lower.borrow();
-            q.is = lower.as_ref().is_some_and(|lower| lower.id() == q.lower);
+            let number = u16::from(q.protocol.unwrap_or((self.key.2 & 0xff) as u8));
+            q.is = self.key.2 & 0xff == number
+                && lower.as_ref().is_some_and(|lower| lower.id() == q.lower);
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!(
                 "{} > {}, protocol {}, path {}",

@@ -47,8 +47,6 @@ pub mod reasons {
     pub static EVICTED: Reason = Reason::new("incomplete, evicted", Class::Exhausted);
     /// Given up when the reassembly timer went off.
     pub static TIMED_OUT: Reason = Reason::new("incomplete, timed out", Class::Bad);
-    /// Refused above, but no error protocol is there to tell the sender.
-    pub static UNREPORTED: Reason = Reason::new("refusal unreported", Class::NotMine);
     /// An error about a packet that no session has sent.
     pub static UNMATCHED_ERROR: Reason = Reason::new("unmatched error", Class::NotMine);
 }
