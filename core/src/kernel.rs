@@ -198,7 +198,11 @@ impl Kernel {
         };
         let armed = Cell::new(None);
         let result = semaphore.wait_ticketed(&self.shepherds, |ticket| {
-            armed.set(self.arm(timeout, Alarm::Wait(ticket)).ok());
+            match self.arm(timeout, Alarm::Wait(ticket)) {
+                Ok(timer) => armed.set(Some(timer)),
+                // Without a timer the wait might never end: it is over at once.
+                Err(_) => drop(self.shepherds.time_out(ticket)),
+            }
         });
         if let Some(timer) = armed.get() {
             self.cancel(timer);

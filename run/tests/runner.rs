@@ -1,0 +1,157 @@
+//! The poll loop: timers, blocking on shepherds, watchers, sleeping and stopping.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use xk_core::object::OpenError;
+use xk_core::shepherd::{Semaphore, WaitError};
+use xk_core::{Kernel, Protocol, ProtocolRef};
+use xk_run::{Idle, Runner, real_kernel};
+
+/// What a test protocol does when its timer with this token goes off.
+type OnTimer = Box<dyn Fn(&Kernel, u64)>;
+
+struct Timers {
+    tokens: Vec<(Duration, u64)>,
+    on_timer: OnTimer,
+}
+
+impl Protocol for Timers {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        for (delay, token) in &self.tokens {
+            let _ = cx.schedule_protocol(this, *delay, *token)?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
+        (self.on_timer)(cx, token);
+    }
+}
+
+const MS: Duration = Duration::from_millis(1);
+/// More than any of these tests needs, even on a busy machine.
+const LIMIT: Option<Duration> = Some(Duration::from_secs(20));
+
+fn runner(
+    tokens: &[(Duration, u64)],
+    idle: Idle,
+    on_timer: impl Fn(&Kernel, u64) + 'static,
+) -> Runner {
+    let kernel = Rc::new(real_kernel(1 << 20).expect("a kernel"));
+    let timers = Timers {
+        tokens: tokens.to_vec(),
+        on_timer: Box::new(on_timer),
+    };
+    kernel.add_protocol("timers", "timers", timers);
+    kernel.start().expect("started");
+    Runner::new(kernel, idle).expect("a runner")
+}
+
+#[test]
+fn timers_go_off_in_order_and_not_early() {
+    for idle in [Idle::Sleep, Idle::default(), Idle::Spin] {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let (start, note) = (Instant::now(), Rc::clone(&seen));
+        let on_timer = move |_: &Kernel, token| note.borrow_mut().push((token, start.elapsed()));
+        let runner = runner(&[(9 * MS, 2), (3 * MS, 1)], idle, on_timer);
+        let done = Rc::clone(&seen);
+        runner
+            .run(LIMIT, Rc::new(move |_| done.borrow().len() == 2))
+            .expect("ran");
+        let seen = seen.borrow();
+        assert_eq!(
+            seen.iter().map(|s| s.0).collect::<Vec<_>>(),
+            [1, 2],
+            "{idle:?}"
+        );
+        assert!(
+            seen[0].1 >= 3 * MS && seen[1].1 >= 9 * MS,
+            "{idle:?}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wait_ends_by_its_timeout_or_by_a_signal_while_the_loop_goes_on() {
+    let semaphore = Rc::new(Semaphore::new(0));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let on_timer = {
+        let (semaphore, seen) = (Rc::clone(&semaphore), Rc::clone(&seen));
+        move |cx: &Kernel, token| match token {
+            1 => seen
+                .borrow_mut()
+                .push(("in vain", cx.wait(&semaphore, Some(5 * MS)))),
+            2 => seen.borrow_mut().push((
+                "signalled",
+                cx.wait(&semaphore, Some(Duration::from_secs(60))),
+            )),
+            _ => cx.signal(&semaphore),
+        }
+    };
+    let runner = runner(
+        &[(MS, 1), (20 * MS, 2), (30 * MS, 3)],
+        Idle::Sleep,
+        on_timer,
+    );
+    let done = Rc::clone(&seen);
+    runner
+        .run(LIMIT, Rc::new(move |_| done.borrow().len() == 2))
+        .expect("ran");
+    assert_eq!(
+        *seen.borrow(),
+        [("in vain", Err(WaitError::TimedOut)), ("signalled", Ok(()))]
+    );
+    assert_eq!(
+        runner.kernel().timers(),
+        0,
+        "the timer of the wait that was signalled is cancelled"
+    );
+    assert_eq!(runner.kernel().shepherds().stats().suspended, 0);
+}
+
+#[test]
+fn whoever_still_waits_is_interrupted_at_the_end() {
+    let semaphore = Rc::new(Semaphore::new(0));
+    let seen = Rc::new(Cell::new(None));
+    let on_timer = {
+        let (semaphore, seen) = (Rc::clone(&semaphore), Rc::clone(&seen));
+        move |cx: &Kernel, _| seen.set(Some(cx.wait(&semaphore, None)))
+    };
+    let runner = runner(&[(MS, 1)], Idle::Sleep, on_timer);
+    runner.run(Some(50 * MS), Rc::new(|_| false)).expect("ran");
+    assert_eq!(seen.get(), None);
+    drop(runner);
+    assert_eq!(seen.get(), Some(Err(WaitError::Interrupted)));
+}
+
+#[test]
+fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    let runner = Rc::new(runner(&[], Idle::Sleep, |_, _| {}));
+    let calls = Rc::new(Cell::new(0));
+    let reader = theirs.try_clone().expect("a clone");
+    let ready = {
+        let calls = Rc::clone(&calls);
+        Rc::new(move |_: &Kernel| {
+            let mut octet = [0];
+            let read = std::io::Read::read(&mut &reader, &mut octet).expect("readable");
+            calls.set(calls.get() + read);
+        })
+    };
+    let number = runner.watch(OwnedFd::from(theirs), ready).expect("watched");
+    ours.write_all(b"x").expect("written");
+    let done = Rc::clone(&calls);
+    runner
+        .run(LIMIT, Rc::new(move |_| done.get() == 1))
+        .expect("ran");
+    assert!(runner.stats().turns > 0);
+    runner.unwatch(number);
+    // Nobody holds the other end any more: unwatching has closed it.
+    assert!(ours.write_all(b"y").is_err());
+    runner.run(Some(20 * MS), Rc::new(|_| false)).expect("ran");
+    assert_eq!(calls.get(), 1);
+}
