@@ -317,6 +317,9 @@ impl Kernel {
                 Alarm::Wait(ticket) => drop(self.shepherds.time_out(*ticket)),
             }
             self.wheel.borrow_mut().finish(handle);
+            if self.must_leave() {
+                return fired;
+            }
         }
     }
 

@@ -81,11 +81,11 @@ fn a_wait_ends_by_its_timeout_or_by_a_signal_while_the_loop_goes_on() {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let on_timer = {
         let (semaphore, seen) = (Rc::clone(&semaphore), Rc::clone(&seen));
+        // The record is borrowed after the wait: nothing may be borrowed while it blocks.
+        let record = move |entry| seen.borrow_mut().push(entry);
         move |cx: &Kernel, token| match token {
-            1 => seen
-                .borrow_mut()
-                .push(("in vain", cx.wait(&semaphore, Some(5 * MS)))),
-            2 => seen.borrow_mut().push((
+            1 => record(("in vain", cx.wait(&semaphore, Some(5 * MS)))),
+            2 => record((
                 "signalled",
                 cx.wait(&semaphore, Some(Duration::from_secs(60))),
             )),
