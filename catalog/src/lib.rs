@@ -23,6 +23,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_icmp::ENTRY,
     &xk_ip::ENTRY,
     &xk_loop::ENTRY,
     &xk_loopback::ENTRY,

@@ -85,7 +85,7 @@ static FINDER: Entry = Entry {
     numbers: &[number("finder", "frames", 0x806)],
     ..entry(
         "finder",
-        Realm::Control,
+        Realm::Async,
         Family::Host,
         below(1, &[Realm::Async], &[Family::Ether]),
     )
@@ -118,7 +118,7 @@ static NET: Entry = Entry {
         "net",
         Realm::Async,
         Family::Host,
-        below(4, &[Realm::Async, Realm::Control], &[Family::Host]),
+        below(4, &[Realm::Async], &[Family::Host]),
     )
 };
 static PORTS: Entry = Entry {
@@ -212,7 +212,7 @@ fn realms_that_do_not_fit_are_told() {
         "{text}"
     );
     assert!(
-        text.contains("expected: a protocol of realm wire, addressed by no addresses"),
+        text.contains("expected: a protocol of realm wire that takes no addresses"),
         "{text}"
     );
 }
@@ -230,10 +230,10 @@ fn the_number_of_lowers_is_checked() {
 }
 
 #[test]
-fn circles_are_named_whole() {
+fn cycles_are_named_whole() {
     let text = said("spy c name=a\nspy a name=b\nspy b name=c");
     assert!(
-        text.contains("a circle: `a` stands on `c` stands on `b` stands on `a`"),
+        text.contains("a cycle: `a` stands on `c` stands on `b` stands on `a`"),
         "{text}"
     );
     assert_eq!(text.matches("error").count(), 1, "{text}");
@@ -366,7 +366,7 @@ fn everything_is_told_in_one_run() {
 }
 
 #[test]
-fn any_nesting_of_circles_ends() {
+fn any_nesting_of_cycles_ends() {
     let mut nodes = String::new();
     for n in 0..300 {
         nodes += &format!(
@@ -375,5 +375,5 @@ fn any_nesting_of_circles_ends() {
             (n * 11 + 5) % 300
         );
     }
-    assert!(said(&nodes).contains("a circle"));
+    assert!(said(&nodes).contains("a cycle"));
 }

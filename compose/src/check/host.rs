@@ -1,12 +1,12 @@
 //! One host: its protocols, their parameters, and who stands on whom.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use xk_catalog::Catalog;
 use xk_core::Entry;
-use xk_core::graph::{Family, Params};
+use xk_core::graph::{Family, Params, Realm};
 use xk_lang::{Diagnostics, Host, Node, nearest};
-use xk_sim::LinkConfig;
 
+use super::links::Links;
 use super::{mtu, numbers, order, stacking};
 use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 
@@ -22,6 +22,8 @@ pub(super) struct Site<'a> {
     uppers: Vec<Vec<usize>>,
     /// For each node the family that it takes from above, as far as it is known yet.
     pub(super) above: Vec<Option<Family>>,
+    /// Who cannot stand on whom, as reported: nothing more needs saying about such a pair.
+    pub(super) misfits: HashSet<(usize, usize)>,
     /// For each node its parameters, of the first host alike.
     pub(super) params: Vec<Params>,
 }
@@ -57,7 +59,7 @@ impl<'a> Site<'a> {
 
 /// True for a protocol without a header that stands on others.
 pub(super) fn is_virtual(entry: &Entry) -> bool {
-    entry.header_octets == 0 && entry.below.max > 0
+    entry.header_octets == 0 && entry.below.max > 0 && entry.realm != Realm::Top
 }
 
 /// True for a layer that passes the participants of the layer below through, and has no header.
@@ -68,7 +70,7 @@ pub(super) fn is_transparent(entry: &Entry) -> bool {
 pub(super) fn check(
     host: &Host,
     catalog: &Catalog,
-    links: &[LinkConfig],
+    links: Links<'_>,
     diagnostics: &mut Diagnostics,
 ) -> HostPlan {
     for param in &host.params {
@@ -104,6 +106,7 @@ pub(super) fn check(
         uppers: turn_round(&lowers),
         lowers,
         above: vec![None; host.nodes.len()],
+        misfits: HashSet::new(),
         params: params(host, catalog, diagnostics),
     };
     let order = order::check(&site, diagnostics);

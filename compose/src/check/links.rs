@@ -8,6 +8,13 @@ use xk_sim::{LINK_BLOCKS, LINK_PARAMETERS, LinkConfig, LinkKind};
 use crate::params::Taker;
 use crate::plan::count_of;
 
+/// The links of a file, as they are written and as the simulator wants them.
+#[derive(Clone, Copy)]
+pub(super) struct Links<'a> {
+    pub(super) written: &'a [Link],
+    pub(super) configs: &'a [LinkConfig],
+}
+
 /// The links as the simulator wants them. A link with mistakes is as far like it as can be.
 pub(super) fn check(graph: &Graph, diagnostics: &mut Diagnostics) -> Vec<LinkConfig> {
     let links: Vec<LinkConfig> = graph

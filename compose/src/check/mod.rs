@@ -29,10 +29,14 @@ pub fn check(
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
     let (graph, mut diagnostics) = parse(file, source);
     let links = links::check(&graph, &mut diagnostics);
+    let site_links = links::Links {
+        written: &graph.links,
+        configs: &links,
+    };
     let plans = graph
         .hosts
         .iter()
-        .map(|host| host::check(host, catalog, &links, &mut diagnostics))
+        .map(|host| host::check(host, catalog, site_links, &mut diagnostics))
         .collect();
     links::check_uses(&graph, &mut diagnostics);
     let checked = CheckedGraph {

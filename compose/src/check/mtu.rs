@@ -2,9 +2,9 @@
 
 use xk_core::graph::{Family, Params, Realm, Value};
 use xk_lang::{Diagnostics, Span};
-use xk_sim::LinkConfig;
 
 use super::host::{Site, is_transparent};
+use super::links::Links;
 
 /// Octets of headers that pile up above a node, and the nodes that they belong to.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ struct Pile {
 pub(super) fn check(
     site: &Site<'_>,
     order: &[usize],
-    links: &[LinkConfig],
+    links: Links<'_>,
     diagnostics: &mut Diagnostics,
 ) {
     let mut piles: Vec<Pile> = vec![Pile::default(); site.lowers.len()];
@@ -35,7 +35,7 @@ pub(super) fn check(
             _ => with_own(site, *upper, &piles),
         };
         framed[at] = tallest(uppers.iter().map(above_wire));
-        let Some((mtu, span)) = mtu_of(site, at, links) else {
+        let Some((mtu, span, also)) = mtu_of(site, at, links) else {
             continue;
         };
         let is_link = site.above[at] == Some(Family::Ether);
@@ -49,10 +49,13 @@ pub(super) fn check(
                 "an MTU of {mtu} octets leaves no room for data: the headers above take {}",
                 pile.octets
             );
-            diagnostics
-                .error(span, what)
+            let error = diagnostics.error(span, what);
+            error
                 .label(pile.names.join(", "))
                 .expected(format!("more than {} octets", pile.octets));
+            if let Some(also) = also {
+                error.also(also, "the link's MTU");
+            }
         }
     }
 }
@@ -78,18 +81,23 @@ fn with_own(site: &Site<'_>, at: usize, piles: &[Pile]) -> Pile {
     pile
 }
 
-/// The MTU that the graph gives a node, by a parameter or by the link it hangs on, and where the graph says so.
-fn mtu_of(site: &Site<'_>, at: usize, links: &[LinkConfig]) -> Option<(usize, Span)> {
+/// The MTU that the graph gives a node, by a parameter or by the link it hangs on, and the one or two places where the
+/// graph says so.
+fn mtu_of(site: &Site<'_>, at: usize, links: Links<'_>) -> Option<(usize, Span, Option<Span>)> {
     let node = site.node(at);
     if let Some(param) = node.param("mtu") {
-        return Some((octets(&site.params[at])?, param.value.span));
+        return Some((octets(&site.params[at])?, param.value.span, None));
     }
     let link = node
         .param("link")
         .filter(|_| *node.kind == *xk_sim::ENTRY.kind)?;
     let name = site.params[at].text("link")?;
-    let config = links.iter().find(|config| config.name == name)?;
-    Some((config.mtu_octets, link.value.span))
+    let config = links.configs.iter().find(|config| config.name == name)?;
+    let written = links.written.iter().find(|link| *link.name == name);
+    let also = written
+        .and_then(|link| link.param("mtu"))
+        .map(|mtu| mtu.value.span);
+    Some((config.mtu_octets, link.value.span, also))
 }
 
 fn octets(params: &Params) -> Option<usize> {

@@ -83,6 +83,9 @@ fn edges(site: &Site<'_>, at: usize, targets: &[Vec<usize>]) -> Vec<Edge> {
     let lowers = &site.node(at).lowers;
     let mut edges = Vec::new();
     for (place, lower) in site.known_lowers(at) {
+        if site.misfits.contains(&(at, lower)) {
+            continue;
+        }
         let span = lowers.get(place).map_or(Span::default(), |l| l.span);
         for &target in &targets[lower] {
             edges.push(Edge {

@@ -79,7 +79,7 @@ fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
     let Some((span, ..)) = edges.next() else {
         return;
     };
-    let what = format!("a circle: {}", names.join(" stands on "));
+    let what = format!("a cycle: {}", names.join(" stands on "));
     let error = diagnostics.error(span, what);
     for (span, upper, lower) in edges {
         let words = format!(
@@ -89,5 +89,5 @@ fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
         );
         error.also(span, words);
     }
-    error.help("let the lowest of them stand on a wire, or on nothing of this circle");
+    error.help("let one of them stand on something outside the cycle, such as a wire");
 }

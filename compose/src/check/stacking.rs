@@ -14,8 +14,10 @@ pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostic
     twice(site, at, diagnostics);
     let lowers: Vec<(usize, usize)> = site.known_lowers(at).collect();
     for (place, lower) in lowers {
-        if realm(site, at, place, lower, diagnostics) {
-            family(site, at, place, lower, diagnostics);
+        let fits = realm(site, at, place, lower, diagnostics)
+            && family(site, at, place, lower, diagnostics);
+        if !fits {
+            site.misfits.insert((at, lower));
         }
     }
     let inherited = site
@@ -84,20 +86,33 @@ fn how_many(min: usize, max: usize) -> String {
     }
 }
 
-/// What a protocol wants below: "of realm async or wire, addressed by IPv4 hosts".
+/// What a protocol wants below: "of realm async or wire that takes IPv4 hosts".
 fn what_below(entry: &Entry) -> String {
     let realms: Vec<String> = entry.below.realms.iter().map(Realm::to_string).collect();
     let mut text = format!("of realm {}", realms.join(" or "));
     let open = |f: &Family| matches!(f, Family::Any | Family::Inherit);
     if !entry.below.families.iter().any(open) && !entry.below.families.is_empty() {
-        text += &format!(", addressed by {}", families(entry));
+        text += &format!(" that takes {}", families(entry.below.families));
     }
     text
 }
 
-fn families(entry: &Entry) -> String {
-    let names: Vec<String> = entry.below.families.iter().map(Family::to_string).collect();
+fn families<'a>(families: impl IntoIterator<Item = &'a Family>) -> String {
+    let names: Vec<String> = families.into_iter().map(Family::to_string).collect();
     names.join(" or ")
+}
+
+/// What a protocol opens its lowers with; that it can also do without addresses is no part of it.
+fn opens(entry: &Entry) -> String {
+    let all = entry.below.families;
+    let mut named = all
+        .iter()
+        .filter(|family| **family != Family::Link)
+        .peekable();
+    match named.peek() {
+        Some(_) => families(named),
+        None => families(all),
+    }
 }
 
 fn twice(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
@@ -184,20 +199,26 @@ pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
             .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
 }
 
-fn family(site: &Site<'_>, at: usize, place: usize, lower: usize, diagnostics: &mut Diagnostics) {
+fn family(
+    site: &Site<'_>,
+    at: usize,
+    place: usize,
+    lower: usize,
+    diagnostics: &mut Diagnostics,
+) -> bool {
     let (Some(upper), Some(taken)) = (site.entry(at), site.above[lower]) else {
-        return;
+        return true;
     };
     if family_fits(upper, taken) || upper.below.max == 0 {
-        return;
+        return true;
     }
     let Some(spanned) = site.node(at).lowers.get(place) else {
-        return;
+        return false;
     };
     let (kind, name) = (upper.kind, &spanned.value);
     let what = format!(
         "`{kind}` opens `{name}` with {}, but `{name}` takes {taken}",
-        families(upper)
+        opens(upper)
     );
     let help = suggest::between(site, upper, lower);
     let error = diagnostics.error(spanned.span, what);
@@ -205,6 +226,7 @@ fn family(site: &Site<'_>, at: usize, place: usize, lower: usize, diagnostics: &
     if let Some(help) = help {
         error.help(help);
     }
+    false
 }
 
 /// A wire carries one protocol; a wire that carries none is probably forgotten.
@@ -217,7 +239,7 @@ pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
         };
         let node = site.node(at);
         let uppers = site.uppers(at);
-        if entry.realm == Realm::Wire && uppers.is_empty() && clear {
+        if entry.realm == Realm::Wire && uppers.is_empty() && clear && names(site, at) {
             diagnostics
                 .warning(node.name.span, format!("nothing stands on `{}`", node.name))
                 .help("it will drop whatever arrives");
@@ -240,6 +262,12 @@ pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
                 .also(edge(*first), "the first one");
         }
     }
+}
+
+/// True for the first node of its name.
+fn names(site: &Site<'_>, at: usize) -> bool {
+    let own = &site.node(at).name;
+    site.host.nodes.iter().position(|node| node.name == *own) == Some(at)
 }
 
 /// True for a wire, and for transparent layers right on one.

@@ -57,7 +57,10 @@ pub(super) fn draw(graph: &CheckedGraph, hosts: &[usize]) -> String {
         .map(|bus| bus.left + text_width(&bus.label))
         .max();
     for bus in &buses {
-        bus.draw(&mut body, top + tallest);
+        bus.lines(&mut body, top + tallest);
+    }
+    for bus in &buses {
+        bus.draw(&mut body);
     }
     for host in &drawn {
         let y = top + tallest - host.height;
@@ -247,7 +250,7 @@ struct Bus {
 }
 
 impl Bus {
-    fn draw(&self, body: &mut String, from: i64) {
+    fn lines(&self, body: &mut String, from: i64) {
         for x in &self.feet {
             let _ = writeln!(
                 body,
@@ -256,6 +259,10 @@ impl Bus {
                 self.y
             );
         }
+    }
+
+    /// The link and its label, whose white edge keeps it readable across the lines of other links.
+    fn draw(&self, body: &mut String) {
         let _ = writeln!(
             body,
             "<path d=\"M{} {}H{}\" stroke=\"#2e6da4\" stroke-width=\"5\" stroke-linecap=\"round\"/>",
@@ -263,7 +270,7 @@ impl Bus {
         );
         let _ = writeln!(
             body,
-            "<text x=\"{}\" y=\"{}\" fill=\"#21618c\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" fill=\"#21618c\" stroke=\"#ffffff\" stroke-width=\"5\" paint-order=\"stroke\">{}</text>",
             self.left,
             self.y + 19,
             escape(&self.label)

@@ -1,0 +1,224 @@
+//! The graphs of the repository: the good ones check, draw and run; the broken ones say what they should.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xk_catalog::Catalog;
+use xk_compose::{
+    CheckedGraph, SimulationConfig, check, draw_svg, draw_text, report_environment, simulate,
+    start_world,
+};
+use xk_core::Time;
+use xk_core::control::Report;
+use xk_core::graph::{BuildError, Realm};
+use xk_lang::{Diagnostics, Severity};
+use xk_sim::World;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// The graph files of a folder, by name.
+fn files(name: &str) -> Vec<(String, String)> {
+    let mut files: Vec<(String, String)> = fs::read_dir(folder(name))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "kdl"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn checked(name: &str, source: &str) -> CheckedGraph {
+    check(source, name, &Catalog::standard()).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn example(name: &str) -> CheckedGraph {
+    let source = fs::read_to_string(folder("graphs").join(name)).unwrap();
+    checked(name, &source)
+}
+
+#[test]
+fn every_example_checks_and_draws() {
+    for (name, source) in files("graphs") {
+        let graph = checked(&name, &source);
+        assert!(graph.warnings().is_empty(), "{}", graph.warnings());
+        let text = draw_text(&graph, None, 100);
+        let svg = draw_svg(&graph, None);
+        for host in &graph.graph().hosts {
+            assert!(text.contains(host.name.as_str()), "{name}: {text}");
+            assert!(svg.contains(host.name.as_str()), "{name}");
+        }
+        assert!(svg.ends_with("</svg>\n"), "{name}");
+    }
+}
+
+/// The upper ends of all hosts, each with its host's name, its own and its report.
+fn reports(graph: &CheckedGraph, world: &World) -> Vec<(String, String, Report)> {
+    let catalog = Catalog::standard();
+    let mut reports = Vec::new();
+    for host in graph.graph().expand() {
+        let kernel = world.find(&host.name).and_then(|id| world.kernel(id));
+        let kernel = kernel.unwrap();
+        for protocol in kernel.protocols() {
+            let entry = catalog.find(protocol.head().kind()).unwrap();
+            if entry.realm == Realm::Top
+                && let Some(report) = protocol.ask(kernel, Report::default())
+            {
+                reports.push((host.name.to_string(), protocol.name().to_string(), report));
+            }
+        }
+    }
+    reports
+}
+
+/// Runs a graph until its probes have finished; every one of them must have heard its echo.
+fn run(graph: &CheckedGraph) -> Vec<(String, String, Report)> {
+    let mut world = simulate(graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
+    start_world(graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(50));
+    let reports = reports(graph, &world);
+    assert!(!reports.is_empty());
+    for (host, name, report) in &reports {
+        assert!(!report.failed, "{host} {name}: {:?}", report.lines);
+    }
+    world.stop();
+    reports
+}
+
+/// A figure of a report.
+fn figure(reports: &[(String, String, Report)], name: &str, line: &str) -> u64 {
+    let report = reports.iter().find(|(_, n, _)| n == name).unwrap();
+    let found = report.2.lines.iter().find(|(n, _)| n == line);
+    found.unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn the_internet_carries_pings_and_fragments_in_spite_of_losses() {
+    let reports = run(&example("internet.kdl"));
+    assert!(reports.iter().all(|(_, _, report)| report.finished));
+    for name in ["ping", "client"] {
+        assert!(figure(&reports, name, "received") > 5, "{name}");
+        assert_eq!(figure(&reports, name, "corrupt"), 0);
+    }
+    assert!(figure(&reports, "client", "lost") > 0);
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let lines = || {
+        let reports = run(&example("internet.kdl"));
+        reports.into_iter().map(|r| r.2.lines).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(), lines());
+}
+
+#[test]
+fn null_layers_and_loopback_run() {
+    let reports = run(&example("null.kdl"));
+    assert_eq!(figure(&reports, "probe", "received"), 100);
+    let reports = run(&example("loopback.kdl"));
+    assert!(figure(&reports, "probe", "received") > 100);
+}
+
+#[test]
+fn a_thousand_hosts_talk() {
+    let reports = run(&example("thousand.kdl"));
+    assert_eq!(reports.len(), 2000);
+    let lost = |report: &Report| report.lines.iter().any(|(n, v)| n == "lost" && v != "0");
+    assert!(!reports.iter().any(|(_, _, report)| lost(report)));
+}
+
+#[test]
+fn faults_are_felt_and_captured() {
+    let capture = std::env::temp_dir().join(format!("xk-faults-{}.pcapng", std::process::id()));
+    let source = fs::read_to_string(folder("graphs").join("faults.kdl")).unwrap();
+    let source = source.replace("\"faults.pcapng\"", &format!("{capture:?}"));
+    let reports = run(&checked("faults.kdl", &source));
+    assert!(figure(&reports, "probe", "lost") > 0);
+    assert!(fs::metadata(&capture).unwrap().len() > 10_000);
+    fs::remove_file(capture).unwrap();
+}
+
+#[test]
+fn wires_to_the_outside_stay_out_of_simulations() {
+    let Err(mistakes) = simulate(&example("tap.kdl"), SimulationConfig::default()) else {
+        panic!("a device in a simulation");
+    };
+    assert!(
+        mistakes
+            .to_text()
+            .contains("`tap` reaches outside the simulation"),
+        "{mistakes}"
+    );
+}
+
+/// What a machine without the device, or without the right to it, says.
+fn lacking(name: &str) -> Option<BuildError> {
+    let (what, help) = match name {
+        "no_device.kdl" => (
+            "no interface nosuch0",
+            "list those there are: ip link; the wires `sim` and `loopback` need none",
+        ),
+        "no_privilege.kdl" => (
+            "not permitted to make the TAP device xk0",
+            "grant it once: sudo setcap cap_net_admin+ep $(which xk); the wires `sim` and `loopback` need no privilege",
+        ),
+        _ => return None,
+    };
+    Some(BuildError::Environment {
+        param: Some("device"),
+        what: what.into(),
+        help: help.into(),
+    })
+}
+
+fn said(name: &str, source: &str) -> String {
+    let Some(lacking) = lacking(name) else {
+        return match check(source, name, &Catalog::standard()) {
+            Ok(_) => panic!("{name} has no mistake"),
+            Err(mistakes) => mistakes.to_text(),
+        };
+    };
+    let graph = checked(name, source);
+    let mut mistakes = Diagnostics::new(name, source);
+    let node = &graph.graph().hosts[0].nodes[0];
+    report_environment(&mut mistakes, Severity::Error, node, &lacking);
+    mistakes.to_text()
+}
+
+/// Every broken graph has the text that `xk check` prints beside it. After a change that is meant, look at what
+/// `XK_BLESS=1 cargo test -p xk-compose` writes.
+#[test]
+fn broken_graphs_are_told_so() {
+    let bless = std::env::var_os("XK_BLESS").is_some();
+    for (name, source) in files("graphs/broken") {
+        let text = said(&name, &source);
+        let path = folder("graphs/broken").join(name.replace(".kdl", ".txt"));
+        if bless {
+            fs::write(&path, &text).unwrap();
+        }
+        let wanted = fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == wanted, "{name} says\n{text}and not\n{wanted}");
+    }
+}
+
+/// The device cannot exist, whatever this process may do.
+#[test]
+fn the_environment_is_asked() {
+    let source = fs::read_to_string(folder("graphs/broken/no_device.kdl")).unwrap();
+    let graph = checked("no_device.kdl", &source);
+    let found = xk_compose::check_environment(&graph, None, Severity::Warning);
+    let text = found.to_text();
+    assert!(text.starts_with("no_device.kdl:3:19: warning: "), "{text}");
+    assert!(text.contains("help: "), "{text}");
+    assert!(!found.has_errors());
+    let of = |host| xk_compose::check_environment(&graph, Some(host), Severity::Error);
+    assert!(of("one").has_errors());
+    assert!(of("two").is_empty());
+}
