@@ -182,9 +182,11 @@ impl Icmp {
                 start_len,
             },
         };
+        if self.shared.lower.ask(cx, question).is_none() {
+            return Err(this.refuse(message, &reasons::UNMATCHED_ERROR));
+        }
+        // If no session has sent such a packet, the layer below has counted it.
         self.shared.figure(|f| f.errors_received += 1);
-        // Who has no such session counts it.
-        let _ = self.shared.lower.ask(cx, question);
         Ok(())
     }
 

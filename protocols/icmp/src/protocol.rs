@@ -28,6 +28,8 @@ pub mod reasons {
     pub static UNKNOWN_TYPE: Reason = Reason::new("unknown type", Class::NotMine);
     /// A reply that no session waits for.
     pub static UNMATCHED_REPLY: Reason = Reason::new("unmatched reply", Class::NotMine);
+    /// An error that the layer below has no use for.
+    pub static UNMATCHED_ERROR: Reason = Reason::new("unmatched error", Class::NotMine);
     /// An error about a later fragment: nobody can tell whose it was.
     pub static LATER_FRAGMENT: Reason = Reason::new("error about a later fragment", Class::NotMine);
     /// The layer below did not take an answer.

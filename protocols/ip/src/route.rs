@@ -172,7 +172,7 @@ mod tests {
                 // Near one of the networks, so that long prefixes are hit too.
                 let mask = u32::MAX.checked_shl(32 - u32::from(keep)).unwrap_or(0);
                 let near = if list.is_empty() { 0 } else { index.get(&list).0 };
-                let to = Ipv4::from_bits(near & mask | bits & !mask);
+                let to = Ipv4::from_bits((near & mask) | (bits & !mask));
                 let found = routes.lookup(to).map(|r| (r.network.prefix(), r.metric));
                 prop_assert_eq!(found, linear(&model, to));
             }

@@ -155,7 +155,7 @@ fn the_oldest_goes_first() {
 
 /// Cuts that divide `len` octets, at multiples of eight.
 fn cuts(len: usize, at: &[usize]) -> StdVec<(usize, usize)> {
-    let mut ends: StdVec<usize> = at.iter().map(|a| a % len.max(1) & !7).collect();
+    let mut ends: StdVec<usize> = at.iter().map(|a| (a % len.max(1)) & !7).collect();
     ends.extend([0, len]);
     ends.sort_unstable();
     ends.dedup();
@@ -195,7 +195,7 @@ proptest! {
                     prop_assert_eq!(Header::parse(fixed), Ok(w.header));
                 }
             }
-            if !last && twice >> (n % 64) & 1 == 1 {
+            if !last && (twice >> (n % 64)) & 1 == 1 {
                 let again = give(&mut r, KEY, piece(&pool, &whole, start, end));
                 prop_assert_eq!(why(&again), (1, "duplicate fragment"));
             }

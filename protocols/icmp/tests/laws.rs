@@ -1,0 +1,62 @@
+//! The laws that every protocol keeps, checked for `icmp` over a layer that takes hosts.
+
+use core::net::Ipv4Addr;
+use xk_core::{Answer, Ask, Entry, Part, Participants};
+use xk_icmp::IcmpFigures;
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, Node, Receiver, Side, World};
+use xk_testkit::kernel::Lower;
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+struct OverHosts;
+
+impl Fixture for OverHosts {
+    fn entry(&self) -> &'static Entry {
+        &xk_icmp::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 1)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        Participants::pair(Part::Any, Part::Host(host(side.other())))
+    }
+
+    fn enable(&self, _: Side) -> Option<Participants> {
+        None
+    }
+
+    fn receiver(&self) -> Receiver {
+        Receiver::Itself
+    }
+
+    fn taken(&self, node: &Node) -> u64 {
+        // B sends nothing but answers.
+        if node.side == Side::B {
+            node.bottom.sent()
+        } else {
+            0
+        }
+    }
+
+    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
+        (name == "icmp-figures").then(|| {
+            let mut figures = IcmpFigures::default();
+            world
+                .a
+                .protocol
+                .control(&world.cx, &mut Ask::new(&mut figures))
+        })
+    }
+}
+
+#[test]
+fn over_hosts() {
+    println!("{}", conformance::all(&OverHosts));
+}
