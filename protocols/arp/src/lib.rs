@@ -58,7 +58,7 @@
 //!     tap  device="tap0"
 //!     eth  tap
 //!     arp  eth lifetime="20min"
-//!     ip   arp address="10.0.0.1/24"
+//!     ip   arp { address "10.0.0.1/24"; }
 //! }
 //! ```
 //!

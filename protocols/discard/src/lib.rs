@@ -27,10 +27,10 @@
 //! # Example
 //! ```kdl
 //! host bob {
-//!     sim     lan
+//!     sim     link=lan
 //!     eth     sim
 //!     arp     eth
-//!     ip      arp address="10.0.0.2/24"
+//!     ip      arp { address "10.0.0.2/24"; }
 //!     udp     ip
 //!     discard udp port=9
 //! }

@@ -41,7 +41,7 @@
 //!     tap  device="tap0"
 //!     eth  tap
 //!     arp  eth
-//!     ip   arp address="10.0.0.1/24"
+//!     ip   arp { address "10.0.0.1/24"; }
 //! }
 //! ```
 //!

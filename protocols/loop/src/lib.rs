@@ -29,9 +29,8 @@
 //! ```kdl
 //! host one {
 //!     loop
-//!     null  loop
-//!     probe null
-//!     echo  null
+//!     "null" loop
+//!     probe "null"
 //! }
 //! ```
 //!

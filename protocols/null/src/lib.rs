@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `null LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer costs.
+//! `"null" LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer costs. The quotes are
+//! needed: null is a keyword of the graph language.
 //!
 //! # Realm
 //! async
@@ -29,8 +30,8 @@
 //! ```kdl
 //! host one {
 //!     loopback
-//!     null  loopback
-//!     echo  null
+//!     "null" loopback
+//!     echo "null"
 //! }
 //! ```
 //!

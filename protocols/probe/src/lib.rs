@@ -44,10 +44,10 @@
 //! # Example
 //! ```kdl
 //! host alice {
-//!     sim   lan
+//!     sim   link=lan
 //!     eth   sim
 //!     arp   eth
-//!     ip    arp address="10.0.0.1/24"
+//!     ip    arp { address "10.0.0.1/24"; }
 //!     udp   ip
 //!     probe udp to="port7@10.0.0.2" count=10 interval="100ms" size=8192
 //! }

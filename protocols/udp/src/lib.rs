@@ -43,10 +43,10 @@
 //! # Example
 //! ```kdl
 //! host alice {
-//!     sim  lan
+//!     sim  link=lan
 //!     eth  sim
 //!     arp  eth
-//!     ip   arp address="10.0.0.1/24"
+//!     ip   arp { address "10.0.0.1/24"; }
 //!     udp  ip
 //!     echo udp port=7
 //! }

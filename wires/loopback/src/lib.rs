@@ -31,8 +31,8 @@
 //! ```kdl
 //! host one {
 //!     loopback mtu=1500
-//!     null     loopback
-//!     echo     null
+//!     "null" loopback
+//!     echo "null"
 //! }
 //! ```
 //!

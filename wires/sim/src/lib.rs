@@ -46,7 +46,7 @@
 //! # Example
 //! ```kdl
 //! link "lan" kind="switch" delay="50us" rate="100Mbit" loss="1%" {
-//!     partition from="10s" until="20s" between="a" and="b c"
+//!     partition from="10s" until="20s" between="a"
 //! }
 //! host a {
 //!     sim link="lan"

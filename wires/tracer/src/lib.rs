@@ -31,7 +31,7 @@
 //!     sim    link="lan"
 //!     eth    sim
 //!     arp    eth
-//!     ip     arp address="10.0.0.1/24"
+//!     ip     arp { address "10.0.0.1/24"; }
 //!     tracer ip
 //!     udp    tracer
 //! }
