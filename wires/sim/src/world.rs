@@ -4,6 +4,7 @@ use crate::network::{HostId, Network, label};
 use crate::protocol::{HostSeat, SimPort};
 use crate::stats::WorldStats;
 use core::fmt;
+use core::time::Duration;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,6 +21,8 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, Time};
 const POLL_BUDGET: usize = 64;
 /// How many events pass between two looks whether everybody has finished.
 const FINISHED_EVENTS: u64 = 16;
+/// After how long without an event that is looked at, too.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often suspended shepherds get another turn when a host is taken down.
 const INTERRUPTS_MAX: usize = 1000;
 
@@ -293,6 +296,10 @@ impl World {
             match self.next_event() {
                 None if finish && self.all_finished() => return Ended::Finished,
                 None => return Ended::Idle,
+                // Before a pause it is looked as well, so that nobody waits for what comes after it.
+                Some(at) if finish && at.since(self.now) >= PAUSE && self.all_finished() => {
+                    return Ended::Finished;
+                }
                 Some(at) if at > until => {
                     self.now = self.now.max(until);
                     return Ended::Time;
