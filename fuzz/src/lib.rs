@@ -1,0 +1,144 @@
+//! The fuzz harness: everything that reads outside input is fed with anything, and must keep its laws.
+//!
+//! A target is a function of octets that panics when something is wrong. The program `xk-fuzz` mutates the committed
+//! seeds under `fuzz/corpus` for a few seconds per target, on the stable toolchain, as part of `cargo xtask test`; the
+//! crate in `fuzz/libfuzzer` hands the same targets to libFuzzer, which is guided by coverage.
+//!
+//! ```text
+//! cargo run -p xk-fuzz -- list
+//! cargo run -p xk-fuzz -- smoke --seconds 30 --target stack --seed 7
+//! cargo run -p xk-fuzz -- replay stack fuzz/artifacts/stack-0123456789abcdef
+//! cargo run -p xk-fuzz -- seeds
+//! ```
+//!
+//! Every choice comes from one seed, so that a run can be repeated. An input that fails is shortened, written to
+//! `fuzz/artifacts` (which git ignores), and the command that replays it is printed. Once the mistake is mended, the
+//! input belongs under `fuzz/corpus`, whose files `cargo test -p xk-fuzz` replays.
+
+pub mod canary;
+pub mod frame;
+pub mod mutate;
+pub mod novelty;
+pub mod runner;
+pub mod seeds;
+pub mod stack;
+
+use std::path::PathBuf;
+use xk_core::message::HeapArena;
+use xk_core::message::conformance::{run_script, small_pool};
+use xk_core::participant::Participants;
+
+/// Longest input, in octets.
+pub const INPUT_OCTETS_MAX: usize = 4096;
+
+/// Octets of the arena in which message scripts run: small, so that they meet its end.
+const SCRIPT_ARENA_OCTETS: usize = 1 << 16;
+
+/// Something that reads outside input.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, and that of its folder under `fuzz/corpus`.
+    pub name: &'static str,
+    /// What is fed.
+    pub about: &'static str,
+    /// Panics if `data` breaks a law.
+    pub run: fn(&[u8]),
+}
+
+/// All targets, in the order in which they run.
+#[must_use]
+pub fn targets() -> &'static [Target] {
+    TARGETS
+}
+
+/// The target of this name; the canary can be had by its name, too.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    let mut all = TARGETS.iter().chain([&canary::TARGET]);
+    all.find(|target| target.name == name).copied()
+}
+
+/// A target by name, what it is about, and its function.
+const fn to(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, about, run }
+}
+
+static TARGETS: &[Target] = &[
+    to("eth-wire", "Ethernet headers", xk_eth::fuzz::fuzz_wire),
+    to("arp-wire", "ARP packets", xk_arp::fuzz::fuzz_wire),
+    to("ip-wire", "IPv4 headers", xk_ip::fuzz::fuzz_wire),
+    to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
+    to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
+    to("null-wire", "headers of null", null_wire),
+    to(
+        "template-wire",
+        "headers of the template",
+        xk_template::fuzz::fuzz_wire,
+    ),
+    to("eth", "one Ethernet station", xk_eth::fuzz::fuzz_stack),
+    to("arp", "ARP between two layers", xk_arp::fuzz::fuzz_stack),
+    to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
+    to(
+        "stack",
+        "the whole Internet stack, a host or a router",
+        stack::run,
+    ),
+    to("graph", "graph files, read", xk_lang::fuzz::fuzz_graph),
+    to(
+        "check",
+        "graph files, checked against the catalog and drawn",
+        check,
+    ),
+    to("message", "scripts of operations on messages", message),
+    to("participants", "participants as text", participants),
+];
+
+fn null_wire(data: &[u8]) {
+    let Some(octets) = data.first_chunk() else {
+        return;
+    };
+    let header = xk_null::wire::Header::parse(octets);
+    assert_eq!(header.emit(), *octets, "the header changed");
+}
+
+/// Checks text as a graph file; what passes is drawn.
+fn check(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let catalog = xk_catalog::Catalog::standard();
+    match xk_compose::check(&text, "fuzz.kdl", &catalog) {
+        Err(mistakes) => {
+            assert!(mistakes.has_errors(), "refused without an error");
+            novelty::note_text(&mistakes.sorted().first().map(|d| &d.what));
+        }
+        Ok(graph) => {
+            assert!(!graph.warnings().has_errors(), "passed with an error");
+            if graph.host_count() < 100 {
+                let _ = xk_compose::draw_text(&graph, None, 80);
+                let _ = xk_compose::draw_svg(&graph, None);
+            }
+        }
+    }
+}
+
+fn message(data: &[u8]) {
+    if let Ok(arena) = HeapArena::new(SCRIPT_ARENA_OCTETS) {
+        run_script(&small_pool(Box::new(arena)), data);
+    }
+}
+
+/// Reads text as participants; what is read must print as something that reads the same.
+fn participants(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(read) = text.parse::<Participants>() else {
+        return;
+    };
+    let printed = read.to_string();
+    let again = printed.parse::<Participants>();
+    assert_eq!(again.as_ref(), Ok(&read), "`{printed}` reads differently");
+}
+
+/// The folder of this crate, where corpus and artifacts lie.
+#[must_use]
+pub fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
