@@ -51,7 +51,9 @@ fn is_generated(path: &str) -> bool {
         ".proptest-regressions",
         "package-lock.json",
     ];
-    let data = ["/tests/", "/corpus/"].iter().any(|part| path.contains(part));
+    let data = ["/tests/", "/corpus/"]
+        .iter()
+        .any(|part| path.contains(part));
     let test_data = data && !path.ends_with(".rs");
     test_data || path.contains("/dist/") || endings.iter().any(|ending| path.ends_with(ending))
 }
