@@ -278,13 +278,13 @@ impl Bus {
             "<path d=\"M{} {}H{}\" stroke=\"#2e6da4\" stroke-width=\"5\" stroke-linecap=\"round\"/>",
             self.left, self.y, self.right
         );
-        let _ = writeln!(
-            body,
-            "<text x=\"{}\" y=\"{}\" fill=\"#21618c\" stroke=\"#ffffff\" stroke-width=\"5\" paint-order=\"stroke\">{}</text>",
-            self.left,
-            self.y + 19,
-            escape(&self.label)
-        );
+        let (x, y, label) = (self.left, self.y + 19, escape(&self.label));
+        for style in [
+            "fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"5\"",
+            "fill=\"#21618c\"",
+        ] {
+            let _ = writeln!(body, "<text x=\"{x}\" y=\"{y}\" {style}>{label}</text>");
+        }
     }
 }
 
