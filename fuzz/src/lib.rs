@@ -77,6 +77,8 @@ static TARGETS: &[Target] = &[
     ),
     to("eth", "one Ethernet station", xk_eth::fuzz::fuzz_stack),
     to("arp", "ARP between two layers", xk_arp::fuzz::fuzz_stack),
+    to("ip", "IP between two layers", xk_ip::fuzz::fuzz_stack),
+    to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to(
         "stack",

@@ -215,6 +215,24 @@ fn layers(seeds: &mut Vec<Seed>) {
         step(7, 0, &[9]),
     ];
     add(seeds, "arp", "asked", &asks.concat());
+    // Raw, mended, sent from here, reported from below, and then time passes.
+    for (name, frame) in &frames {
+        let packet = &frame[ETH_OCTETS..];
+        if frame[12..ETH_OCTETS] != [0x08, 0x00] || packet.len() > 255 {
+            continue;
+        }
+        let ip = [
+            step(0, 0, packet),
+            step(2, 0, packet),
+            step(3, 0, packet),
+            vec![0xf4, 1, 0x75, 1, 6, 200, 7, 70],
+        ];
+        add(seeds, "ip", name, &ip.concat());
+        let body = &packet[usize::from(packet[0] & 15) * 4..];
+        let icmp = [(0, body), (1, body), (2, packet), (3, body)];
+        let icmp = icmp.map(|(what, octets)| step(what, 0, octets));
+        add(seeds, "icmp", name, &icmp.concat());
+    }
     let datagram = udp(
         ([127, 0, 0, 1].into(), [127, 0, 0, 1].into()),
         (9, 7),

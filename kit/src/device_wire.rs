@@ -258,12 +258,10 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(list) = ask.get::<xk_core::control::ListSessions>() {
-            list.sessions.extend(self.shared.end.session());
-            list.total = list.sessions.len();
-            return Answer::Answered;
+        match self.shared.end.control(ask) {
+            Answer::Answered => Answer::Answered,
+            Answer::Unknown => self.shared.answer(ask),
         }
-        self.shared.answer(ask)
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {

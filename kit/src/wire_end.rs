@@ -1,9 +1,12 @@
 //! The upper side of a wire: one upper protocol, one session.
 
 use core::cell::{Cell, RefCell};
+use xk_core::control::ListSessions;
 use xk_core::object::{Closing, Enable, OpenError};
 use xk_core::reason;
-use xk_core::{Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper,
+};
 
 /// What every wire keeps of the layer above: who it is, and the wire's only session.
 ///
@@ -93,6 +96,14 @@ impl WireEnd {
                 this.discard(message, why);
             }
         }
+    }
+
+    /// Answers [`ListSessions`]: for the wire's `control`.
+    pub fn control(&self, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<ListSessions>(|list| {
+            list.sessions.extend(self.session());
+            list.total = list.sessions.len();
+        })
     }
 
     /// For the session's `close`: it stays while arrivals are wanted.

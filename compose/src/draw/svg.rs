@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use xk_core::graph::Realm;
 use xk_lang::Host;
 
-use super::layout::layout;
+use super::layout::{Layout, layout};
 use super::links::{End, ends};
 use super::{NODES_DRAWN_MAX, label};
 use crate::plan::{CheckedGraph, HostPlan};
@@ -137,28 +137,9 @@ fn inside(at: usize, host: &Host, plan: &HostPlan) -> Drawn {
     let extra = (title_width - layout.width).max(0) / 2;
     drawn.width = drawn.width.max(layout.width + 2 * FRAME);
     let x = FRAME + extra;
-    // The upper and lower edge of every row, from the top.
-    let mut edges = vec![(0, 0); layout.rows.len()];
-    let mut y = TITLE + 6;
-    for row in (0..layout.rows.len()).rev() {
-        let boxes = layout.rows[row]
-            .iter()
-            .filter_map(|cell| layout.cells[*cell].node);
-        let lines = boxes.map(|node| labels[node].len()).max().unwrap_or(1) as i64;
-        edges[row] = (y, y + lines * LINE + 10);
-        y = edges[row].1 + ROW_GAP;
-    }
-    drawn.height = (y - ROW_GAP).max(TITLE) + FRAME;
-    for &(upper, lower) in &layout.lines {
-        let (from, to) = (&layout.cells[upper], &layout.cells[lower]);
-        let (x1, y1) = (x + from.middle(), edges[from.row].1);
-        let (x2, y2) = (x + to.middle(), edges[to.row].0);
-        let middle = (y1 + y2) / 2;
-        let _ = writeln!(
-            drawn.inside,
-            "<path d=\"M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}\" fill=\"none\" stroke=\"#566573\" stroke-width=\"1.5\"/>"
-        );
-    }
+    let (edges, floor) = row_edges(&layout, &labels);
+    drawn.height = floor + FRAME;
+    lines(&mut drawn.inside, &layout, &edges, x);
     for cell in &layout.cells {
         let (top, bottom) = edges[cell.row];
         let middle = x + cell.middle();
@@ -178,6 +159,35 @@ fn inside(at: usize, host: &Host, plan: &HostPlan) -> Drawn {
         }
     }
     drawn
+}
+
+/// The upper and lower edge of every row, from the top, and the lower edge of all.
+fn row_edges(layout: &Layout, labels: &[Vec<String>]) -> (Vec<(i64, i64)>, i64) {
+    let mut edges = vec![(0, 0); layout.rows.len()];
+    let mut y = TITLE + 6;
+    for row in (0..layout.rows.len()).rev() {
+        let boxes = layout.rows[row]
+            .iter()
+            .filter_map(|cell| layout.cells[*cell].node);
+        let lines = boxes.map(|node| labels[node].len()).max().unwrap_or(1) as i64;
+        edges[row] = (y, y + lines * LINE + 10);
+        y = edges[row].1 + ROW_GAP;
+    }
+    (edges, (y - ROW_GAP).max(TITLE))
+}
+
+/// The lines between neighbouring rows, shifted to the right by `x`.
+fn lines(out: &mut String, layout: &Layout, edges: &[(i64, i64)], x: i64) {
+    for &(upper, lower) in &layout.lines {
+        let (from, to) = (&layout.cells[upper], &layout.cells[lower]);
+        let (x1, y1) = (x + from.middle(), edges[from.row].1);
+        let (x2, y2) = (x + to.middle(), edges[to.row].0);
+        let middle = (y1 + y2) / 2;
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}\" fill=\"none\" stroke=\"#566573\" stroke-width=\"1.5\"/>"
+        );
+    }
 }
 
 fn node_box(
@@ -268,13 +278,13 @@ impl Bus {
             "<path d=\"M{} {}H{}\" stroke=\"#2e6da4\" stroke-width=\"5\" stroke-linecap=\"round\"/>",
             self.left, self.y, self.right
         );
-        let _ = writeln!(
-            body,
-            "<text x=\"{}\" y=\"{}\" fill=\"#21618c\" stroke=\"#ffffff\" stroke-width=\"5\" paint-order=\"stroke\">{}</text>",
-            self.left,
-            self.y + 19,
-            escape(&self.label)
-        );
+        let (x, y, label) = (self.left, self.y + 19, escape(&self.label));
+        for style in [
+            "fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"5\"",
+            "fill=\"#21618c\"",
+        ] {
+            let _ = writeln!(body, "<text x=\"{x}\" y=\"{y}\" {style}>{label}</text>");
+        }
     }
 }
 

@@ -21,7 +21,8 @@
 //! The messages are the same buffers, without the attributes that were set on the way down.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do).
+//! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do),
+//! `list-sessions`.
 //!
 //! # Parameters
 //! - `mtu`: the largest message, in octets.

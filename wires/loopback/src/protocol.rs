@@ -93,7 +93,10 @@ impl Protocol for Loopback {
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        self.shared.answer(ask)
+        match self.shared.end.control(ask) {
+            Answer::Answered => Answer::Answered,
+            Answer::Unknown => self.shared.answer(ask),
+        }
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

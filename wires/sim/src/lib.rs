@@ -36,7 +36,7 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
-//! groups).
+//! groups), `list-sessions`.
 //!
 //! # Parameters
 //! - `link`: the link that it hangs on.

@@ -183,7 +183,10 @@ impl Protocol for SimWire {
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        self.port.answer(ask)
+        match self.port.end.control(ask) {
+            Answer::Answered => Answer::Answered,
+            Answer::Unknown => self.port.answer(ask),
+        }
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -1,0 +1,217 @@
+//! The side that looks in: `xk dump`, `xk trace`, `xk capture`.
+
+use super::{folder, path_of, tree};
+use crate::failure::Failure;
+use crate::{file, output, view};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use xk_run::interrupt_unsafe;
+
+/// From one look at the clock to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Which running graph is meant.
+#[derive(clap::Args)]
+pub(crate) struct Target {
+    /// The process id of the `xk run` that is meant; not needed if only one runs
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Its control socket
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    control: Option<PathBuf>,
+}
+
+/// Show a running graph: its protocols with their counters, sessions, maps, pool and timers
+#[derive(clap::Args)]
+pub(crate) struct DumpArgs {
+    #[command(flatten)]
+    target: Target,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show how the next messages cross the layers of a running graph, with the time each layer takes
+#[derive(clap::Args)]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    target: Target,
+    /// How many messages
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    messages: u64,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Write what crosses an edge of a running graph to a pcapng file
+#[derive(clap::Args)]
+pub(crate) struct CaptureArgs {
+    #[command(flatten)]
+    target: Target,
+    /// `UPPER>LOWER` by their names in the graph, such as "eth>tap", or LOWER for all edges above it
+    edge: String,
+    /// The file to write; `-` for the standard output
+    file: PathBuf,
+    /// How long; without it, until Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
+    limit: Option<Duration>,
+}
+
+pub(crate) fn dump(args: &DumpArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(&args.target)?;
+    let dump = connection.ask(&json!({"ask": "dump"}))?;
+    if args.json {
+        output::print(&format!("{}\n", pretty(&dump)));
+        return Ok(());
+    }
+    let about = &dump["about"];
+    let up_s = dump["now_ns"].as_u64().unwrap_or(0) as f64 / 1e9;
+    output::print(&format!(
+        "host {} of {}, process {}, up {up_s:.1} s\n\n{}",
+        about["host"].as_str().unwrap_or_default(),
+        about["file"].as_str().unwrap_or_default(),
+        about["pid"],
+        view::whole(&dump)
+    ));
+    Ok(())
+}
+
+pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(&args.target)?;
+    let trace = connection.ask(&json!({"ask": "trace", "messages": args.messages}))?;
+    if args.json {
+        output::print(&format!("{}\n", pretty(&trace)));
+    } else {
+        output::print(&tree::text(&trace));
+    }
+    Ok(())
+}
+
+pub(crate) fn capture(args: &CaptureArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(&args.target)?;
+    let found = connection.ask(&json!({"ask": "capture", "edge": args.edge}))?;
+    let failed = |error: std::io::Error| Failure::file("cannot write", &args.file, error);
+    let to_stdout = args.file.as_os_str() == "-";
+    let mut out: Box<dyn Write> = if to_stdout {
+        Box::new(std::io::stdout())
+    } else {
+        Box::new(File::create(&args.file).map_err(failed)?)
+    };
+    interrupt_unsafe::catch();
+    let octets = connection.copy(&mut out, args.limit).map_err(failed)?;
+    let edge = found["edge"].as_str().unwrap_or_default();
+    output::error(&format!(
+        "{edge}: {} octets captured\n",
+        output::grouped(octets)
+    ));
+    Ok(())
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+struct Connection {
+    reader: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Connection {
+    fn open(target: &Target) -> Result<Self, Failure> {
+        let path = match (&target.control, target.pid) {
+            (Some(path), _) => path.clone(),
+            (None, Some(pid)) => path_of(pid),
+            (None, None) => the_only_one()?,
+        };
+        let stream = UnixStream::connect(&path).map_err(|error| {
+            Failure::file("cannot connect to", &path, error)
+                .help("a graph is run by `xk run FILE`; it names its control socket")
+        })?;
+        Ok(Self {
+            reader: BufReader::new(stream),
+            path,
+        })
+    }
+
+    /// Puts a request and waits for its answer.
+    fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
+        let failed = |path: &Path, error| Failure::file("lost the connection to", path, error);
+        let line = format!("{request}\n");
+        let sent = self.reader.get_mut().write_all(line.as_bytes());
+        sent.map_err(|error| failed(&self.path, error))?;
+        let mut answer = String::new();
+        let read = self.reader.read_line(&mut answer);
+        let octets = read.map_err(|error| failed(&self.path, error))?;
+        if octets == 0 {
+            return Err(Failure::new("the running graph ended before it answered"));
+        }
+        let mut answer: Value = serde_json::from_str(&answer)
+            .map_err(|error| Failure::file("no sense in the answer of", &self.path, error))?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(Failure::new(error));
+        }
+        Ok(answer["ok"].take())
+    }
+
+    /// Copies what follows, until the other side ends, `limit` is over or Ctrl-C. Answers how many octets.
+    fn copy(&mut self, out: &mut dyn Write, limit: Option<Duration>) -> std::io::Result<u64> {
+        self.reader.get_ref().set_read_timeout(Some(LOOK_EVERY))?;
+        let begun = Instant::now();
+        let mut octets = 0;
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            if limit.is_some_and(|limit| begun.elapsed() >= limit)
+                || interrupt_unsafe::is_requested()
+            {
+                break;
+            }
+            match self.reader.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => {
+                    out.write_all(piece.get(..count).unwrap_or_default())?;
+                    octets += count as u64;
+                }
+                Err(error) if is_pause(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        out.flush()?;
+        Ok(octets)
+    }
+}
+
+fn is_pause(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// The socket of the only `xk run` of this user.
+fn the_only_one() -> Result<PathBuf, Failure> {
+    let folder = folder();
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|error| Failure::file("cannot look into", &folder, error))?;
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let pid = name.strip_prefix("xk-")?.strip_suffix(".sock")?;
+            Some((pid.parse().ok()?, entry.path()))
+        })
+        .filter(|(_, path)| UnixStream::connect(path).is_ok())
+        .collect();
+    found.sort();
+    match found.as_slice() {
+        [(_, only)] => Ok(only.clone()),
+        [] => Err(Failure::new("no graph runs here").help("run one: xk run FILE")),
+        several => {
+            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
+            Err(Failure::usage(format!("{} graphs run here", several.len()))
+                .help(format!("choose one by --pid: {}", pids.join(", "))))
+        }
+    }
+}

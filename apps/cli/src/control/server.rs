@@ -1,0 +1,274 @@
+//! The side of the running graph.
+
+use super::watch::Watch;
+use super::{CLIENTS_MAX, REQUEST_OCTETS_MAX, SESSIONS_SHOWN_MAX, TRACES_MAX, tree};
+use crate::failure::Failure;
+use crate::view::{self, Lowers};
+use rustix::event::{EventfdFlags, eventfd};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+use xk_core::Kernel;
+use xk_run::Runner;
+
+/// How long a client may take to read an answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take between two requests.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many pieces of a capture wait for a slow client; more are lost, counted.
+const PIECES_MAX: usize = 4096;
+/// How long a client's thread waits before it looks whether its client is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What the graph's loop answers with: a line, or a piece of a capture.
+pub(super) type Answers = SyncSender<Vec<u8>>;
+
+/// A request on its way to the graph's loop.
+struct Job {
+    request: Value,
+    answers: Answers,
+}
+
+/// A graph's socket. It goes with this.
+pub(crate) struct Server {
+    path: PathBuf,
+    watch: Rc<Watch>,
+    doorbell: Arc<OwnedFd>,
+    jobs: RefCell<Option<Receiver<Job>>>,
+}
+
+impl Server {
+    /// A socket at `path` for whom this user lets look in.
+    pub(crate) fn new(path: PathBuf) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::file("cannot make the control socket", &path, error)
+                .help("choose another place by --control PATH, or none by --no-control")
+        };
+        remove_stale(&path);
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        // Whoever connects before this line finds nobody accepting yet.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|errno| failed(errno.into()))?;
+        let doorbell = Arc::new(doorbell);
+        let (sender, jobs) = channel();
+        let bell = Arc::clone(&doorbell);
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &sender, &bell))
+            .map_err(failed)?;
+        Ok(Self {
+            path,
+            watch: Rc::new(Watch::default()),
+            doorbell,
+            jobs: RefCell::new(Some(jobs)),
+        })
+    }
+
+    /// Where the socket lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has the runner's loop answer requests about its kernel.
+    pub(crate) fn attach(
+        &self,
+        runner: &Rc<Runner>,
+        about: Value,
+        lowers: Lowers,
+    ) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::file("cannot watch", &self.path, error);
+        let Some(jobs) = self.jobs.take() else {
+            return Ok(());
+        };
+        let desk = Desk {
+            jobs,
+            about,
+            lowers,
+            runner: Rc::downgrade(runner),
+            watch: Rc::clone(&self.watch),
+            doorbell: Arc::clone(&self.doorbell),
+        };
+        let descriptor = self.doorbell.try_clone().map_err(failed)?;
+        runner
+            .watch(descriptor, Rc::new(move |kernel| desk.serve(kernel)))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// To be called between two turns: takes back what is looked at no more.
+    pub(crate) fn tidy(&self, kernel: &Kernel) {
+        self.watch.tidy(kernel);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already, with its folder.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a socket that nobody listens on any more.
+fn remove_stale(path: &Path) {
+    use std::os::unix::fs::FileTypeExt;
+    let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if socket && UnixStream::connect(path).is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Takes clients, each on a thread of its own.
+fn accept(listener: &UnixListener, jobs: &Sender<Job>, bell: &Arc<OwnedFd>) {
+    let clients = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else {
+            // Out of descriptors, most likely: a pause, lest this spins.
+            std::thread::sleep(LOOK_EVERY);
+            continue;
+        };
+        if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
+            clients.fetch_sub(1, Ordering::Relaxed);
+            let text = format!("{}\n", json!({"error": "too many clients"}));
+            let _ = stream.write_all(text.as_bytes());
+            continue;
+        }
+        let (count, jobs, bell) = (Arc::clone(&clients), jobs.clone(), Arc::clone(bell));
+        let client = move || {
+            // Whatever ends a conversation ends it for this client alone.
+            let _ = converse(stream, &jobs, &bell);
+            count.fetch_sub(1, Ordering::Relaxed);
+        };
+        if std::thread::Builder::new().spawn(client).is_err() {
+            clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Talks with one client until it hangs up.
+fn converse(stream: UnixStream, jobs: &Sender<Job>, bell: &OwnedFd) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        let octets = reader
+            .by_ref()
+            .take(REQUEST_OCTETS_MAX)
+            .read_line(&mut line)?;
+        if octets == 0 {
+            return Ok(());
+        }
+        let Ok(request) = serde_json::from_str::<Value>(&line) else {
+            let text = json!({"error": "a request is one line of JSON of at most 4096 octets"});
+            return writer.write_all(format!("{text}\n").as_bytes());
+        };
+        let (answers, pieces) = sync_channel(PIECES_MAX);
+        if jobs.send(Job { request, answers }).is_err() {
+            return Ok(());
+        }
+        rustix::io::write(bell, &1u64.to_ne_bytes())?;
+        deliver(&mut writer, &pieces)?;
+    }
+}
+
+/// Writes what the loop answers until it has no more to say, or the client has gone.
+fn deliver(writer: &mut UnixStream, pieces: &Receiver<Vec<u8>>) -> std::io::Result<()> {
+    use std::sync::mpsc::RecvTimeoutError;
+    loop {
+        match pieces.recv_timeout(LOOK_EVERY) {
+            Ok(piece) => writer.write_all(&piece)?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                let mut octet = [0];
+                let peek = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+                // Nothing to read and no error: the client has hung up.
+                if let Ok((0, _)) = rustix::net::recv(&*writer, &mut octet, peek) {
+                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                }
+            }
+        }
+    }
+}
+
+/// What the loop needs to answer.
+struct Desk {
+    jobs: Receiver<Job>,
+    about: Value,
+    lowers: Lowers,
+    runner: Weak<Runner>,
+    watch: Rc<Watch>,
+    doorbell: Arc<OwnedFd>,
+}
+
+impl Desk {
+    fn serve(&self, kernel: &Kernel) {
+        let mut count = [0; 8];
+        // Rung again after this, it wakes the loop again.
+        let _ = rustix::io::read(&self.doorbell, &mut count);
+        while let Ok(job) = self.jobs.try_recv() {
+            if let Err(error) = self.answer(kernel, &job) {
+                send_line(&job.answers, &json!({"error": error}));
+            }
+        }
+    }
+
+    fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
+        let request = &job.request;
+        match request["ask"].as_str() {
+            Some("dump") => {
+                send_line(&job.answers, &json!({"ok": self.dump(kernel)}));
+                Ok(())
+            }
+            Some("trace") => {
+                let messages = request["messages"].as_u64().unwrap_or(1);
+                if !(1..=TRACES_MAX).contains(&messages) {
+                    return Err(format!("a trace is of 1 to {TRACES_MAX} messages"));
+                }
+                let answers = job.answers.clone();
+                let done = move |kernel: &Kernel, recorder: &xk_run::Recorder| {
+                    send_line(&answers, &json!({"ok": tree::of(kernel, recorder)}));
+                };
+                self.watch.trace(kernel, messages, Box::new(done))
+            }
+            Some("capture") => {
+                let edge = request["edge"].as_str().unwrap_or_default();
+                self.watch.capture(kernel, &self.lowers, edge, &job.answers)
+            }
+            Some(other) => Err(format!(
+                "no request `{other}`; there are dump, trace, capture"
+            )),
+            None => Err("a request has a field `ask`: dump, trace or capture".into()),
+        }
+    }
+
+    fn dump(&self, kernel: &Kernel) -> Value {
+        let mut dump = view::of_kernel(kernel, &self.lowers, SESSIONS_SHOWN_MAX);
+        dump["about"] = self.about.clone();
+        if let Some(runner) = self.runner.upgrade() {
+            let stats = runner.stats();
+            dump["runner"] = json!({
+                "turns": stats.turns,
+                "arrivals": stats.arrivals,
+                "timers": stats.timers,
+                "sleeps": stats.sleeps,
+            });
+        }
+        dump
+    }
+}
+
+/// Sends a line of JSON, unless the client has gone.
+pub(super) fn send_line(answers: &Answers, line: &Value) {
+    let _ = answers.try_send(format!("{line}\n").into_bytes());
+}

@@ -1,0 +1,85 @@
+//! Why a command ended badly, and what to do about it.
+
+use crate::output;
+use std::fmt::Display;
+use std::io::IsTerminal;
+use std::path::Path;
+use xk_lang::Diagnostics;
+
+/// Why a command ended badly.
+pub(crate) enum Failure {
+    /// Mistakes in a graph file.
+    Mistakes(Box<Diagnostics>),
+    /// Anything else: what, what to do instead, the exit code.
+    Other(String, Option<String>, u8),
+    /// All has been said already.
+    Said,
+}
+
+impl Failure {
+    /// Something is wrong.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self::Other(what.into(), None, 1)
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::Other(what.into(), None, 2)
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub(crate) fn help(self, help: impl Into<String>) -> Self {
+        match self {
+            Self::Other(what, _, code) => Self::Other(what, Some(help.into()), code),
+            other => other,
+        }
+    }
+
+    /// A file could not be read, written or made.
+    pub(crate) fn file(action: &str, path: &Path, error: impl Display) -> Self {
+        Self::new(format!("{action} {}: {error}", path.display()))
+    }
+
+    /// What the process ends with.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Other(_, _, code) => *code,
+            Self::Mistakes(_) | Self::Said => 1,
+        }
+    }
+
+    /// Says it, on the standard error.
+    pub(crate) fn show(&self) {
+        match self {
+            Self::Mistakes(diagnostics) => show(diagnostics),
+            Self::Other(what, help, _) => {
+                output::error(&format!("xk: {what}\n"));
+                if let Some(help) = help {
+                    output::error(&format!("  help: {help}\n"));
+                }
+            }
+            Self::Said => {}
+        }
+    }
+}
+
+impl From<Box<Diagnostics>> for Failure {
+    fn from(diagnostics: Box<Diagnostics>) -> Self {
+        Self::Mistakes(diagnostics)
+    }
+}
+
+/// Shows mistakes: with the lines of the file and colours on a terminal, else in plain text.
+pub(crate) fn show(diagnostics: &Diagnostics) {
+    if diagnostics.is_empty() {
+        return;
+    }
+    let text = if std::io::stderr().is_terminal() {
+        let colours = std::env::var_os("NO_COLOR").is_none();
+        diagnostics.to_fancy(output::width(), colours)
+    } else {
+        diagnostics.to_text()
+    };
+    output::error(&text);
+}

@@ -1,0 +1,168 @@
+//! `xk help`: the manual of a protocol.
+
+use crate::failure::Failure;
+use crate::output::{heading, print};
+use crate::protocols::below;
+use crate::table::Table;
+use xk_catalog::Catalog;
+use xk_core::Entry;
+use xk_core::graph::{ParamKind, ParamSpec};
+use xk_lang::nearest;
+
+/// Show the manual of a protocol or wire, or how to use xk
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A kind, as `xk protocols` lists it, or a subcommand
+    #[arg(value_name = "PROTOCOL")]
+    topic: Option<String>,
+}
+
+pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failure> {
+    let Some(topic) = &args.topic else {
+        print(&command.render_long_help().to_string());
+        return Ok(());
+    };
+    let catalog = Catalog::standard();
+    if let Some(entry) = catalog.find(topic) {
+        print(&text(entry, &catalog));
+        return Ok(());
+    }
+    command.build();
+    if let Some(subcommand) = command.find_subcommand_mut(topic) {
+        print(&subcommand.render_long_help().to_string());
+        return Ok(());
+    }
+    let kinds = catalog.entries().iter().map(|entry| entry.kind);
+    let failure = Failure::usage(format!("there is no protocol `{topic}`"));
+    Err(failure.help(match nearest(topic, kinds) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`xk protocols` lists them".into(),
+    }))
+}
+
+fn text(entry: &Entry, catalog: &Catalog) -> String {
+    let mut text = format!("{} - {}\n\n", heading(entry.kind), entry.summary);
+    text.push_str(&manual(&entry.manual_text()));
+    text.push_str(&format!("\n{}\n", heading("STANDS ON")));
+    text.push_str(&format!("{}\n", below(&entry.below)));
+    let parameters = parameters(entry);
+    if !parameters.is_empty() {
+        text.push_str(&format!("\n{}\n", heading("ALL PARAMETERS")));
+        text.push_str(&parameters.render());
+    }
+    let mut numbers = Table::new(&["protocol", "on", "type number"]);
+    for number in catalog.numbers().kinds() {
+        if number.upper == entry.kind || number.lower == entry.kind {
+            let value = format!("{} ({:#06x})", number.number, number.number);
+            numbers.row([number.upper.into(), number.lower.into(), value]);
+        }
+    }
+    if !numbers.is_empty() {
+        text.push_str(&format!("\n{}\n", heading("TYPE NUMBERS")));
+        text.push_str(&numbers.render());
+    }
+    let mut questions = Table::new(&["question", "answer"]);
+    for question in entry.questions {
+        questions.row([question.name.into(), question.meaning.into()]);
+    }
+    if !questions.is_empty() {
+        text.push_str(&format!("\n{}\n", heading("QUESTIONS")));
+        text.push_str(&questions.render());
+    }
+    text
+}
+
+/// The manual for a reader of graphs: headings in capitals, examples of programs left out, links without their targets.
+fn manual(source: &str) -> String {
+    let mut text = String::new();
+    let mut fence = None;
+    for line in source.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            fence = match fence {
+                None => Some(language == "kdl"),
+                Some(_) => None,
+            };
+            continue;
+        }
+        match fence {
+            Some(true) => text.push_str(&format!("    {line}\n")),
+            Some(false) => {}
+            None => match line.strip_prefix("# ") {
+                Some(title) => text.push_str(&format!("{}\n", heading(&title.to_uppercase()))),
+                None => text.push_str(&format!("{}\n", without_links(line))),
+            },
+        }
+    }
+    text
+}
+
+fn without_links(line: &str) -> String {
+    let mut text = line.replace("[`", "`");
+    while let Some(at) = text.find("`]") {
+        let target = text.get(at + 2..).unwrap_or_default();
+        let target_octets = match target.strip_prefix('(').and_then(|t| t.find(')')) {
+            Some(end) => end + 2,
+            None => 0,
+        };
+        text.replace_range(at + 1..at + 2 + target_octets, "");
+    }
+    text
+}
+
+fn parameters(entry: &Entry) -> Table {
+    let mut table = Table::new(&["parameter", "value", "default", "meaning"]);
+    let mut add = |name: String, spec: &ParamSpec| {
+        let default = match (spec.default, spec.required) {
+            (Some(default), _) => default.to_owned(),
+            (None, true) => "(required)".to_owned(),
+            (None, false) => "-".to_owned(),
+        };
+        table.row([name, kind(spec.kind), default, spec.doc.to_owned()]);
+    };
+    for spec in entry.parameters {
+        add(spec.name.into(), spec);
+    }
+    for block in entry.blocks {
+        for (at, spec) in block.arguments.iter().enumerate() {
+            let name = if at == 0 { block.name } else { "" };
+            add(format!("{name} <{}>", spec.name), spec);
+        }
+        for spec in block.properties {
+            add(format!("  {} {}=", block.name, spec.name), spec);
+        }
+    }
+    table
+}
+
+fn kind(kind: ParamKind) -> String {
+    match kind {
+        ParamKind::Integer { min, max: i64::MAX } => format!("{min} or more"),
+        ParamKind::Integer { min, max } => format!("{min} to {max}"),
+        ParamKind::Duration => "time, as 250ms".into(),
+        ParamKind::Rate => "rate, as 100Mbit".into(),
+        ParamKind::Fraction => "share, as 5%".into(),
+        ParamKind::Octets => "octets, as 1500 or 64KiB".into(),
+        ParamKind::Bool => "#true or #false".into(),
+        ParamKind::Text(form) => form.into(),
+        ParamKind::Word(words) => words.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lose_their_targets() {
+        assert_eq!(
+            without_links("see [`A`](b::A) and [`C`]."),
+            "see `A` and `C`."
+        );
+    }
+
+    #[test]
+    fn programs_are_left_out() {
+        let shown = manual("# Example\n```kdl\nudp ip\n```\n```\nuse x;\n```\nend\n");
+        assert!(shown.ends_with("    udp ip\nend\n"), "{shown}");
+    }
+}

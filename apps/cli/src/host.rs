@@ -1,0 +1,53 @@
+//! One host of a graph in real time: built, started, run.
+
+use crate::failure::Failure;
+use crate::output;
+use crate::view::Lowers;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xk_compose::CheckedGraph;
+use xk_core::Kernel;
+use xk_kit::passthrough::EpochOffset;
+use xk_lang::{HostInstance, Severity};
+use xk_run::real_kernel;
+use xk_tracer::TraceLines;
+
+/// The bound of all messages together, in octets.
+const POOL_OCTETS_MAX: usize = 256 << 20;
+
+/// A kernel with the host's protocols, not started: callers may add their own on top.
+pub(crate) fn build(graph: &CheckedGraph, host: &HostInstance<'_>) -> Result<Rc<Kernel>, Failure> {
+    let missing = xk_compose::check_environment(graph, Some(&host.name), Severity::Error);
+    if missing.has_errors() {
+        return Err(Failure::Mistakes(Box::new(missing)));
+    }
+    let kernel = real_kernel(POOL_OCTETS_MAX)
+        .map_err(|error| Failure::new(format!("cannot make a kernel: {error}")))?;
+    // The kernel's clock begins when it is run, a moment from now.
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
+    kernel.surround(Rc::new(TraceLines(Box::new(|line: &str| {
+        output::print(&format!("{line}\n"));
+    }))));
+    xk_compose::build(graph, host, &kernel)?;
+    Ok(Rc::new(kernel))
+}
+
+/// Starts what was built.
+pub(crate) fn start(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    kernel: &Kernel,
+) -> Result<(), Failure> {
+    Ok(xk_compose::start(graph, host, kernel)?)
+}
+
+/// What stands on what in the host.
+pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
+    let nodes = host.nodes();
+    let below = |node: &xk_lang::Node| node.lowers.iter().map(|name| name.to_string()).collect();
+    nodes
+        .iter()
+        .map(|node| (node.name.to_string(), below(node)))
+        .collect()
+}

@@ -1,0 +1,65 @@
+//! A table on the terminal that changes while a simulation runs.
+
+use crate::output;
+use crate::simulation::Simulation;
+use std::time::{Duration, Instant};
+use xk_core::Time;
+use xk_run::interrupt_unsafe;
+
+/// From one picture to the next.
+const FRAME: Duration = Duration::from_millis(120);
+
+/// Where the last picture was drawn.
+#[derive(Default)]
+pub(crate) struct Screen {
+    lines: usize,
+}
+
+impl Screen {
+    /// Replaces the last picture.
+    pub(crate) fn draw(&mut self, text: &str) {
+        let mut out = String::new();
+        if self.lines > 0 {
+            // Up by as many lines, then clear to the end of the screen.
+            out.push_str(&format!("\x1b[{}A\x1b[J", self.lines));
+        }
+        let width = output::width();
+        for line in text.lines() {
+            let end = line
+                .char_indices()
+                .nth(width)
+                .map_or(line.len(), |(at, _)| at);
+            out.push_str(line.get(..end).unwrap_or_default());
+            out.push('\n');
+        }
+        self.lines = text.lines().count();
+        output::print(&out);
+    }
+
+    /// Runs a simulation at `speed` seconds of virtual time a second, with a picture every now and then; at full speed after
+    /// `patience`. Ctrl-C ends it.
+    pub(crate) fn follow(
+        &mut self,
+        simulation: &mut Simulation,
+        until: Time,
+        speed: f64,
+        patience: Duration,
+    ) {
+        interrupt_unsafe::catch();
+        let begun = Instant::now();
+        let step = FRAME.mul_f64(speed.max(0.001));
+        loop {
+            let frame = Instant::now();
+            let next = (simulation.world().now() + step).min(until);
+            let done = simulation.run(next) || next >= until;
+            let now = simulation.world().now();
+            self.draw(&format!("virtual time {now:.2}\n{}", simulation.live()));
+            if done || interrupt_unsafe::is_requested() {
+                return;
+            }
+            if begun.elapsed() < patience {
+                std::thread::sleep(FRAME.saturating_sub(frame.elapsed()));
+            }
+        }
+    }
+}

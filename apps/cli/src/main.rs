@@ -1,0 +1,76 @@
+//! The command `xk`: one subcommand per file.
+//!
+//! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command line makes no sense.
+
+mod captures;
+mod check;
+mod control;
+mod demo;
+mod draw;
+mod failure;
+mod file;
+mod help;
+mod host;
+mod live;
+mod output;
+mod ping;
+mod protocols;
+mod run;
+mod sim;
+mod simulation;
+mod table;
+mod top;
+mod udp;
+mod view;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use control::client;
+use std::process::ExitCode;
+
+/// Protocol graphs: check, draw, run, simulate, look into.
+#[derive(Parser)]
+#[command(name = "xk", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Check(check::Args),
+    Draw(draw::Args),
+    Run(run::Args),
+    Sim(sim::Args),
+    Ping(ping::Args),
+    Udp(udp::Args),
+    Dump(client::DumpArgs),
+    Trace(client::TraceArgs),
+    Capture(client::CaptureArgs),
+    Protocols(protocols::Args),
+    Help(help::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => demo::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Draw(args) => draw::main(&args),
+        Command::Run(args) => run::main(&args),
+        Command::Sim(args) => sim::main(&args),
+        Command::Ping(args) => ping::main(&args),
+        Command::Udp(args) => udp::main(&args),
+        Command::Dump(args) => client::dump(&args),
+        Command::Trace(args) => client::trace(&args),
+        Command::Capture(args) => client::capture(&args),
+        Command::Protocols(args) => protocols::main(&args),
+        Command::Help(args) => help::main(&args, &mut Cli::command()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.show();
+            ExitCode::from(failure.code())
+        }
+    }
+}

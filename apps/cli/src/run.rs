@@ -1,0 +1,219 @@
+//! `xk run`: one host of a graph, in real time, with its devices.
+
+use crate::control::{Server, path_of};
+use crate::failure::{Failure, show};
+use crate::output::{grouped, heading};
+use crate::{file, host, output, view};
+use serde_json::json;
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::control::Report;
+use xk_core::{Kernel, ProtocolRef, Time};
+use xk_kit::control::{MyEther, MyHost};
+use xk_run::{Idle, Runner, RunnerStats, interrupt_unsafe};
+
+/// From one status line to the next.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// From one look whether the anchors have finished to the next.
+const FINISHED_EVERY: Duration = Duration::from_millis(20);
+
+/// Run a host of a graph in real time
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Graph file; `-` for the standard input
+    file: PathBuf,
+    /// Which host of the graph; not needed if it has only one
+    #[arg(long)]
+    host: Option<String>,
+    /// How long; without it, until what the graph asks for is done, or until Ctrl-C if it asks for nothing
+    #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
+    limit: Option<Duration>,
+    /// Never sleep: the lowest latency for a whole core
+    #[arg(long)]
+    spin: bool,
+    /// Sleep at once when there is nothing to do: the least load
+    #[arg(long, conflicts_with = "spin")]
+    sleep: bool,
+    /// Where to put the control socket for `xk dump`, `xk trace` and `xk capture`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Without a control socket
+    #[arg(long, conflicts_with = "control")]
+    no_control: bool,
+}
+
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let graph = file::load(&args.file)?;
+    show(graph.warnings());
+    let host = file::pick_host(&graph, args.host.as_deref())?;
+    let kernel = host::build(&graph, &host)?;
+    let server = match (&args.control, args.no_control) {
+        (_, true) => None,
+        (Some(path), _) => Some(Server::new(path.clone())?),
+        (None, _) => Some(Server::new(path_of(std::process::id()))?),
+    };
+    interrupt_unsafe::catch();
+    host::start(&graph, &host, &kernel)?;
+    let idle = match (args.spin, args.sleep) {
+        (true, _) => Idle::Spin,
+        (_, true) => Idle::Sleep,
+        _ => Idle::default(),
+    };
+    let runner = Runner::new(Rc::clone(&kernel), idle)
+        .map_err(|error| Failure::new(format!("cannot make a poll loop: {error}")))?;
+    let runner = Rc::new(runner);
+    let lowers = host::lowers(&host);
+    if let Some(server) = &server {
+        let about = json!({
+            "host": host.name,
+            "file": args.file.display().to_string(),
+            "pid": std::process::id(),
+        });
+        server.attach(&runner, about, lowers.clone())?;
+    }
+    introduce(&kernel, &host.name, server.as_ref());
+    let turn = Between::new(server, &kernel, &runner, args.limit.is_none());
+    let ended = runner.run(args.limit, Rc::new(move |kernel| turn.look(kernel)));
+    clear_status();
+    let dump = view::of_kernel(&kernel, &lowers, 0);
+    output::print(&format!("\n{}", view::counters(&dump)));
+    let reports = view::reports(&dump);
+    if !reports.is_empty() {
+        output::print(&format!("\n{}\n{reports}", heading("reports")));
+    }
+    let failed = failures(&kernel);
+    drop(runner);
+    kernel.stop();
+    ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))?;
+    match failed.as_slice() {
+        [] => Ok(()),
+        some => Err(Failure::new(format!("failed: {}", some.join(", ")))),
+    }
+}
+
+/// Says who and where the host is, and what to type to see it.
+fn introduce(kernel: &Kernel, name: &str, server: Option<&Server>) {
+    output::print(&format!("{}\n", heading(&format!("host {name}"))));
+    let mut outside = false;
+    let mut pingable = None;
+    for protocol in kernel.protocols() {
+        let kind = protocol.head().kind();
+        if protocol.wire().is_some() {
+            outside |= matches!(kind, "tap" | "packet");
+            let address = protocol.ask(kernel, MyEther::default());
+            let address = address.map(|q| xk_kit::EthAddr(q.address).to_string());
+            output::print(&format!(
+                "  wire {} {}\n",
+                protocol.name(),
+                address.unwrap_or_default()
+            ));
+        }
+        if kind == "ip" {
+            let unknown = MyHost {
+                host: core::net::Ipv4Addr::UNSPECIFIED,
+            };
+            if let Some(mine) = protocol.ask(kernel, unknown) {
+                output::print(&format!("  {} {}\n", protocol.name(), mine.host));
+                pingable = pingable.or(Some(mine.host));
+            }
+        }
+    }
+    if let (Some(address), true) = (pingable, outside) {
+        output::print(&format!("try: ping {address}\n"));
+    }
+    if let Some(server) = server {
+        output::print(&format!(
+            "look into it: xk dump, xk trace, xk capture (control socket {})\n",
+            server.path().display()
+        ));
+    }
+    output::print("Ctrl-C ends it.\n");
+}
+
+fn report_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
+    protocol.ask(kernel, Report::default())
+}
+
+fn failures(kernel: &Kernel) -> Vec<String> {
+    let all = kernel.protocols().into_iter();
+    let failed = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| r.failed);
+    all.filter(failed).map(|p| p.name().to_owned()).collect()
+}
+
+/// What is done between two turns of the loop.
+struct Between {
+    server: Option<Server>,
+    runner: std::rc::Weak<Runner>,
+    status: bool,
+    status_at: Cell<Time>,
+    last: Cell<RunnerStats>,
+    finished_at: Cell<Time>,
+    /// Anchors that have something to finish; empty if the end is given otherwise.
+    unfinished: Vec<ProtocolRef>,
+}
+
+impl Between {
+    fn new(server: Option<Server>, kernel: &Kernel, runner: &Rc<Runner>, may_finish: bool) -> Self {
+        let open = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| !r.finished);
+        let mut unfinished = kernel.protocols();
+        unfinished.retain(|p| may_finish && open(p));
+        Self {
+            server,
+            runner: Rc::downgrade(runner),
+            status: std::io::stderr().is_terminal(),
+            status_at: Cell::new(Time::ZERO),
+            last: Cell::default(),
+            finished_at: Cell::new(Time::ZERO),
+            unfinished,
+        }
+    }
+
+    /// True if the run is over.
+    fn look(&self, kernel: &Kernel) -> bool {
+        if let Some(server) = &self.server {
+            server.tidy(kernel);
+        }
+        let now = kernel.now();
+        if self.status && now >= self.status_at.get() {
+            self.status_at.set(now + STATUS_EVERY);
+            self.show_status(kernel);
+        }
+        if self.unfinished.is_empty() || now < self.finished_at.get() {
+            return false;
+        }
+        self.finished_at.set(now + FINISHED_EVERY);
+        let done = |p: &ProtocolRef| report_of(kernel, p).is_none_or(|r| r.finished);
+        self.unfinished.iter().all(done)
+    }
+
+    fn show_status(&self, kernel: &Kernel) {
+        let Some(runner) = self.runner.upgrade() else {
+            return;
+        };
+        let stats = runner.stats();
+        let last = self.last.replace(stats);
+        let dropped: u64 = kernel
+            .protocols()
+            .iter()
+            .map(|p| p.head().drops().total())
+            .sum();
+        output::error(&format!(
+            "\r\x1b[K{:.0}: {} arrivals ({} a second), {} dropped, {} turns and {} sleeps a second",
+            kernel.now(),
+            grouped(stats.arrivals),
+            grouped(stats.arrivals - last.arrivals),
+            grouped(dropped),
+            grouped(stats.turns - last.turns),
+            grouped(stats.sleeps - last.sleeps),
+        ));
+    }
+}
+
+fn clear_status() {
+    if std::io::stderr().is_terminal() {
+        output::error("\r\x1b[K");
+    }
+}

@@ -1,0 +1,296 @@
+//! A graph as a simulated network: run it, and tell what happened.
+
+use crate::captures::Captures;
+use crate::failure::Failure;
+use crate::output::{grouped, heading};
+use crate::table::Table;
+use crate::view;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use xk_compose::{CheckedGraph, SimulationConfig};
+use xk_core::control::Report;
+use xk_core::{ProtocolRef, Time};
+use xk_run::interrupt_unsafe;
+use xk_sim::{HostId, World};
+
+/// From one look whether everybody has finished to the next, in virtual time.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many rows a table has at most before it is drawn together.
+const ROWS_MAX: usize = 40;
+
+/// A simulated network.
+pub(crate) struct Simulation {
+    world: World,
+    captures: Option<Rc<Captures>>,
+    anchors: Vec<(HostId, ProtocolRef)>,
+    /// Anchors that had something to do at the beginning and may not have finished: their end is the end of the run.
+    unfinished: Vec<(HostId, ProtocolRef)>,
+    /// Whether there were any.
+    finishes: bool,
+}
+
+/// What an anchor has to tell at the end.
+struct Told {
+    who: String,
+    report: Report,
+}
+
+impl Simulation {
+    /// Builds and starts all hosts of the graph. Frames go to files in `pcap`, if that is given.
+    pub(crate) fn new(
+        graph: &CheckedGraph,
+        seed: u64,
+        pcap: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let config = SimulationConfig {
+            seed,
+            ..SimulationConfig::default()
+        };
+        let mut world = xk_compose::simulate(graph, config)?;
+        let captures = match pcap {
+            Some(folder) => {
+                let captures = Rc::new(Captures::new(folder, world.network())?);
+                world.network().set_tap(Some(Rc::clone(&captures) as Rc<_>));
+                Some(captures)
+            }
+            None => None,
+        };
+        xk_compose::start_world(graph, &mut world)?;
+        let mut simulation = Self {
+            world,
+            captures,
+            anchors: Vec::new(),
+            unfinished: Vec::new(),
+            finishes: false,
+        };
+        simulation.find_anchors();
+        Ok(simulation)
+    }
+
+    fn find_anchors(&mut self) {
+        for at in 0..self.world.len() {
+            let id = HostId(u32::try_from(at).unwrap_or(u32::MAX));
+            let Some(kernel) = self.world.kernel(id) else {
+                continue;
+            };
+            for protocol in kernel.protocols() {
+                if let Some(report) = protocol.ask(kernel, Report::default()) {
+                    if !report.finished {
+                        self.unfinished.push((id, protocol.clone()));
+                    }
+                    self.anchors.push((id, protocol));
+                }
+            }
+        }
+        self.finishes = !self.unfinished.is_empty();
+    }
+
+    /// The network and its hosts.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The same, for watching.
+    pub(crate) fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// Runs until everybody has done what was asked, at most up to `until`. True if nothing more is to be done.
+    pub(crate) fn run(&mut self, until: Time) -> bool {
+        // A look at everybody takes the longer the more hosts there are.
+        let step = LOOK_EVERY * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
+        while self.world.now() < until && !interrupt_unsafe::is_requested() {
+            if self.finishes && self.all_finished() {
+                return true;
+            }
+            let quiet_until = self.world.next_event().unwrap_or(until);
+            let next = (self.world.now() + step).max(quiet_until).min(until);
+            self.world.run_until(next);
+        }
+        self.finishes && self.all_finished()
+    }
+
+    fn all_finished(&mut self) -> bool {
+        while let Some((id, anchor)) = self.unfinished.last() {
+            if self.report(*id, anchor).is_some_and(|r| !r.finished) {
+                return false;
+            }
+            self.unfinished.pop();
+        }
+        true
+    }
+
+    /// Writes captures out, and names their files.
+    pub(crate) fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
+        self.captures
+            .as_ref()
+            .map_or(Ok(Vec::new()), |captures| captures.finish())
+    }
+
+    /// A line for each host: what it sent and received on its wires, what it dropped, how far its anchors are.
+    pub(crate) fn live(&self) -> String {
+        let mut table = Table::new(&["host", "sent", "received", "dropped", "report"]);
+        for at in 0..self.world.len().min(ROWS_MAX) {
+            let id = HostId(u32::try_from(at).unwrap_or(u32::MAX));
+            let Some(kernel) = self.world.kernel(id) else {
+                continue;
+            };
+            let seen = view::of_kernel(kernel, &Vec::new(), 0);
+            let (mut sent, mut received, mut dropped) = (0, 0, 0);
+            for p in seen["protocols"].as_array().into_iter().flatten() {
+                dropped += p["dropped"].as_u64().unwrap_or(0);
+                if p["kind"] == "sim" {
+                    sent += p["sent"].as_u64().unwrap_or(0);
+                    received += p["received"].as_u64().unwrap_or(0);
+                }
+            }
+            table.row([
+                self.world.name(id).unwrap_or_default().to_owned(),
+                grouped(sent),
+                grouped(received),
+                grouped(dropped),
+                self.live_report(id),
+            ]);
+        }
+        table.render()
+    }
+
+    fn live_report(&self, host: HostId) -> String {
+        let mut text = Vec::new();
+        for (_, anchor) in self.anchors.iter().filter(|(id, _)| *id == host) {
+            let Some(report) = self.report(host, anchor) else {
+                continue;
+            };
+            let some: Vec<String> = report
+                .lines
+                .iter()
+                .take(3)
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            text.push(format!("{}: {}", anchor.name(), some.join(", ")));
+        }
+        text.join("; ")
+    }
+
+    fn report(&self, host: HostId, anchor: &ProtocolRef) -> Option<Report> {
+        anchor.ask(self.world.kernel(host)?, Report::default())
+    }
+
+    fn told(&self) -> Vec<Told> {
+        let anchors = self.anchors.iter();
+        anchors
+            .filter_map(|(id, anchor)| {
+                let host = self.world.name(*id).unwrap_or_default();
+                Some(Told {
+                    who: format!("{host}/{}", anchor.name()),
+                    report: self.report(*id, anchor)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Whether an anchor says that what it was asked to do went wrong.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let told = self.told().into_iter();
+        told.filter(|t| t.report.failed).map(|t| t.who).collect()
+    }
+
+    /// The anchors that have not done yet what they were asked to do.
+    pub(crate) fn open(&self) -> Vec<String> {
+        let told = self.told().into_iter();
+        told.filter(|t| !t.report.finished).map(|t| t.who).collect()
+    }
+
+    /// What happened: reports, links, drops. The same for the same seed.
+    pub(crate) fn summary(&self) -> String {
+        let mut out = format!("{}\n{}", heading("reports"), self.reports());
+        let links = self.links();
+        if !links.is_empty() {
+            out.push_str(&format!("\n{}\n{links}", heading("links")));
+        }
+        let drops = self.drops();
+        if !drops.is_empty() {
+            out.push_str(&format!("\n{}\n{}", heading("drops"), drops.render()));
+        }
+        out
+    }
+
+    fn reports(&self) -> String {
+        let mut told = self.told();
+        let total = told.len();
+        let failed = told.iter().filter(|t| t.report.failed).count();
+        let open = told.iter().filter(|t| !t.report.finished).count();
+        if total > ROWS_MAX {
+            // What went wrong comes first.
+            told.sort_by_key(|t| (!t.report.failed, t.report.finished));
+            told.truncate(ROWS_MAX);
+        }
+        let mut out = String::new();
+        for t in &told {
+            let line = view::report_line(&view::of_report(&t.report));
+            out.push_str(&format!("{}: {line}\n", t.who));
+        }
+        if total > told.len() {
+            out.push_str(&format!(
+                "... and {} more; of all {total}, {failed} failed and {open} did not finish\n",
+                total - told.len()
+            ));
+        }
+        out
+    }
+
+    /// The figures of each link that are not zero.
+    fn links(&self) -> String {
+        let mut out = String::new();
+        let links = self.world.network().links();
+        for (name, stats) in links.iter().take(ROWS_MAX) {
+            let figures: Vec<String> = stats
+                .list()
+                .iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(what, n)| format!("{what} {}", grouped(*n)))
+                .collect();
+            out.push_str(&format!("{name}: {}\n", figures.join(", ")));
+        }
+        if links.len() > ROWS_MAX {
+            out.push_str(&format!("... and {} more\n", links.len() - ROWS_MAX));
+        }
+        out
+    }
+
+    /// What was dropped and why: per host and protocol, or per kind where that would be too long.
+    fn drops(&self) -> Table {
+        let mut all: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
+        for at in 0..self.world.len() {
+            let id = HostId(u32::try_from(at).unwrap_or(u32::MAX));
+            let Some(kernel) = self.world.kernel(id) else {
+                continue;
+            };
+            let host = self.world.name(id).unwrap_or_default();
+            for p in kernel.protocols() {
+                for (reason, count) in p.head().drops().list() {
+                    let who = format!("{host}/{}", p.name());
+                    let key = (who, p.head().kind().to_owned(), reason.name);
+                    *all.entry(key).or_default() += count;
+                }
+            }
+        }
+        let mut table = Table::new(&["dropped by", "reason", "count"]);
+        if all.len() <= ROWS_MAX {
+            for ((who, _, reason), count) in all {
+                table.row([who, reason.into(), grouped(count)]);
+            }
+            return table;
+        }
+        let mut kinds: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+        for ((_, kind, reason), count) in all {
+            *kinds.entry((kind, reason)).or_default() += count;
+        }
+        for ((kind, reason), count) in kinds {
+            table.row([format!("all {kind}"), reason.into(), grouped(count)]);
+        }
+        table
+    }
+}

@@ -1,0 +1,51 @@
+//! What the commands that put an anchor of their own on a host have in common.
+
+use crate::failure::Failure;
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::{Kernel, ProtocolRef};
+use xk_kit::control::{NetworkError, NetworkErrorKind};
+use xk_run::{Idle, Runner, interrupt_unsafe};
+
+/// Room for the headers of the layers below, in octets.
+pub(crate) const HEADROOM: usize = 128;
+
+/// The host's first protocol of this kind.
+pub(crate) fn find_kind(kernel: &Kernel, kind: &str, host: &str) -> Result<ProtocolRef, Failure> {
+    let all = kernel.protocols();
+    let found = all.iter().find(|p| p.head().kind() == kind);
+    found.cloned().ok_or_else(|| {
+        Failure::new(format!("host `{host}` has no `{kind}`"))
+            .help(format!("add a line such as `{kind} ip` to its block"))
+    })
+}
+
+/// Runs the kernel until `done` says so, `limit` is over, or Ctrl-C.
+pub(crate) fn run(
+    kernel: &Rc<Kernel>,
+    limit: Option<Duration>,
+    done: impl Fn(&Kernel) -> bool + 'static,
+) -> Result<(), Failure> {
+    interrupt_unsafe::catch();
+    let failed = |error: std::io::Error| Failure::new(format!("cannot run the poll loop: {error}"));
+    let runner = Runner::new(Rc::clone(kernel), Idle::default()).map_err(failed)?;
+    runner.run(limit, Rc::new(done)).map_err(failed)
+}
+
+/// What the network reported, as a line.
+pub(crate) fn network_error(error: &NetworkError) -> String {
+    let what = match error.kind {
+        NetworkErrorKind::HostUnreachable => "host unreachable".into(),
+        NetworkErrorKind::ProtocolUnreachable => "protocol unreachable".into(),
+        NetworkErrorKind::PortUnreachable => "port unreachable".into(),
+        NetworkErrorKind::PacketTooBig { mtu } => format!("packet too big, {mtu} octets would go"),
+        NetworkErrorKind::Prohibited => "prohibited".into(),
+        NetworkErrorKind::TimeExceeded => "time to live exceeded".into(),
+        NetworkErrorKind::ReassemblyTimeExceeded => "fragments missing".into(),
+        NetworkErrorKind::ParameterProblem => "parameter problem".into(),
+    };
+    match error.reporter {
+        Some(reporter) => format!("from {reporter}: {what}\n"),
+        None => format!("{what}\n"),
+    }
+}

@@ -1,0 +1,314 @@
+//! A look at a live kernel, as JSON, and JSON as text.
+
+use crate::output::{grouped, heading};
+use crate::table::Table;
+use serde_json::{Map, Value, json};
+use xk_core::control::{Describe, ListMaps, ListSessions, Report};
+use xk_core::{Kernel, ProtocolRef, SessionRef};
+
+/// How many sessions of one protocol are looked at.
+const SESSIONS_MAX: usize = 1 << 16;
+
+/// What stands on what: for each protocol of a kernel the names of those below it.
+pub(crate) type Lowers = Vec<(String, Vec<String>)>;
+
+/// Everything there is to see of a kernel; `sessions_max` sessions of each protocol are described.
+pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -> Value {
+    let pool = kernel.pool().stats();
+    let shepherds = kernel.shepherds().stats();
+    let classes: Vec<Value> = pool
+        .classes
+        .iter()
+        .map(|c| json!({"octets": c.octets, "live": c.live, "high_water": c.high_water}))
+        .collect();
+    let mut protocols: Vec<Value> = Vec::new();
+    for protocol in kernel.protocols() {
+        let below = lowers
+            .iter()
+            .find(|(name, _)| name == protocol.name())
+            .map_or(&[][..], |(_, below)| below);
+        let seen = of_protocol(kernel, &protocol, below, sessions_max, &protocols);
+        protocols.push(seen);
+    }
+    json!({
+        "now_ns": kernel.now().as_ns(),
+        "protocols": protocols,
+        "timers": kernel.timers(),
+        "pool": {
+            "buffers_live": pool.buffers_live,
+            "descriptors_live": pool.descriptors_live,
+            "descriptors_high_water": pool.descriptors_high_water,
+            "octets_used": pool.octets_used,
+            "failures": pool.failures,
+            "classes": classes,
+        },
+        "shepherds": {
+            "made": shepherds.made,
+            "suspended": shepherds.suspended,
+            "high_water": shepherds.in_use_high_water,
+            "dispatches": shepherds.dispatches,
+            "blocks": shepherds.blocks,
+        },
+    })
+}
+
+fn of_protocol(
+    kernel: &Kernel,
+    protocol: &ProtocolRef,
+    below: &[String],
+    sessions_max: usize,
+    before: &[Value],
+) -> Value {
+    let head = protocol.head();
+    let (sessions, total) = sessions_of(kernel, protocol);
+    let (mut sent, mut received) = head.folded();
+    for session in &sessions {
+        sent += session.head().sent();
+        received += session.head().received();
+    }
+    let drops: Vec<Value> = head
+        .drops()
+        .list()
+        .into_iter()
+        .map(|(reason, count)| json!({"reason": reason.name, "count": count}))
+        .collect();
+    let described: Vec<Value> = sessions
+        .iter()
+        .take(sessions_max)
+        .map(|session| of_session(kernel, session))
+        .collect();
+    let mut seen = json!({
+        "name": protocol.name(),
+        "kind": head.kind(),
+        "on": below,
+        "sent": sent,
+        "received": received,
+        "demultiplexed": head.received(),
+        "dropped": head.drops().total(),
+        "drops": drops,
+        "sessions_total": total,
+        "sessions": described,
+    });
+    if let Some(maps) = maps_of(kernel, protocol) {
+        // A question that a protocol does not answer goes to the one below: those are not its own maps.
+        let forwarded = |lower: &Value| {
+            below.iter().any(|name| lower["name"] == name.as_str())
+                && (lower["maps"] == maps || lower["maps_below"] == maps)
+        };
+        let key = if before.iter().any(forwarded) {
+            "maps_below"
+        } else {
+            "maps"
+        };
+        seen[key] = maps;
+    }
+    if let Some(report) = protocol.ask(kernel, Report::default()) {
+        seen["report"] = of_report(&report);
+    }
+    seen
+}
+
+/// A protocol's own sessions, and how many there are.
+fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> (Vec<SessionRef>, usize) {
+    let question = ListSessions {
+        max: SESSIONS_MAX,
+        sessions: Vec::new(),
+        total: 0,
+    };
+    let Some(list) = protocol.ask(kernel, question) else {
+        return (Vec::new(), 0);
+    };
+    let own = |session: &SessionRef| session.head().protocol() == protocol.id();
+    if list.sessions.iter().all(own) && !list.sessions.is_empty() {
+        return (list.sessions, list.total);
+    }
+    (Vec::new(), 0)
+}
+
+fn of_session(kernel: &Kernel, session: &SessionRef) -> Value {
+    let head = session.head();
+    let upper = kernel.protocol(head.upper());
+    let text = session
+        .ask(kernel, Describe::default())
+        .map_or_else(String::new, |d| d.text);
+    json!({
+        "id": head.id().0,
+        "upper": upper.as_ref().map_or("", |p| p.name()),
+        "holders": head.opens(),
+        "sent": head.sent(),
+        "received": head.received(),
+        "text": text,
+    })
+}
+
+fn maps_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Value> {
+    let list = protocol.ask(kernel, ListMaps::default())?;
+    let maps = list.maps.into_iter().map(|(name, stats)| {
+        json!({"name": name, "entries": stats.entries, "lookups": stats.lookups, "cache_hits": stats.cache_hits})
+    });
+    Some(Value::Array(maps.collect()))
+}
+
+/// What an anchor has to tell.
+pub(crate) fn of_report(report: &Report) -> Value {
+    let lines: Map<String, Value> = report
+        .lines
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::String(value.clone())))
+        .collect();
+    let order: Vec<&String> = report.lines.iter().map(|(name, _)| name).collect();
+    json!({"finished": report.finished, "failed": report.failed, "order": order, "lines": lines})
+}
+
+fn number(value: &Value) -> String {
+    grouped(value.as_u64().unwrap_or(0))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The counters of all protocols, the topmost first, and why they dropped.
+pub(crate) fn counters(view: &Value) -> String {
+    let columns = [
+        "protocol", "kind", "on", "sessions", "sent", "received", "demuxed", "dropped",
+    ];
+    let mut table = Table::new(&columns);
+    for p in list(&view["protocols"]).iter().rev() {
+        let on: Vec<String> = list(&p["on"]).iter().map(text).collect();
+        table.row([
+            text(&p["name"]),
+            text(&p["kind"]),
+            on.join(" "),
+            number(&p["sessions_total"]),
+            number(&p["sent"]),
+            number(&p["received"]),
+            number(&p["demultiplexed"]),
+            number(&p["dropped"]),
+        ]);
+    }
+    let mut out = table.render();
+    let mut drops = Table::new(&["dropped by", "reason", "count"]);
+    for p in list(&view["protocols"]) {
+        for drop in list(&p["drops"]) {
+            drops.row([
+                text(&p["name"]),
+                text(&drop["reason"]),
+                number(&drop["count"]),
+            ]);
+        }
+    }
+    if !drops.is_empty() {
+        out.push('\n');
+        out.push_str(&drops.render());
+    }
+    out
+}
+
+/// What the anchors of a kernel have to tell, a line each.
+pub(crate) fn reports(view: &Value) -> String {
+    let mut out = String::new();
+    for p in list(&view["protocols"]) {
+        if p.get("report").is_some() {
+            out.push_str(&format!(
+                "{}: {}\n",
+                text(&p["name"]),
+                report_line(&p["report"])
+            ));
+        }
+    }
+    out
+}
+
+/// A report in one line.
+pub(crate) fn report_line(report: &Value) -> String {
+    let state = match (report["failed"].as_bool(), report["finished"].as_bool()) {
+        (Some(true), _) => "FAILED",
+        (_, Some(true)) => "ok",
+        _ => "not finished",
+    };
+    let mut line = state.to_owned();
+    for name in list(&report["order"]) {
+        let name = text(name);
+        line.push_str(&format!(", {name} {}", text(&report["lines"][&name])));
+    }
+    line
+}
+
+/// Everything, for a person.
+pub(crate) fn whole(view: &Value) -> String {
+    let mut out = counters(view);
+    let reports = reports(view);
+    if !reports.is_empty() {
+        out.push_str(&format!("\n{}\n{reports}", heading("reports")));
+    }
+    let mut sessions = Table::new(&[
+        "session", "of", "for", "holders", "sent", "received", "state",
+    ]);
+    let mut maps = Table::new(&["map", "of", "entries", "lookups", "from cache"]);
+    for p in list(&view["protocols"]) {
+        for s in list(&p["sessions"]) {
+            sessions.row([
+                format!("s{}", s["id"]),
+                text(&p["name"]),
+                text(&s["upper"]),
+                number(&s["holders"]),
+                number(&s["sent"]),
+                number(&s["received"]),
+                text(&s["text"]),
+            ]);
+        }
+        for m in list(&p["maps"]) {
+            maps.row([
+                text(&m["name"]),
+                text(&p["name"]),
+                number(&m["entries"]),
+                number(&m["lookups"]),
+                number(&m["cache_hits"]),
+            ]);
+        }
+    }
+    for table in [sessions, maps] {
+        if !table.is_empty() {
+            out.push('\n');
+            out.push_str(&table.render());
+        }
+    }
+    out.push('\n');
+    out.push_str(&machinery(view));
+    out
+}
+
+fn machinery(view: &Value) -> String {
+    let (pool, shepherds, runner) = (&view["pool"], &view["shepherds"], &view["runner"]);
+    let mut out = format!(
+        "pool: {} buffers and {} descriptors in use (at most {} so far), {} octets claimed, {} requests refused\n",
+        number(&pool["buffers_live"]),
+        number(&pool["descriptors_live"]),
+        number(&pool["descriptors_high_water"]),
+        number(&pool["octets_used"]),
+        number(&pool["failures"]),
+    );
+    out.push_str(&format!(
+        "shepherds: {} made, {} suspended, {} at most at one time, {} waits\ntimers: {} pending\n",
+        number(&shepherds["made"]),
+        number(&shepherds["suspended"]),
+        number(&shepherds["high_water"]),
+        number(&shepherds["blocks"]),
+        number(&view["timers"]),
+    ));
+    if runner.is_object() {
+        out.push_str(&format!(
+            "runner: {} turns, {} arrivals, {} timers went off, {} sleeps\n",
+            number(&runner["turns"]),
+            number(&runner["arrivals"]),
+            number(&runner["timers"]),
+            number(&runner["sleeps"]),
+        ));
+    }
+    out
+}

@@ -1,0 +1,149 @@
+//! # Synopsis
+//! `seq LOWER [wait=TIME] [hold=N]` — a layer that puts datagrams in order and drops duplicates.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of the layer below, passed through.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number from 1 to 65535 on `seq`.
+//!
+//! # Below
+//! One protocol of the async realm, or a wire.
+//!
+//! # Behaviour
+//! A message sent gets twelve octets in front, in network order: the type number of the protocol above
+//! (two), the length of the message in octets (two), the run (four), drawn by lot when the session was
+//! opened, and a sequence number (four) that counts from 0 in every run.
+//!
+//! On arrival a message shorter than it says is dropped as `bad length`; octets behind its length, as a
+//! link pads them, are cut off. The type number finds the session, or the upper protocol that enabled it.
+//! The first number of a run is believed. A message ahead of its turn is kept, if it is at most `hold`
+//! numbers ahead, until the ones before it have come or `wait` is over; then those are given up, and
+//! counted as missing. One that comes twice, after its turn, or from the run before, is dropped as
+//! `stale`; but if nothing was taken for five seconds, the next message is believed, whatever it says.
+//!
+//! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what comes
+//! late is dropped.
+//!
+//! # Control
+//! Answers `seq-tally` (messages missing, messages that came before their turn, messages kept now),
+//! `max-packet` and `opt-packet` (those of the layer below less twelve octets, 65535 at most),
+//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `hold`: how many numbers ahead a message may be and is kept.
+//! - `wait`: how long a missing message is waited for.
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback
+//!     seq  loopback wait="5ms"
+//!     echo seq { number seq=7 }
+//! }
+//! ```
+//!
+//! # Standard
+//! None.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+#[doc(hidden)]
+pub mod fuzz;
+mod protocol;
+mod session;
+mod window;
+pub mod wire;
+
+pub use protocol::{Seq, build};
+pub use session::Tally;
+pub use window::SILENCE;
+
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+use xk_core::reason::Class;
+use xk_core::{Entry, Reason};
+
+/// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
+pub static STALE: Reason = Reason::new("stale", Class::Bad);
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "seq",
+    summary: "a layer that puts datagrams in order and drops duplicates",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Inherit,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Inherit],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    numbers: &[
+        // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692 section 2.1).
+        number_on("eth", 0x88b5),
+        number_on("ip", 253),
+        number_on("seq", 1),
+    ],
+    parameters: PARAMETERS,
+    blocks: &[],
+    questions: &[
+        question("seq-tally", "messages missing, before their turn, kept now"),
+        question("max-packet", "that of the layer below less twelve octets"),
+        question("opt-packet", "that of the layer below less twelve octets"),
+        question("list-sessions", "one per upper protocol and session below"),
+        question(
+            "list-maps",
+            "active: session below and type number; passive: type number",
+        ),
+        question("describe", "a session's type number and what it misses"),
+    ],
+    probe: None,
+    build,
+};
+
+const PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::new(
+        "hold",
+        ParamKind::Integer { min: 0, max: 4096 },
+        "32",
+        "how many numbers ahead a message may be and is kept",
+    ),
+    ParamSpec::new(
+        "wait",
+        ParamKind::Duration,
+        "20ms",
+        "how long a missing message is waited for",
+    ),
+    ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 16_777_216,
+        },
+        "1024",
+        "how many sessions it holds",
+    ),
+];
+
+const fn number_on(lower: &'static str, number: u32) -> Number {
+    Number {
+        upper: "seq",
+        lower,
+        number,
+    }
+}
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -1,0 +1,98 @@
+//! The laws that every protocol keeps, checked for this one.
+
+use core::net::Ipv4Addr;
+use xk_core::control::ListSessions;
+use xk_core::graph::{Params, Value};
+use xk_core::{Answer, Ask, Entry, Part, Participants, Question};
+use xk_guide::Tally;
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
+use xk_testkit::kernel::{Lower, TestKernel};
+
+/// Counts, so that the law "no allocation per message" can be checked.
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+/// How many sessions an instance holds: few, so that strangers reach the bound.
+const SESSIONS_MAX: usize = 256;
+
+/// Laws that lose a message on purpose and expect the next one at once: a layer that waits for the lost one breaks them.
+const LOSING: &[&str] = &["headers may lie in slices", "strangers do not make it grow"];
+
+/// The protocol on a layer whose sessions lead to hosts, with this parameter `hold`.
+struct OverHosts {
+    hold: i64,
+}
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+impl Fixture for OverHosts {
+    fn entry(&self) -> &'static Entry {
+        &xk_guide::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 253)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        Participants::pair(Part::Any, Part::Host(host(side.other())))
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(7)
+    }
+
+    fn params(&self, _: Side) -> Params {
+        let mut params = Params::default();
+        params.set("hold", Value::Integer(self.hold));
+        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
+        params
+    }
+
+    fn sessions_max(&self) -> usize {
+        SESSIONS_MAX
+    }
+
+    fn taken(&self, node: &Node) -> u64 {
+        held(node)
+    }
+
+    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
+        (name == Tally::NAME).then(|| {
+            let session = world.open(Side::A);
+            session.control(&world.cx, &mut Ask::new(&mut Tally::default()))
+        })
+    }
+}
+
+/// How many messages an instance keeps back.
+fn held(node: &Node) -> u64 {
+    // The questions asked here need no graph around them.
+    let cx = TestKernel::new(1);
+    let list = ListSessions {
+        max: SESSIONS_MAX,
+        sessions: Vec::new(),
+        total: 0,
+    };
+    let list = node.protocol.ask(&cx, list);
+    let sessions = list.map_or(Vec::new(), |list| list.sessions);
+    let tallies = sessions.iter().filter_map(|s| s.ask(&cx, Tally::default()));
+    tallies.map(|tally| tally.held).sum()
+}
+
+#[test]
+fn keeps_the_laws() {
+    let findings = conformance::all(&OverHosts { hold: 0 });
+    println!("{findings}");
+    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
+
+#[test]
+fn keeps_the_laws_while_it_waits() {
+    let laws = LAWS.iter().filter(|(name, _)| !LOSING.contains(name));
+    for (name, law) in laws {
+        println!("{name}: {:?}", law(&OverHosts { hold: 32 }));
+    }
+}
