@@ -20,6 +20,7 @@
 //! | no damage panics or disappears | [`hostile::survives_damage`] |
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
+//! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
 //! # Example
 //! ```ignore
@@ -44,6 +45,7 @@ mod allocator_unsafe;
 pub mod control;
 pub mod hostile;
 pub mod messages;
+pub mod rpc;
 pub mod sessions;
 mod world;
 
@@ -116,16 +118,12 @@ pub trait Fixture {
 
     /// Stands it on `bottom`.
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        let entry = self.entry();
-        let name = format!("{}-{side:?}", entry.kind);
-        let mut build = Build {
-            cx,
-            entry,
-            name: &name,
-            lowers: core::slice::from_ref(bottom),
-            params: &self.params(side),
-        };
-        (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+        build(self, cx, side, bottom)
+    }
+
+    /// Does what the protocols above do once both instances have started, such as claiming addresses.
+    fn started(&self, world: &World<'_>) {
+        let _ = world;
     }
 
     /// Who takes what A sends.
@@ -170,6 +168,28 @@ pub trait Fixture {
         let _ = (world, name);
         None
     }
+}
+
+/// Builds the fixture's protocol on `bottom` as its entry says: what [`Fixture::build`] does unless told otherwise.
+///
+/// # Panics
+/// If the parameters do not build it.
+pub fn build<F: Fixture + ?Sized>(
+    fixture: &F,
+    cx: &Kernel,
+    side: Side,
+    bottom: &ProtocolRef,
+) -> ProtocolRef {
+    let entry = fixture.entry();
+    let name = format!("{}-{side:?}", entry.kind);
+    let mut build = Build {
+        cx,
+        entry,
+        name: &name,
+        lowers: core::slice::from_ref(bottom),
+        params: &fixture.params(side),
+    };
+    (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
 }
 
 /// A law: its name, and the function that checks it.
@@ -221,6 +241,7 @@ pub const LAWS: &[Law] = &[
     ("damage is counted", hostile::survives_damage),
     ("strangers do not make it grow", hostile::survives_a_flood),
     ("questions are answered as listed", control::answers),
+    ("calls are for the rpc realm", rpc::takes_no_calls),
     ("nothing is left after stop", sessions::stops),
 ];
 

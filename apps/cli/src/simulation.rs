@@ -13,10 +13,10 @@ use xk_compose::{CheckedGraph, SimulationConfig};
 use xk_core::control::Report;
 use xk_core::{ProtocolRef, Time};
 use xk_run::interrupt_unsafe;
-use xk_sim::{HostId, World};
+use xk_sim::{Ended, HostId, World};
 
-/// From one look whether everybody has finished to the next, in virtual time.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// From one look whether Ctrl-C was typed to the next, in virtual time.
+const SLICE: Duration = Duration::from_millis(100);
 /// How many rows a table has at most before it is drawn together.
 const ROWS_MAX: usize = 40;
 
@@ -25,9 +25,7 @@ pub(crate) struct Simulation {
     world: World,
     captures: Option<Rc<Captures>>,
     anchors: Vec<(HostId, ProtocolRef)>,
-    /// Anchors that had something to do at the beginning and may not have finished: their end is the end of the run.
-    unfinished: Vec<(HostId, ProtocolRef)>,
-    /// Whether there were any.
+    /// Whether any had something to do at the beginning: then the end of it is the end of the run.
     finishes: bool,
 }
 
@@ -62,7 +60,6 @@ impl Simulation {
             world,
             captures,
             anchors: Vec::new(),
-            unfinished: Vec::new(),
             finishes: false,
         };
         simulation.find_anchors();
@@ -77,14 +74,11 @@ impl Simulation {
             };
             for protocol in kernel.protocols() {
                 if let Some(report) = protocol.ask(kernel, Report::default()) {
-                    if !report.finished {
-                        self.unfinished.push((id, protocol.clone()));
-                    }
+                    self.finishes |= !report.finished;
                     self.anchors.push((id, protocol));
                 }
             }
         }
-        self.finishes = !self.unfinished.is_empty();
     }
 
     /// The network and its hosts.
@@ -99,27 +93,18 @@ impl Simulation {
 
     /// Runs until everybody has done what was asked, at most up to `until`. True if nothing more is to be done.
     pub(crate) fn run(&mut self, until: Time) -> bool {
-        // A look at everybody takes the longer the more hosts there are.
-        let step = LOOK_EVERY * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
+        // Every slice begins with a look at all hosts: the more there are, the longer it is.
+        let step = SLICE * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
         while self.world.now() < until && !interrupt_unsafe::is_requested() {
-            if self.finishes && self.all_finished() {
-                return true;
-            }
             let quiet_until = self.world.next_event().unwrap_or(until);
             let next = (self.world.now() + step).max(quiet_until).min(until);
-            self.world.run_until(next);
-        }
-        self.finishes && self.all_finished()
-    }
-
-    fn all_finished(&mut self) -> bool {
-        while let Some((id, anchor)) = self.unfinished.last() {
-            if self.report(*id, anchor).is_some_and(|r| !r.finished) {
-                return false;
+            if !self.finishes {
+                self.world.run_until(next);
+            } else if self.world.run_until_finished(next) == Ended::Finished {
+                return true;
             }
-            self.unfinished.pop();
         }
-        true
+        false
     }
 
     /// Writes captures out, and names their files.

@@ -213,7 +213,7 @@ impl Protocol for End {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         match &self.job {
             Job::Send { to, port, .. } => {
-                let port = port.map_or(Part::Any, |port| Part::port(port));
+                let port = port.map_or(Part::Any, Part::port);
                 let local = Participant::of(Part::Any).with(port);
                 let participants = Participants::pair(local, to.clone());
                 let session = self.udp.open(cx, Upper::new(this), participants)?;

@@ -271,6 +271,7 @@ impl Protocol for Arp {
         if !participants.is_empty() {
             Self::local(&mut participants)?;
         }
+        upper.number_on(cx, &self.shared.eth)?;
         self.shared.note_upper(upper.receiver);
         // Data frames bear the upper's number and come up to it from there, not from here.
         let any = Participants::local(Part::Any);

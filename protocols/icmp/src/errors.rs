@@ -1,7 +1,7 @@
 //! Errors: telling senders, and passing on what others tell.
 
-use crate::echo::put_header;
 use crate::protocol::{Icmp, reasons};
+use crate::session::put_header;
 use crate::wire::{
     ERROR_DATAGRAM_LEN_MAX, HEADER_LEN, Header, IP_PROTOCOL, ParameterProblem,
     QUOTED_PAYLOAD_LEN_MIN, Quoted, TimeExceeded, Unreachable, is_error,
@@ -212,7 +212,7 @@ impl Icmp {
     fn report_to_all(&self, cx: &Kernel, lower: &SessionRef, error: &NetworkError) {
         for session in self.shared.sessions.sessions(usize::MAX) {
             let upper = session.head().upper();
-            let found = self.shared.owners.get(&crate::echo::owner(lower, upper));
+            let found = self.shared.owners.get(&crate::session::owner(lower, upper));
             if found.as_ref() == Some(&session) {
                 self.report(cx, session, error);
             }

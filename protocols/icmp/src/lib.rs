@@ -62,12 +62,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod echo;
 mod errors;
 #[doc(hidden)]
 pub mod fuzz;
 mod limit;
 mod protocol;
+mod session;
 pub mod wire;
 
 pub use protocol::{Icmp, IcmpFigures, build, reasons};

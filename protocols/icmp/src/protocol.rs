@@ -1,7 +1,7 @@
 //! The protocol object: opens, demultiplexes, answers requests.
 
-use crate::echo::{EchoSession, Key, owner, put_header, sum};
 use crate::limit::Bucket;
+use crate::session::{EchoSession, Key, owner, put_header, sum};
 use crate::wire::{HEADER_LEN, Header, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

@@ -78,6 +78,7 @@ impl<'f> World<'f> {
             panic!("{protocol:?} does not start: {error}");
         }
         let world = Self { cx, a, b, fixture };
+        fixture.started(&world);
         world.exchange();
         world
     }

@@ -77,7 +77,11 @@ pub static ENTRY: Entry = Entry {
     header_octets: 0,
     numbers: &[],
     parameters: &[
-        ParamSpec::required("file", ParamKind::Text("a file's name"), "the file, made anew"),
+        ParamSpec::required(
+            "file",
+            ParamKind::Text("a file's name"),
+            "the file, made anew",
+        ),
         ParamSpec::new(
             "snap",
             ParamKind::Octets,

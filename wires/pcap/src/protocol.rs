@@ -2,6 +2,7 @@
 
 use crate::writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 use core::cell::{Cell, RefCell};
+use core::fmt::Write as _;
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,12 +16,17 @@ use xk_kit::passthrough::{EpochOffset, Filter, Hop, PassThrough};
 /// Not in the file, because writing has failed; the message went on its way.
 pub static NOT_CAPTURED: Reason = Reason::new("not captured", Class::Exhausted);
 
+/// A message of so many slices is noted without allocating; few have more.
+const PARTS_FEW: usize = 8;
+
 /// What the file says of its writer.
 const APPLICATION: &str = "xk";
 
 struct Output {
     writer: Writer<Box<dyn Write>>,
     interface: InterfaceId,
+    /// The edge's name, written anew for each message in the same place.
+    comment: String,
 }
 
 /// The capturing filter.
@@ -66,24 +72,49 @@ impl Capture {
         let description = format!("above {below}");
         let interface = Interface::new(&self.name, link_type).description(&description);
         let interface = writer.add_interface(&interface.snap_octets(self.snap_octets))?;
-        Ok(Output { writer, interface })
+        Ok(Output {
+            writer,
+            interface,
+            comment: String::new(),
+        })
     }
 
     fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
         let mut output = self.output.borrow_mut();
-        let written = output.as_mut().is_some_and(|Output { writer, interface }| {
+        let written = output.as_mut().is_some_and(|output| {
+            let Output {
+                writer,
+                interface,
+                comment,
+            } = output;
             let below = hop.lower.protocol(cx);
             let below = below.as_ref().map_or("", |below| below.name());
-            let comment = format!("{} > {below}", hop.upper.name());
-            let slices: Vec<&[u8]> = message.slices().map(|slice| slice.octets).collect();
+            comment.clear();
+            // Writing to a string does not fail.
+            let _ = write!(comment, "{} > {below}", hop.upper.name());
+            let mut few = [[].as_slice(); PARTS_FEW];
+            let many: Vec<&[u8]>;
+            let count = message.slices().count();
+            let parts = match few.get_mut(..count) {
+                Some(parts) => {
+                    for (part, slice) in parts.iter_mut().zip(message.slices()) {
+                        *part = slice.octets;
+                    }
+                    &*parts
+                }
+                None => {
+                    many = message.slices().map(|slice| slice.octets).collect();
+                    &many
+                }
+            };
             let time = self
                 .epoch
                 .get()
                 .saturating_add(Duration::from_nanos(cx.now().as_ns()));
             let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            let frame = Frame::new(time_ns, &slices)
+            let frame = Frame::new(time_ns, parts)
                 .direction(direction)
-                .comment(&comment);
+                .comment(comment);
             writer.write(*interface, &frame).is_ok()
         });
         if !written {

@@ -146,7 +146,10 @@ impl Tracer {
 
 impl Filter for Tracer {
     fn start(&self, _: &Kernel, _: &ProtocolRef, _: &ProtocolRef) -> Result<(), OpenError> {
-        self.ring.borrow_mut().clear();
+        let mut ring = self.ring.borrow_mut();
+        ring.clear();
+        // All at once, so that a message that crosses allocates nothing.
+        ring.reserve_exact(self.ring_max);
         Ok(())
     }
 

@@ -1,0 +1,355 @@
+//! The command as a user has it: arguments in, text and exit codes out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn xk(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xk"))
+        .args(arguments)
+        .output()
+        .expect("xk can be started")
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// The output of a command that must succeed.
+fn good(arguments: &[&str]) -> String {
+    let output = xk(arguments);
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    text(&output.stdout)
+}
+
+/// What a command that must fail with this code says.
+fn bad(arguments: &[&str], code: i32) -> String {
+    let output = xk(arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    text(&output.stderr)
+}
+
+fn graph(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../graphs")
+        .join(name);
+    path.display().to_string()
+}
+
+/// A folder of the test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("xk-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn good_graphs_are_counted() {
+    let internet = graph("internet.kdl");
+    let told = good(&["check", &internet]);
+    assert!(
+        told.contains("internet.kdl: ok, 5 hosts, 33 protocols"),
+        "{told}"
+    );
+}
+
+#[test]
+fn all_mistakes_of_all_files_are_told() {
+    let folder = Folder::new("check");
+    let path = folder.path("broken.kdl");
+    std::fs::write(&path, "host one {\n    loopbak\n    udp ip\n}\n").unwrap();
+    let told = bad(&["check", &path, &graph("loopback.kdl"), "no-such-file"], 1);
+    for part in [
+        "broken.kdl:2:5",
+        "did you mean `loopback`?",
+        "broken.kdl:3:9",
+        "cannot read no-such-file",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn nonsense_is_a_mistake_of_usage() {
+    bad(&["frobnicate"], 2);
+    let told = bad(&["help", "upd"], 2);
+    assert!(told.contains("did you mean `udp`?"), "{told}");
+    let told = bad(&["run", &graph("internet.kdl")], 2);
+    assert!(told.contains("--host") && told.contains("alice"), "{told}");
+    let told = bad(&["run", &graph("internet.kdl"), "--host", "alic"], 2);
+    assert!(told.contains("did you mean `alice`?"), "{told}");
+}
+
+#[test]
+fn a_simulated_wire_does_not_run_for_real() {
+    let told = bad(&["run", &graph("internet.kdl"), "--host", "alice"], 1);
+    assert!(told.contains("xk sim"), "{told}");
+}
+
+#[test]
+fn graphs_are_drawn() {
+    let told = good(&["draw", &graph("internet.kdl"), "--host", "router"]);
+    assert!(told.contains("router") && !told.contains("alice"), "{told}");
+    let folder = Folder::new("draw");
+    let svg = folder.path("internet.svg");
+    good(&["draw", &graph("internet.kdl"), "--svg", &svg]);
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(
+        drawn.starts_with("<svg") || drawn.starts_with("<?xml"),
+        "{drawn}"
+    );
+}
+
+#[test]
+fn manuals_are_complete() {
+    for kind in ["udp", "tap", "packet", "ip"] {
+        let told = good(&["help", kind]);
+        for part in [
+            "SYNOPSIS",
+            "BEHAVIOUR",
+            "EXAMPLE",
+            "ALL PARAMETERS",
+            "QUESTIONS",
+        ] {
+            assert!(told.contains(part), "{kind}: {part}: {told}");
+        }
+        assert!(
+            !told.contains("```") && !told.contains("[`"),
+            "{kind}: {told}"
+        );
+    }
+    assert!(good(&["help"]).contains("Usage: xk"));
+    assert!(good(&["help", "sim"]).contains("sim link=NAME"));
+    assert!(good(&["help", "capture"]).contains("Usage: xk capture"));
+    let told = good(&["protocols"]);
+    for kind in ["eth", "arp", "ip", "udp", "icmp", "tap", "packet"] {
+        assert!(told.lines().any(|line| line.starts_with(kind)), "{told}");
+    }
+}
+
+#[test]
+fn one_seed_gives_one_run() {
+    let folder = Folder::new("sim");
+    let run = |seed: &str, to: &str| {
+        let path = folder.path(to);
+        let told = good(&[
+            "sim",
+            &graph("internet.kdl"),
+            "--seed",
+            seed,
+            "--pcap",
+            &path,
+        ]);
+        let octets = ["lan1", "lan2"]
+            .map(|link| std::fs::read(format!("{path}/{link}.pcapng")).expect("a capture"));
+        (told.replace(&path, "FOLDER"), octets)
+    };
+    let (first, second, other) = (run("7", "a"), run("7", "b"), run("8", "c"));
+    assert!(
+        first.0.contains("seed 7") && first.0.contains("alice/ping: ok"),
+        "{}",
+        first.0
+    );
+    assert!(first.1.iter().all(|octets| octets.len() > 1000));
+    assert!(first == second, "{}\n{}", first.0, second.0);
+    assert!(first.1 != other.1);
+}
+
+#[test]
+fn a_simulation_ends_in_time_and_tells_failures() {
+    let told = good(&["sim", &graph("internet.kdl"), "--until", "300ms"]);
+    assert!(
+        told.contains("ended at 0.300000s") && told.contains("not finished"),
+        "{told}"
+    );
+    let folder = Folder::new("failing");
+    let path = folder.path("lonely.kdl");
+    let lonely = "link lan\nhost a {\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp { address \"10.0.0.1/24\"; }\n    \
+                  icmp ip\n    probe icmp to=\"10.0.0.2\" count=2 interval=\"10ms\"\n}\n";
+    std::fs::write(&path, lonely).unwrap();
+    let told = bad(&["sim", &path], 1);
+    assert!(
+        told.contains("failed: a/probe") && told.contains("--seed 1"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_demonstration_works() {
+    let folder = Folder::new("demo");
+    let told = good(&["demo", "--out", &folder.path("out")]);
+    for part in [
+        "alice",
+        "alice/ping: ok",
+        "bob/client: ok",
+        "internet.svg",
+        "unharmed",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    for file in ["internet.svg", "lan1.pcapng", "lan2.pcapng"] {
+        assert!(folder.0.join("out").join(file).is_file(), "{file}");
+    }
+}
+
+/// A running graph, ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the loopback graph with its socket at `control`.
+fn run_loopback(control: &str, limit: &str) -> Running {
+    let file = graph("loopback.kdl");
+    let child = Command::new(env!("CARGO_BIN_EXE_xk"))
+        .args(["run", &file, "--for", limit, "--control", control])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("xk can be started");
+    let begun = Instant::now();
+    while std::os::unix::net::UnixStream::connect(control).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no socket");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Running(child)
+}
+
+#[test]
+fn a_run_can_be_looked_into() {
+    let folder = Folder::new("control");
+    let control = folder.path("xk.sock");
+    let mut running = run_loopback(&control, "20s");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(&control).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let told = good(&["dump", "--control", &control]);
+    for part in ["host alone", "loopback", "probe", "pool:", "turns"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let json = good(&["dump", "--json", "--control", &control]);
+    let dump: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(dump["protocols"].as_array().map(Vec::len), Some(6));
+
+    let told = good(&["trace", "-n", "4", "--control", &control]);
+    assert!(
+        told.contains("udp.push") && told.contains("echo.demux"),
+        "{told}"
+    );
+
+    let file = folder.path("edge.pcapng");
+    good(&[
+        "capture",
+        "udp>ip",
+        &file,
+        "--for",
+        "500ms",
+        "--control",
+        &control,
+    ]);
+    let captured = std::fs::read(&file).unwrap();
+    assert!(captured.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && captured.len() > 300);
+
+    let told = bad(&["capture", "udp>loopbak", &file, "--control", &control], 1);
+    assert!(told.contains("there are: loopback, ip"), "{told}");
+    let told = bad(
+        &["capture", "probe>loopback", &file, "--control", &control],
+        1,
+    );
+    assert!(told.contains("stand"), "{told}");
+
+    let pid = running.0.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = running.0.wait().unwrap();
+    assert!(output.success(), "{output:?}");
+    assert!(!Path::new(&control).exists(), "the socket is left behind");
+}
+
+#[test]
+fn a_run_ends_in_time_and_counts() {
+    let folder = Folder::new("run");
+    let control = folder.path("xk.sock");
+    let told = good(&[
+        "run",
+        &graph("loopback.kdl"),
+        "--for",
+        "1s",
+        "--control",
+        &control,
+    ]);
+    assert!(
+        told.contains("host alone") && told.contains("demuxed"),
+        "{told}"
+    );
+    assert!(told.contains("echo: ok"), "{told}");
+}
+
+#[test]
+fn nobody_listens_where_nothing_runs() {
+    let folder = Folder::new("nobody");
+    let told = bad(&["dump", "--control", &folder.path("xk.sock")], 1);
+    assert!(told.contains("xk run"), "{told}");
+}
+
+#[test]
+fn a_host_pings_itself_and_sends_datagrams() {
+    let file = graph("loopback.kdl");
+    let told = good(&[
+        "ping",
+        "--graph",
+        &file,
+        "-c",
+        "3",
+        "-i",
+        "10ms",
+        "127.0.0.1",
+    ]);
+    assert!(told.contains("3 sent, 3 received, 0 % lost"), "{told}");
+    let to = "port7@127.0.0.1";
+    let told = good(&[
+        "udp", "send", "--graph", &file, "--to", to, "--wait", "5s", "hello",
+    ]);
+    assert!(
+        told.contains("5 octets from port7@127.0.0.1: hello"),
+        "{told}"
+    );
+    let told = text(
+        &xk(&[
+            "udp",
+            "send",
+            "--graph",
+            &file,
+            "--to",
+            "port99@127.0.0.1",
+            "x",
+        ])
+        .stdout,
+    );
+    assert!(told.contains("port unreachable"), "{told}");
+}
