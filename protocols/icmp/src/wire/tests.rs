@@ -38,6 +38,15 @@ fn ping() {
 }
 
 #[test]
+fn a_reply_of_zeros_is_valid() {
+    let mut octets = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
+    assert!(Message::parse(&octets).is_ok());
+    echo_reply(&mut octets).unwrap();
+    assert_eq!(octets, [0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+    assert!(Message::parse(&octets).is_ok());
+}
+
+#[test]
 fn quoted_datagram() {
     let mtu = NonZeroU16::new(1400);
     let header = Header::Unreachable(Unreachable::FragmentationNeeded(mtu));
