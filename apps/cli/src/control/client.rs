@@ -202,7 +202,7 @@ fn the_only_one() -> Result<PathBuf, Failure> {
             let pid = name.strip_prefix("xk-")?.strip_suffix(".sock")?;
             Some((pid.parse().ok()?, entry.path()))
         })
-        .filter(|(_, path)| UnixStream::connect(path).is_ok())
+        .filter(|(_, path)| is_mine(path) && UnixStream::connect(path).is_ok())
         .collect();
     found.sort();
     match found.as_slice() {
@@ -214,4 +214,11 @@ fn the_only_one() -> Result<PathBuf, Failure> {
                 .help(format!("choose one by --pid: {}", pids.join(", "))))
         }
     }
+}
+
+/// Whether a socket is this user's own: in a folder that everybody may write to, others may put theirs.
+fn is_mine(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = std::fs::symlink_metadata(path).map(|found| found.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
@@ -54,9 +53,11 @@ impl Server {
                 .help("choose another place by --control PATH, or none by --no-control")
         };
         remove_stale(&path);
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        // Whoever connects before this line finds nobody accepting yet.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        // The user's own from its first moment; no other thread makes files meanwhile, for this is the first.
+        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(&path);
+        rustix::process::umask(mask);
+        let listener = bound.map_err(failed)?;
         let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|errno| failed(errno.into()))?;
         let doorbell = Arc::new(doorbell);
