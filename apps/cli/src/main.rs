@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command line makes no sense.
 
+mod bench;
 mod captures;
 mod check;
 mod control;
@@ -47,11 +48,16 @@ enum Command {
     Dump(client::DumpArgs),
     Trace(client::TraceArgs),
     Capture(client::CaptureArgs),
+    Bench(bench::Args),
     Protocols(protocols::Args),
     Help(help::Args),
 }
 
 fn main() -> ExitCode {
+    // A benchmark has started this program again under a counter of instructions.
+    if xk_bench::instructions::run_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::main(&args),
         Command::Check(args) => check::main(&args),
@@ -63,6 +69,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => client::dump(&args),
         Command::Trace(args) => client::trace(&args),
         Command::Capture(args) => client::capture(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Protocols(args) => protocols::main(&args),
         Command::Help(args) => help::main(&args, &mut Cli::command()),
     };
