@@ -67,6 +67,8 @@ pub(super) struct Table {
     active: Cell<bool>,
     stop: Cell<bool>,
     retiring: Cell<bool>,
+    /// The switch has said that it has no stacks to give, ever.
+    in_place: Cell<bool>,
     body: RefCell<Option<Rc<dyn Fn() -> Flow>>>,
     made_count: Cell<u32>,
     idle_count: Cell<u32>,
@@ -117,6 +119,7 @@ impl Table {
             active: Cell::new(false),
             stop: Cell::new(false),
             retiring: Cell::new(false),
+            in_place: Cell::new(false),
             body: RefCell::new(None),
             made_count: Cell::new(0),
             idle_count: Cell::new(0),
@@ -180,9 +183,15 @@ impl Table {
         }
         let _end = RunEnd(self);
         self.stop.set(false);
+        if self.in_place.get() {
+            self.run_in_place(&*body);
+            return Ok(());
+        }
         match self.have_spare() {
             Ok(()) => {}
             Err(Some(StackError::NoSwitch)) => {
+                // From now on nothing is allocated for a shepherd that cannot be.
+                self.in_place.set(true);
                 self.run_in_place(&*body);
                 return Ok(());
             }
