@@ -95,6 +95,8 @@ pub(crate) struct Reassembly {
     octets: usize,
     fragments: usize,
     evicted: usize,
+    /// Empty: the list of the last datagram that was put together, for the next one.
+    spare: Vec<Piece>,
 }
 
 impl Reassembly {
@@ -107,6 +109,7 @@ impl Reassembly {
             octets: 0,
             fragments: 0,
             evicted: 0,
+            spare: Vec::new(),
         }
     }
 
@@ -218,7 +221,7 @@ impl Reassembly {
         let datagram = Datagram {
             serial: self.serial,
             until: now.after(self.limits.timeout),
-            pieces: Vec::new(),
+            pieces: core::mem::take(&mut self.spare),
             have: 0,
             total: None,
             first: None,
@@ -270,12 +273,12 @@ impl Reassembly {
 
     /// Joins the pieces of a complete datagram.
     fn complete(&mut self, key: &Key) -> Outcome {
-        let Some(datagram) = self.remove(key) else {
+        let Some(mut datagram) = self.remove(key) else {
             return Outcome::Held;
         };
         self.order.remove(&datagram.serial);
         let fragments = datagram.pieces.len();
-        let mut pieces = datagram.pieces.into_iter().map(|piece| piece.octets);
+        let mut pieces = datagram.pieces.drain(..).map(|piece| piece.octets);
         let (Some((mut header, mut front)), Some(mut payload)) = (datagram.first, pieces.next())
         else {
             return Outcome::Dropped(fragments, &reason::MALFORMED);
@@ -283,6 +286,7 @@ impl Reassembly {
         for piece in pieces {
             payload.join(piece);
         }
+        self.spare = datagram.pieces;
         header.fragment = Fragment::WHOLE;
         if !rewrite(&mut header, &mut front, payload.len()) {
             return Outcome::Dropped(fragments, &reasons::TOO_LONG);
