@@ -28,6 +28,17 @@ impl WireEnd {
         Ok(())
     }
 
+    /// Takes the wire from a protocol that neither enables any more nor holds the session which its enable once made.
+    fn evict_idle(&self, cx: &Kernel, receiver: &ProtocolRef) {
+        let session = self.session().filter(|_| !self.enabled.get());
+        if let Some(idle) = session
+            && idle.head().opens() == 0
+            && idle.head().upper() != receiver.id()
+        {
+            idle.abort(cx);
+        }
+    }
+
     /// The session, if there is one.
     pub fn session(&self) -> Option<SessionRef> {
         self.session.borrow().clone()
@@ -44,6 +55,7 @@ impl WireEnd {
         upper: Upper<'_>,
         body: impl FnOnce(ProtocolRef) -> S,
     ) -> Result<SessionRef, OpenError> {
+        self.evict_idle(cx, upper.receiver);
         self.claim(upper.receiver)?;
         if let Some(session) = self.session() {
             session.hold();
@@ -64,9 +76,12 @@ impl WireEnd {
         Ok(Enable(0))
     }
 
-    /// Withdraws the offer.
+    /// Withdraws the offer. A session that it made stays until another protocol opens the wire.
     pub fn open_disable(&self) {
         self.enabled.set(false);
+        if self.session.borrow().is_none() {
+            drop(self.upper.take());
+        }
     }
 
     /// Passes an arrival up, making the session if need be. A refusal ends here: the refuser has counted it.
