@@ -22,6 +22,8 @@
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
+//! Wires, which stand on nothing, have laws of their own: [`mod@wire`].
+//!
 //! # Example
 //! ```ignore
 //! #[global_allocator]
@@ -47,6 +49,7 @@ pub mod hostile;
 pub mod messages;
 pub mod rpc;
 pub mod sessions;
+pub mod wire;
 mod world;
 
 pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations};

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use xk_core::graph::{Below, Build, BuildError, Family, Params, Realm, Value};
 use xk_core::map::Map;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
     SessionRef, Upper, reason,
@@ -32,6 +32,7 @@ enum Fault {
     StaysAlive,
     AnswersEverything,
     ForwardsNothing,
+    LetsCallersWait,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to at all.
@@ -51,6 +52,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::StaysAlive, "law 5"),
     (Fault::AnswersEverything, "law 9"),
     (Fault::ForwardsNothing, "law 9"),
+    (Fault::LetsCallersWait, "law 5"),
 ];
 
 /// A layer whose header is the type number, one octet.
@@ -238,6 +240,13 @@ impl Protocol for Layer {
 }
 
 impl Session for LayerSession {
+    fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
+        match self.fault {
+            Fault::LetsCallersWait => self.lower.call(cx, message).or(Err(CallError::TimedOut)),
+            _ => Err(CallError::NotSupported),
+        }
+    }
+
     fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.fault == Fault::CopiesPayload {
             let octets = crate::kernel::octets(&message);
