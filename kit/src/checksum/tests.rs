@@ -27,6 +27,18 @@ fn rfc1071_vectors() {
 }
 
 #[test]
+fn a_kept_sum_goes_on() {
+    let octets: Vec<u8> = (0..700u32).map(|n| (n * 37 + n / 5) as u8).collect();
+    for cut in [0, 2, 12, 64, 256, 600] {
+        let mut kept = Checksum::new();
+        kept.add(&octets[..cut]);
+        let mut sum = Checksum::resume(kept.folded());
+        sum.add(&octets[cut..]);
+        assert_eq!(sum.finish(), naive(&octets), "cut at {cut}");
+    }
+}
+
+#[test]
 fn rfc1624_example() {
     // RFC 1624, section 4: the case in which RFC 1141 yields 0xffff.
     assert_eq!(update_u16(0xdd2f, 0x5555, 0x3285), 0x0000);
