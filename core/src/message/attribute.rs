@@ -73,7 +73,8 @@ impl Attributes {
         (self.count.get() as usize).min(ATTRIBUTES_MAX)
     }
 
-    #[inline]
+    /// Out of line: most messages bear none, and the callers see that at once.
+    #[inline(never)]
     fn position(&self, key: u32) -> Option<usize> {
         self.keys[..self.len()]
             .iter()
@@ -86,6 +87,9 @@ impl Attributes {
 
     #[inline]
     pub(super) fn get(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
+        if self.count.get() == 0 {
+            return None;
+        }
         self.position(key).map(|at| self.values[at].get())
     }
 
@@ -108,7 +112,16 @@ impl Attributes {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn remove(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
+        if self.count.get() == 0 {
+            return None;
+        }
+        self.remove_found(key)
+    }
+
+    #[inline(never)]
+    fn remove_found(&self, key: u32) -> Option<[u8; ATTRIBUTE_OCTETS]> {
         let at = self.position(key)?;
         let value = self.values[at].get();
         let last = self.len() - 1;

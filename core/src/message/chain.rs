@@ -1,5 +1,7 @@
 //! What changes the chain of slices: split, join, clone, and the slow halves of the daily operations.
 
+use core::mem::ManuallyDrop;
+
 use super::config::NoBuffers;
 use super::message_unsafe::{Message, release_chain};
 use super::node_unsafe::DescRef;
@@ -76,17 +78,31 @@ impl Message {
     ///
     /// # Errors
     /// [`NoBuffers`], counted; the message is unchanged.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) -> Result<(), NoBuffers> {
+        self.head = Self::reserve_slow(self.head, n)?;
+        Ok(())
+    }
+
+    /// The message with this head, for the slow halves below. They take the head by value and not the message by
+    /// reference: one whose address goes nowhere stays in a register, and a layer's call to the next can be a jump.
+    #[inline]
+    fn lent(head: DescRef) -> ManuallyDrop<Message> {
+        ManuallyDrop::new(Message { head })
+    }
+
+    /// [`reserve`](Self::reserve) for the message with this head; answers the head it has then.
     #[cold]
     #[inline(never)]
-    pub fn reserve(&mut self, n: usize) -> Result<(), NoBuffers> {
-        if self.headroom() >= n {
-            return Ok(());
+    pub(super) fn reserve_slow(head: DescRef, n: usize) -> Result<DescRef, NoBuffers> {
+        let mut message = Self::lent(head);
+        if message.headroom() < n {
+            let pool = head.pool;
+            let fresh = Self::at_buffer_end(pool, n).ok_or_else(|| pool.count_failure())?;
+            fresh.head.skip(n);
+            message.put_in_front(fresh);
         }
-        let pool = self.head.pool;
-        let fresh = Self::at_buffer_end(pool, n).ok_or_else(|| pool.count_failure())?;
-        fresh.head.skip(n);
-        self.put_in_front(fresh);
-        Ok(())
+        Ok(message.head)
     }
 
     /// Puts `front` in front of this message, whose attributes stay.
@@ -96,16 +112,16 @@ impl Message {
         self.join_behind(old);
     }
 
-    /// If the head has no octets but the next slice has, drops the head's slice (and with it its headroom).
-    pub(super) fn pass_empty_head(&mut self) {
-        if self.head.len() == 0 {
-            self.drop_head_slice();
+    /// If this head has no octets but the next slice has, drops the head's slice (and with it its headroom).
+    #[inline(never)]
+    pub(super) fn pass_empty_head(head: DescRef) {
+        if head.len() == 0 {
+            Self::drop_head_slice(head);
         }
     }
 
-    /// Drops the head's slice if there is a next one, which takes its place.
-    fn drop_head_slice(&mut self) -> bool {
-        let head = self.head;
+    /// Drops this head's slice if there is a next one, which takes its place.
+    fn drop_head_slice(head: DescRef) -> bool {
         let Some(next) = head.next.get() else {
             return false;
         };
@@ -120,18 +136,18 @@ impl Message {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn strip_slow(&mut self, n: usize) -> bool {
-        if n > self.len() {
+    pub(super) fn strip_slow(head: DescRef, n: usize) -> bool {
+        if n > Self::lent(head).len() {
             return false;
         }
         let mut left = n;
-        while left > self.head.len() {
-            left -= self.head.len();
-            if !self.drop_head_slice() {
+        while left > head.len() {
+            left -= head.len();
+            if !Self::drop_head_slice(head) {
                 break;
             }
         }
-        self.head.skip(left);
+        head.skip(left);
         true
     }
 
@@ -159,13 +175,14 @@ impl Message {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn truncate_slow(&mut self, n: usize) {
-        if n >= self.len() {
+    pub(super) fn truncate_slow(head: DescRef, n: usize) {
+        let mut message = Self::lent(head);
+        if n >= message.len() {
             return;
         }
-        let (desc, within) = self.find(n);
+        let (desc, within) = message.find(n);
         desc.len.set(within as u32);
-        if let Some(behind) = self.end_at(desc, n) {
+        if let Some(behind) = message.end_at(desc, n) {
             release_chain(behind);
         }
     }
@@ -265,8 +282,8 @@ impl Message {
         }
     }
 
-    fn join_behind(&mut self, mut other: Message) {
-        other.pass_empty_head();
+    fn join_behind(&mut self, other: Message) {
+        Self::pass_empty_head(other.head);
         if other.is_empty() {
             return;
         }
@@ -300,35 +317,35 @@ impl Message {
     /// [`PullUpError`]; the message is unchanged.
     #[inline]
     pub fn pull_up(&mut self, n: usize) -> Result<(), PullUpError> {
-        if n <= self.head.len() {
-            Ok(())
-        } else {
-            self.pull_up_slow(n)
+        if n > self.head.len() {
+            self.head = Self::pull_up_slow(self.head, n)?;
         }
+        Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn pull_up_slow(&mut self, n: usize) -> Result<(), PullUpError> {
-        if n > self.len() {
+    fn pull_up_slow(head: DescRef, n: usize) -> Result<DescRef, PullUpError> {
+        let mut message = Self::lent(head);
+        if n > message.len() {
             return Err(PullUpError::TooShort);
         }
-        if n <= self.front_slice().len() {
-            return Ok(());
+        if n <= message.front_slice().len() {
+            return Ok(head);
         }
         if n > PULL_UP_OCTETS_MAX {
             return Err(PullUpError::TooLong);
         }
-        let pool = self.head.pool;
+        let pool = head.pool;
         let failure = |_| PullUpError::NoBuffers;
         let mut fresh = Self::at_buffer_end(pool, n)
             .ok_or_else(|| pool.count_failure())
             .map_err(failure)?;
         if let Some(header) = fresh.front_mut() {
-            self.copy_to(0, header);
+            message.copy_to(0, header);
         }
-        self.strip_slow(n);
-        self.put_in_front(fresh);
-        Ok(())
+        Self::strip_slow(head, n);
+        message.put_in_front(fresh);
+        Ok(message.head)
     }
 }

@@ -78,7 +78,7 @@ impl Message {
     #[inline]
     pub fn push_header(&mut self, n: usize) -> Result<&mut [u8], NoBuffers> {
         if n > self.head.room() || !self.head.owns_room() {
-            self.reserve(n)?;
+            self.head = Self::reserve_slow(self.head, n)?;
         }
         let head = self.head;
         let start = head.data.get().wrapping_sub(n);
@@ -97,6 +97,31 @@ impl Message {
     pub fn push_array<const N: usize>(&mut self, octets: &[u8; N]) -> Result<(), NoBuffers> {
         self.push_header(N)?.copy_from_slice(octets);
         Ok(())
+    }
+
+    /// Puts `octets` in front of the message if there is room for them; false, and nothing is changed, if that would
+    /// take a buffer: then [`push_array`](Self::push_array) does it. For the way that almost every message takes.
+    #[inline]
+    #[must_use]
+    pub fn push_in_place<const N: usize>(&mut self, octets: &[u8; N]) -> bool {
+        self.fill_in_place(|room: &mut [u8; N]| *room = *octets)
+    }
+
+    /// The same with `N` octets that `fill` writes: all of them, for they hold what lay there before.
+    #[inline]
+    #[must_use]
+    pub fn fill_in_place<const N: usize>(&mut self, fill: impl FnOnce(&mut [u8; N])) -> bool {
+        let head = self.head;
+        if N > head.room() || !head.owns_room() {
+            return false;
+        }
+        let start = head.data.get().wrapping_sub(N);
+        head.data.set(start);
+        head.len.set(head.len.get() + N as u32);
+        // SAFETY: as in `push_header`: `start..start+N` is initialised memory inside the head's buffer, which this
+        // descriptor alone may see or write, and the message is borrowed for as long.
+        fill(unsafe { &mut *start.cast::<[u8; N]>() });
+        true
     }
 
     /// The octets of one slice of the chain.
@@ -121,6 +146,15 @@ impl Message {
     #[inline]
     pub fn front_slice(&self) -> &[u8] {
         self.octets_of(self.front())
+    }
+
+    /// All octets, if the message has no more than one slice.
+    #[inline]
+    pub fn single_slice(&self) -> Option<&[u8]> {
+        match self.head.next.get() {
+            None => Some(self.octets_of(self.head)),
+            Some(_) => None,
+        }
     }
 
     /// The first octets, as many as lie together, for writing; none if another message sees the same buffer.
@@ -150,6 +184,16 @@ impl Message {
         self.front_slice().first_chunk()
     }
 
+    /// The first `N` octets if the first slice, be it empty, has them; [`peek`](Self::peek) finds them in more cases.
+    /// For the way that almost every message takes.
+    #[inline]
+    pub fn peek_in_place<const N: usize>(&self) -> Option<&[u8; N]> {
+        if self.head.len() < N {
+            return None;
+        }
+        self.octets_of(self.head).first_chunk()
+    }
+
     /// The first `n` octets, if they lie together (else see [`pull_up`](Self::pull_up)).
     #[inline]
     pub fn peek_slice(&self, n: usize) -> Option<&[u8]> {
@@ -161,7 +205,7 @@ impl Message {
     #[inline]
     pub fn pop_header(&mut self, n: usize) -> Option<&[u8]> {
         if n > self.head.len() {
-            self.pass_empty_head();
+            Self::pass_empty_head(self.head);
             if n > self.head.len() {
                 return None;
             }
@@ -188,7 +232,18 @@ impl Message {
             self.head.skip(n);
             return true;
         }
-        self.strip_slow(n)
+        Self::strip_slow(self.head, n)
+    }
+
+    /// Drops the first `n` octets if the first slice has them; false, and nothing is changed, if it has not. Goes with
+    /// [`peek_in_place`](Self::peek_in_place).
+    #[inline]
+    pub fn strip_in_place(&mut self, n: usize) -> bool {
+        let seen = n <= self.head.len();
+        if seen {
+            self.head.skip(n);
+        }
+        seen
     }
 
     /// Keeps the first `n` octets and drops what is behind them; does nothing if there are not so many.
@@ -199,7 +254,7 @@ impl Message {
                 self.head.len.set(n as u32);
             }
         } else {
-            self.truncate_slow(n);
+            Self::truncate_slow(self.head, n);
         }
     }
 
@@ -221,6 +276,12 @@ impl Message {
     #[inline]
     pub fn set_attribute<A: Attribute>(&mut self, attribute: A) -> Result<(), AttributesFull> {
         self.head.attributes.set(A::KEY, attribute.encode())
+    }
+
+    /// Whether there is any attribute.
+    #[inline]
+    pub fn has_attributes(&self) -> bool {
+        self.head.attributes.len() != 0
     }
 
     /// The attribute of type `A`, if there is one.

@@ -153,9 +153,16 @@ impl DescRef {
         if buf.refs.get() == 1 && buf.pool == pool {
             pool.put_both(self, buf);
         } else {
-            buf.release();
-            pool.put_desc(self);
+            self.release_apart();
         }
+    }
+
+    /// Others refer to the buffer, or it is of another pool.
+    #[inline(never)]
+    fn release_apart(self) {
+        let pool = self.pool;
+        self.buf.get().release();
+        pool.put_desc(self);
     }
 }
 

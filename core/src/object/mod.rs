@@ -10,11 +10,13 @@
 mod errors;
 mod protocol;
 mod session;
+mod slot_unsafe;
 mod table;
 
 pub use errors::{CallError, OpenError, PushError, Refused};
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
 pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
+pub use slot_unsafe::SessionSlot;
 pub use table::SessionTable;
 
 use crate::control::{Answer, Ask};

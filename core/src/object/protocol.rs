@@ -232,7 +232,7 @@ impl ProtocolRef {
     ///
     /// # Errors
     /// The message, with the reason why nobody wants it.
-    #[inline]
+    #[inline(always)]
     pub fn demux(&self, cx: &Kernel, lower: &SessionRef, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;
         head.received.set(head.received.get() + 1);

@@ -179,7 +179,7 @@ impl SessionRef {
     ///
     /// # Errors
     /// [`PushError`], the message being gone.
-    #[inline]
+    #[inline(always)]
     pub fn push(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
         let head = &self.0.head;
         if head.gate.get() | cx.gate() != 0 {
@@ -236,7 +236,7 @@ impl SessionRef {
     ///
     /// # Errors
     /// The message, with the reason why nobody above wants it.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;
         if head.gate.get() & CLOSED | cx.gate() != 0 {

@@ -1,6 +1,6 @@
 //! A bounded table of a protocol's sessions by their demultiplexing key.
 
-use super::SessionRef;
+use super::{SessionRef, SessionSlot};
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
@@ -23,8 +23,9 @@ struct Entry<K> {
 /// message nothing.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
-    /// The last hit, with a handle of its own: an even shorter way than the map's cache.
-    last: RefCell<Option<(K, SessionRef)>>,
+    /// The key of the last hit, and a handle of its own: an even shorter way than the map's cache.
+    last_key: Cell<Option<K>>,
+    last: SessionSlot,
     last_hits: Cell<u64>,
     clock: RefCell<VecDeque<Entry<K>>>,
     max: usize,
@@ -36,7 +37,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn new(cx_key: [u64; 2], max: usize) -> Self {
         Self {
             map: Map::new(cx_key, max.max(1)),
-            last: RefCell::new(None),
+            last_key: Cell::new(None),
+            last: SessionSlot::default(),
             last_hits: Cell::new(0),
             clock: RefCell::default(),
             max: max.max(1),
@@ -47,29 +49,39 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// The session with this key.
     #[inline(always)]
     pub fn get(&self, key: &K) -> Option<SessionRef> {
-        if let Some((last, session)) = &*self.last.borrow()
-            && last == key
-        {
-            self.last_hits.set(self.last_hits.get() + 1);
-            return Some(session.clone());
+        match self.latest(key) {
+            Some(session) => Some(session),
+            None => self.find(key),
         }
-        self.find(key)
+    }
+
+    /// The session with this key if it is the one that was found last. `None` says nothing: [`SessionTable::get`]
+    /// knows. A `demux` that first asks here keeps the search out of the way of messages that come in trains.
+    #[inline(always)]
+    pub fn latest(&self, key: &K) -> Option<SessionRef> {
+        if self.last_key.get().as_ref() != Some(key) {
+            return None;
+        }
+        let session = self.last.get()?;
+        self.last_hits.set(self.last_hits.get() + 1);
+        Some(session)
     }
 
     #[inline(never)]
     fn find(&self, key: &K) -> Option<SessionRef> {
         let session = self.map.get(key)?;
-        let before = self.last.replace(Some((*key, session.clone())));
+        self.last_key.set(Some(*key));
+        let before = self.last.replace(Some(session.clone()));
         drop(before);
         Some(session)
     }
 
     /// Forgets the last hit if it is this key's.
     fn forget(&self, key: &K) {
-        let hit = matches!(&*self.last.borrow(), Some((last, _)) if last == key);
-        // Dropped outside the borrow: it may be the session's last handle.
-        let before = if hit { self.last.take() } else { None };
-        drop(before);
+        if self.last_key.get().as_ref() == Some(key) {
+            self.last_key.set(None);
+            drop(self.last.take());
+        }
     }
 
     /// Binds a session; if the table is full, evicts an idle one first.
@@ -190,6 +202,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.
     pub fn clear(&self) {
+        self.last_key.set(None);
         let (clock, last) = (self.clock.take(), self.last.take());
         self.map.clear();
         drop((clock, last));
