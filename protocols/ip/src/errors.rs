@@ -8,7 +8,7 @@ use crate::interface::Kind;
 use crate::protocol::Ip;
 use crate::route::Route;
 use crate::session::PAYLOAD_MAX;
-use crate::shared::{FLAG_CAST, FLAG_LOOP, reasons};
+use crate::shared::{FLAG_CAST, FLAG_LOOP, Key, reasons};
 use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header};
 use alloc::string::String;
 use xk_core::control::{ListMaps, ListSessions};
@@ -29,6 +29,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Those of a header without options.
+    #[cfg(test)]
     pub(crate) fn of(header: &Header) -> Self {
         let mut octets = [0; HEADER_LEN_MAX];
         if let Some(fixed) = octets.first_chunk_mut() {
@@ -135,7 +136,7 @@ impl Ip {
         let mut error = question.error.clone();
         let key = |flags| {
             let number = u16::from(question.protocol) | flags;
-            (source.to_bits(), to.to_bits(), number)
+            Key::new(source, to, number)
         };
         let found = [0, FLAG_LOOP, FLAG_CAST]
             .into_iter()

@@ -8,7 +8,7 @@ use crate::session::IpSession;
 use crate::shared::{
     FLAG_CAST, FLAG_LOOP, Key, Shared, TOKEN_LOOP, TOKEN_PATH_MTU, TOKEN_REASSEMBLY,
 };
-use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN};
+use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN, Plain};
 use alloc::rc::Rc;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
@@ -71,6 +71,45 @@ impl Ip {
         }
     }
 
+    /// Takes any packet.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // What a session is there for: its key has been looked at closely before it was made.
+        if let Some(plain) = message.peek::<HEADER_LEN>().and_then(Plain::parse)
+            && plain.total_len() <= message.len()
+            && message.attribute::<LinkCast>().is_none()
+            && let Some(session) = self.shared.sessions.get(&Key::of_plain(plain))
+        {
+            message.truncate(plain.total_len());
+            // Cannot fail: the header was just seen.
+            let _ = message.strip(HEADER_LEN);
+            return match session.pop(cx, message) {
+                Ok(()) => Ok(()),
+                Err(refused) => self.refused_plain(cx, this, plain, refused),
+            };
+        }
+        self.receive(cx, this, false, message)
+    }
+
+    /// A whole datagram to us alone was refused above.
+    #[cold]
+    #[inline(never)]
+    fn refused_plain(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        header: Plain,
+        refused: Refused,
+    ) -> Result<(), Refused> {
+        self.refused(cx, this, &Front::copy(&header.octets()), false, refused);
+        Ok(())
+    }
+
     /// The local host that a session to `peer` gets, and the flags of its key.
     fn local_for(&self, local: Wild<Ipv4>, peer: Ipv4) -> Result<(Ipv4, u16), OpenError> {
         let interfaces = &self.shared.interfaces;
@@ -128,7 +167,7 @@ impl Protocol for Ip {
         let peer = participants.peer_mut()?.pop_host()?.definite()?;
         let local = participants.local_mut()?.pop_host()?;
         let (local, flags) = self.local_for(local, peer)?;
-        let key = (local.to_bits(), peer.to_bits(), u16::from(number) | flags);
+        let key = Key::new(local, peer, u16::from(number) | flags);
         if let Some(session) = self.shared.sessions.get(&key) {
             if session.head().upper() != upper.receiver.id() {
                 return Err(OpenError::InUse);
@@ -185,28 +224,18 @@ impl Protocol for Ip {
         _: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        // What a session is there for: its key has been looked at closely before it was made.
-        if let Some(octets) = message.peek::<HEADER_LEN>()
-            && let Ok(header) = Header::parse(octets)
-            && header.header_len() == HEADER_LEN
-            && !header.fragment.is_part()
-            && header.total_len() <= message.len()
-            && message.attribute::<LinkCast>().is_none()
-            && let Some(session) = self.shared.sessions.get(&key_of(&header, 0))
+        if let Some(plain) = message.peek_in_place::<HEADER_LEN>().and_then(Plain::parse)
+            && plain.total_len() == message.len()
+            && !message.has_attributes()
+            && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
-            message.truncate(header.total_len());
-            if message.strip(HEADER_LEN) {
-                return match session.pop(cx, message) {
-                    Ok(()) => Ok(()),
-                    Err(refused) => {
-                        self.refused(cx, this, &Front::of(&header), false, refused);
-                        Ok(())
-                    }
-                };
-            }
-            return Ok(());
+            message.strip_in_place(HEADER_LEN);
+            return match session.pop(cx, message) {
+                Ok(()) => Ok(()),
+                Err(refused) => self.refused_plain(cx, this, plain, refused),
+            };
         }
-        self.receive(cx, this, false, message)
+        self.demux_other(cx, this, message)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -239,9 +268,5 @@ impl Protocol for Ip {
 /// The key of the session that a packet belongs to.
 #[inline]
 pub(crate) fn key_of(header: &Header, flags: u16) -> Key {
-    (
-        header.dst.to_bits(),
-        header.src.to_bits(),
-        u16::from(header.protocol) | flags,
-    )
+    Key::new(header.dst, header.src, u16::from(header.protocol) | flags)
 }

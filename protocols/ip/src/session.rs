@@ -4,12 +4,12 @@ use crate::control::DontFragment;
 use crate::errors::OverSession;
 use crate::fragment::{self, Cut};
 use crate::path::Way;
-use crate::shared::{FLAG_LOOP, Key, Shared};
+use crate::shared::{Key, Shared};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, OpenError, PushError, Refused};
+use xk_core::object::{Closing, OpenError, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
@@ -29,7 +29,7 @@ pub(crate) struct IpSession {
     /// [`Fragment::DONT`] if all that fits the path goes that way.
     whole: Fragment,
     /// The session to the next hop; `None` to ourselves, or before the path is known.
-    lower: RefCell<Option<SessionRef>>,
+    lower: SessionSlot,
     /// Octets of the largest packet on the path; 0 if packets do not go straight to `lower`.
     mtu: Cell<u16>,
     /// The state of routes that the path was found by; 0 before.
@@ -56,18 +56,18 @@ impl IpSession {
             template: Cell::new(template(shared, key, source)),
             id: Cell::new(cx.random().next_u16()),
             whole,
-            lower: RefCell::default(),
+            lower: SessionSlot::default(),
             mtu: Cell::new(0),
             generation: Cell::new(0),
         }
     }
 
     fn local(&self) -> Ipv4 {
-        Ipv4::from_bits(self.key.0)
+        self.key.local()
     }
 
     fn peer(&self) -> Ipv4 {
-        Ipv4::from_bits(self.key.1)
+        self.key.peer()
     }
 
     /// Finds the path: at open, and whenever routes have changed since.
@@ -142,23 +142,7 @@ impl IpSession {
         id
     }
 
-    /// Writes the header and hands the packet to the next hop.
-    #[inline]
-    fn send(&self, cx: &Kernel, mut message: Message, whole: Fragment) -> Result<(), PushError> {
-        self.put_header(&mut message, whole)?;
-        let lower = self.lower.borrow().clone();
-        let Some(lower) = lower else {
-            return Err(PushError::NoRoute);
-        };
-        let result = lower.push(cx, message);
-        if result == Err(PushError::Closed) {
-            // The layer below has given the session up: open another before the next packet.
-            self.generation.set(0);
-        }
-        result
-    }
-
-    #[inline]
+    /// Writes the header.
     fn put_header(&self, message: &mut Message, whole: Fragment) -> Result<(), PushError> {
         let len = message.len();
         let octets = message
@@ -171,6 +155,20 @@ impl IpSession {
             .map_err(|_| PushError::TooBig {
                 max: PAYLOAD_MAX as u32,
             })
+    }
+
+    /// Hands a packet with its header to the next hop.
+    #[inline(always)]
+    fn send(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
+        let Some(lower) = self.lower.get() else {
+            return Err(PushError::NoRoute);
+        };
+        let result = lower.push(cx, message);
+        if result == Err(PushError::Closed) {
+            // The layer below has given the session up: open another before the next packet.
+            self.generation.set(0);
+        }
+        result
     }
 
     /// Whatever does not go straight down: the first packet, those to ourselves, those that are too long.
@@ -190,7 +188,7 @@ impl IpSession {
         let mtu = usize::from(self.path(cx, this)?);
         let dont = message.remove_attribute::<DontFragment>().is_some();
         let whole = if dont { Fragment::DONT } else { self.whole };
-        if self.key.2 & FLAG_LOOP != 0 {
+        if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
             self.put_header(&mut message, whole)?;
             return match self.shared.put_looped(cx, &protocol, message) {
@@ -199,14 +197,15 @@ impl IpSession {
             };
         }
         if message.len() + HEADER_LEN <= mtu {
-            return self.send(cx, message, whole);
+            self.put_header(&mut message, whole)?;
+            return self.send(cx, message);
         }
         if dont {
             return Err(PushError::TooBig {
                 max: (mtu - HEADER_LEN) as u32,
             });
         }
-        let lower = self.lower.borrow().clone().ok_or(PushError::NoRoute)?;
+        let lower = self.lower.get().ok_or(PushError::NoRoute)?;
         let mut header = header(&self.shared, self.key, self.source.get());
         header.id = self.next_id();
         let cut = Cut {
@@ -231,7 +230,7 @@ const BLANK: Header = match Header::new(Ipv4::UNSPECIFIED, Ipv4::UNSPECIFIED, 0,
 
 /// The header of a packet of this session; lengths are set when it is cut or sent.
 fn header(shared: &Shared, key: Key, source: Ipv4) -> Header {
-    let peer = Ipv4::from_bits(key.1);
+    let peer = key.peer();
     let ttl = match peer.is_multicast() {
         // RFC 1112, section 6.1: groups are reached on this link unless asked otherwise.
         true => 1,
@@ -239,7 +238,7 @@ fn header(shared: &Shared, key: Key, source: Ipv4) -> Header {
     };
     let mut header = BLANK;
     header.ttl = ttl;
-    header.protocol = (key.2 & 0xff) as u8;
+    header.protocol = key.protocol();
     (header.src, header.dst) = (source, peer);
     header
 }
@@ -250,11 +249,22 @@ fn template(shared: &Shared, key: Key, source: Ipv4) -> Template {
 
 impl Session for IpSession {
     #[inline]
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let known = self.generation.get() == self.shared.generation.get();
-        let fits = message.len() + HEADER_LEN <= usize::from(self.mtu.get());
-        if known && fits && message.attribute::<DontFragment>().is_none() {
-            return self.send(cx, message, self.whole);
+        let len = message.len();
+        let fits = len + HEADER_LEN <= usize::from(self.mtu.get());
+        if known
+            && fits
+            && !message.has_attributes()
+            && message.fill_in_place(|header| {
+                // Cannot be too long: it fits the path.
+                let _ = self
+                    .template
+                    .get()
+                    .emit(len, self.next_id(), self.whole, header);
+            })
+        {
+            return self.send(cx, message);
         }
         self.push_other(cx, this, message)
     }
@@ -277,29 +287,29 @@ impl Session for IpSession {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {
             let mtu = match self.path(cx, this) {
-                Ok(0) | Err(_) if self.key.2 & FLAG_LOOP != 0 => DATAGRAM_LEN_MAX,
+                Ok(0) | Err(_) if self.key.is_looped() => DATAGRAM_LEN_MAX,
                 Ok(mtu) => usize::from(mtu),
                 Err(_) => crate::wire::MTU_MIN,
             };
             q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
         } else if let Some(q) = ask.get::<PseudoHeader>() {
-            let words = |host: u32| (host >> 16) + (host & 0xffff);
-            q.sum = words(self.key.0) + words(self.key.1) + u32::from(self.key.2 & 0xff);
+            let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
+            q.sum = words(self.local()) + words(self.peer()) + u32::from(self.key.protocol());
         } else if let Some(q) = ask.get::<OverSession>() {
-            let lower = self.lower.borrow();
-            let number = u16::from(q.protocol.unwrap_or((self.key.2 & 0xff) as u8));
-            q.is = self.key.2 & 0xff == number
+            let lower = self.lower.get();
+            let number = q.protocol.unwrap_or(self.key.protocol());
+            q.is = self.key.protocol() == number
                 && lower.as_ref().is_some_and(|lower| lower.id() == q.lower);
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!(
                 "{} > {}, protocol {}, path {}",
                 self.local(),
                 self.peer(),
-                self.key.2 & 0xff,
+                self.key.protocol(),
                 self.mtu.get()
             );
         } else {
-            let lower = self.lower.borrow().clone();
+            let lower = self.lower.get();
             return lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask));
         }
         Answer::Answered

@@ -7,12 +7,14 @@ use crate::interface::Interfaces;
 use crate::path::PathMtus;
 use crate::reassembly::Reassembly;
 use crate::route::Routes;
+use crate::wire::Plain;
 use alloc::collections::VecDeque;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef};
+use xk_kit::addr::Ipv4;
 use xk_kit::attribute::LinkCast;
 
 /// Why it drops packets, besides the reasons that all protocols share.
@@ -51,8 +53,55 @@ pub mod reasons {
     pub static UNMATCHED_ERROR: Reason = Reason::new("unmatched error", Class::NotMine);
 }
 
-/// The key that a packet is demultiplexed by: local host, peer, protocol number with [`FLAG_LOOP`] or [`FLAG_CAST`].
-pub(crate) type Key = (u32, u32, u16);
+/// The key that a packet is demultiplexed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The peer (the upper half) and the local host, as they lie in an arriving header.
+    hosts: u64,
+    /// The protocol number with [`FLAG_LOOP`] or [`FLAG_CAST`].
+    kind: u16,
+}
+
+impl Key {
+    /// The key of what comes from `peer` to `local`.
+    pub(crate) fn new(local: Ipv4, peer: Ipv4, kind: u16) -> Self {
+        let (local, peer) = (u64::from(local.to_bits()), u64::from(peer.to_bits()));
+        let hosts = peer << 32 | local;
+        Self { hosts, kind }
+    }
+
+    /// The key of an arrival that is not ours.
+    #[inline]
+    pub(crate) fn of_plain(header: Plain) -> Self {
+        Self {
+            hosts: header.hosts(),
+            kind: u16::from(header.protocol()),
+        }
+    }
+
+    pub(crate) fn local(self) -> Ipv4 {
+        Ipv4::from_bits(self.hosts as u32)
+    }
+
+    pub(crate) fn peer(self) -> Ipv4 {
+        Ipv4::from_bits((self.hosts >> 32) as u32)
+    }
+
+    pub(crate) fn protocol(self) -> u8 {
+        self.kind as u8
+    }
+
+    pub(crate) fn is_looped(self) -> bool {
+        self.kind & FLAG_LOOP != 0
+    }
+}
+
+impl xk_core::map::Key for Key {
+    #[inline]
+    fn put(&self, octets: &mut xk_core::map::Octets) {
+        (self.hosts, self.kind).put(octets);
+    }
+}
 
 /// In a key: of packets that never left us. So no wire can bring what looks like them.
 pub(crate) const FLAG_LOOP: u16 = 0x100;

@@ -355,8 +355,10 @@ impl Header {
 /// and fragment are written and summed anew for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
-    octets: [u8; HEADER_LEN],
-    sum: Checksum,
+    /// The first eight octets and the next as numbers, then the receiver.
+    words: (u64, u64, u32),
+    /// The sum of the header's 16-bit words, at most nine of them.
+    sum: u32,
 }
 
 impl Template {
@@ -364,14 +366,20 @@ impl Template {
     /// do not count.
     #[must_use]
     pub fn new(header: &Header) -> Self {
-        let mut octets = [0; HEADER_LEN];
-        header.emit(&mut octets);
-        octets[0] = 0x45;
-        octets[2..8].fill(0);
-        octets[10..12].fill(0);
-        let mut sum = Checksum::new();
-        sum.add(&octets);
-        Self { octets, sum }
+        let front = [0x45, header.traffic_class, 0, 0, 0, 0, 0, 0];
+        let [a, b, c, d] = header.src.octets();
+        let middle = [header.ttl, header.protocol, 0, 0, a, b, c, d];
+        let words = (
+            u64::from_be_bytes(front),
+            u64::from_be_bytes(middle),
+            header.dst.to_bits(),
+        );
+        let halves = |word: u64| (0..4).map(move |at| (word >> (16 * at)) as u32 & 0xffff);
+        let sum = halves(words.0)
+            .chain(halves(words.1))
+            .chain(halves(words.2.into()))
+            .sum();
+        Self { words, sum }
     }
 
     /// Writes the header of a datagram or fragment with `payload` octets.
@@ -386,17 +394,84 @@ impl Template {
         if payload > DATAGRAM_LEN_MAX - HEADER_LEN {
             return Err(TooLong);
         }
-        let total_len = (HEADER_LEN + payload) as u16;
-        let mut sum = self.sum;
-        sum.add_u16(total_len);
-        sum.add_u16(id);
-        sum.add_u16(fragment.0);
-        *octets = self.octets;
-        [octets[2], octets[3]] = total_len.to_be_bytes();
-        [octets[4], octets[5]] = id.to_be_bytes();
-        [octets[6], octets[7]] = fragment.0.to_be_bytes();
-        [octets[10], octets[11]] = sum.finish().to_be_bytes();
+        // Total length, identification, and flags with fragment offset lie side by side.
+        let (len, id) = ((HEADER_LEN + payload) as u32, u32::from(id));
+        let part = u32::from(fragment.0);
+        let sum = self.sum + len + id + part;
+        // Twelve words: their carries, at most 11, cannot carry again twice.
+        let sum = (sum >> 16) + (sum & 0xffff);
+        let checksum = !((sum >> 16) + sum) as u16;
+        let front = self.words.0 | u64::from(len << 16 | id) << 16 | u64::from(part);
+        let middle = self.words.1 | u64::from(checksum) << 32;
+        octets[..8].copy_from_slice(&front.to_be_bytes());
+        octets[8..16].copy_from_slice(&middle.to_be_bytes());
+        octets[16..].copy_from_slice(&self.words.2.to_be_bytes());
         Ok(())
+    }
+}
+
+/// The header of a whole datagram without options, checked as by
+/// [`Header::parse`], and taken apart only where it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// The first eight octets and the next as numbers, then the receiver.
+    words: (u64, u64, u32),
+}
+
+impl Plain {
+    /// Reads the header if it is one of version 4, without options, of a whole
+    /// datagram, of sound length and checksum; `None` says that a closer look
+    /// is needed.
+    #[inline]
+    #[must_use]
+    pub fn parse(octets: &[u8; HEADER_LEN]) -> Option<Self> {
+        let [front @ .., _, _, _, _, _, _, _, _, _, _, _, _] = octets;
+        let [_, _, _, _, _, _, _, _, middle @ .., _, _, _, _] = octets;
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, dst @ ..] = octets;
+        let front = u64::from_be_bytes(*front);
+        let middle = u64::from_be_bytes(*middle);
+        let dst = u32::from_be_bytes(*dst);
+        let plain = Self {
+            words: (front, middle, dst),
+        };
+        // Version and header length; offset and "more fragments". The other flags may be as they like.
+        let common = front & 0xff00_0000_0000_3fff == 0x4500_0000_0000_0000;
+        let mut sum = Checksum::new();
+        sum.add_u64(front);
+        sum.add_u64(middle);
+        sum.add_u32(dst);
+        (common && plain.total_len() >= HEADER_LEN && sum.is_valid()).then_some(plain)
+    }
+
+    /// Octets of the datagram, header included.
+    #[inline]
+    #[must_use]
+    pub const fn total_len(self) -> usize {
+        (self.words.0 >> 32) as u16 as usize
+    }
+
+    /// Sender (the upper half) and receiver.
+    #[inline]
+    #[must_use]
+    pub const fn hosts(self) -> u64 {
+        self.words.1 << 32 | self.words.2 as u64
+    }
+
+    /// Number of the protocol above.
+    #[inline]
+    #[must_use]
+    pub const fn protocol(self) -> u8 {
+        (self.words.1 >> 48) as u8
+    }
+
+    /// The header as it came.
+    #[must_use]
+    pub fn octets(self) -> [u8; HEADER_LEN] {
+        let mut octets = [0; HEADER_LEN];
+        octets[..8].copy_from_slice(&self.words.0.to_be_bytes());
+        octets[8..16].copy_from_slice(&self.words.1.to_be_bytes());
+        octets[16..].copy_from_slice(&self.words.2.to_be_bytes());
+        octets
     }
 }
 

@@ -296,6 +296,29 @@ proptest! {
     }
 
     #[test]
+    fn plain_is_what_parse_says_of_whole_datagrams(header in headers(), at in 0usize..40, value: u8, mend: bool) {
+        let mut octets = [0; HEADER_LEN];
+        header.emit(&mut octets);
+        if let Some(octet) = octets.get_mut(at) {
+            *octet = value;
+        }
+        if mend {
+            octets[10..12].fill(0);
+            let sum = checksum::checksum(&octets).to_be_bytes();
+            octets[10..12].copy_from_slice(&sum);
+        }
+        let expected = Header::parse(&octets).ok();
+        let expected = expected.filter(|h| h.header_len() == HEADER_LEN && !h.fragment.is_part());
+        let plain = Plain::parse(&octets);
+        prop_assert_eq!(plain.is_some(), expected.is_some());
+        if let (Some(plain), Some(h)) = (plain, expected) {
+            prop_assert_eq!(plain.hosts(), u64::from(h.src.to_bits()) << 32 | u64::from(h.dst.to_bits()));
+            prop_assert_eq!((plain.protocol(), plain.total_len()), (h.protocol, h.total_len()));
+            prop_assert_eq!(plain.octets(), octets);
+        }
+    }
+
+    #[test]
     fn template_equals_emit(header in headers()) {
         let (mut one, mut two) = ([0; HEADER_LEN], [0; HEADER_LEN]);
         header.emit(&mut one);
