@@ -10,7 +10,7 @@ use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::AddressError;
 use xk_core::reason::Class;
 use xk_core::{
@@ -239,7 +239,7 @@ impl Protocol for Arp {
             receiver: upper.receiver.clone(),
             selector: upper.selector,
             local,
-            lower: None.into(),
+            lower: SessionSlot::default(),
             waiting: Default::default(),
             entry,
         });

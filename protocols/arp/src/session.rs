@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, ProtocolId, PushError};
+use xk_core::object::{Closing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MyHost, PeerEther, PeerHost};
 
@@ -26,7 +26,7 @@ pub(crate) struct Path {
     /// The host of ours at this end; unspecified if left open.
     pub(crate) local: Ipv4,
     /// The session that leads to the host's address, while that is known.
-    pub(crate) lower: RefCell<Option<SessionRef>>,
+    pub(crate) lower: SessionSlot,
     /// Messages that wait for the address.
     pub(crate) waiting: RefCell<VecDeque<Message>>,
 }
@@ -87,7 +87,7 @@ impl Session for ArpSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let path = &*self.path;
-        let lower = path.lower.borrow().clone();
+        let lower = path.lower.get();
         let Some(lower) = lower else {
             return self.push_unresolved(cx, this, message);
         };
@@ -132,7 +132,7 @@ impl Session for ArpSession {
         if let Some(answer) = self.shared.control(cx, ask) {
             return answer;
         }
-        let lower = path.lower.borrow().clone();
+        let lower = path.lower.get();
         match lower {
             Some(lower) => lower.control(cx, ask),
             None => self.shared.eth.control(cx, ask),

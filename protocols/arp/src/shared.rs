@@ -246,7 +246,7 @@ impl Shared {
         entry.since.set(cx.now());
         entry.used.set(false);
         for path in entry.paths() {
-            if changed || path.lower.borrow().is_none() {
+            if changed || !path.lower.is_some() {
                 self.link(cx, &path, eth);
             }
         }

@@ -114,6 +114,14 @@ impl Shared {
         Some(Answer::Answered)
     }
 
+    /// Whether a frame is what almost all are: from one other station to this one alone. Of others [`Shared::admit`]
+    /// tells more.
+    #[inline]
+    fn is_usual(&self, dst: u64, src: u64) -> bool {
+        let mine = self.mine.get();
+        dst == mine && src != mine && src != 0 && src & GROUP_BIT == 0
+    }
+
     /// Whether a frame is for this station, and how it was addressed if not to it alone.
     #[inline]
     fn admit(&self, dst: u64, src: u64) -> Result<Option<LinkCast>, &'static Reason> {
@@ -147,9 +155,9 @@ const BROADCAST_BITS: u64 = (1 << 48) - 1;
 /// is cut off by a shift.
 #[inline]
 fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = *octets;
-    let front = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let back = u64::from_be_bytes([g, h, i, j, k, l, m, n]);
+    let [front @ .., _, _, _, _, _, _] = octets;
+    let [_, _, _, _, _, _, back @ ..] = octets;
+    let (front, back) = (u64::from_be_bytes(*front), u64::from_be_bytes(*back));
     (front >> 16, back >> 16, back as u16)
 }
 
@@ -223,6 +231,41 @@ impl Eth {
             return Err(&reason::TRUNCATED);
         }
         selector.number().ok_or(&reason::NO_PROTOCOL)
+    }
+
+    /// Takes any frame: looks at every field, and for the session everywhere.
+    #[inline(never)]
+    fn demux_closely(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        if let Err(error) = message.pull_up(HEADER_LEN) {
+            return Err(this.refuse(message, lacks(error)));
+        }
+        let Some((dst, src, word)) = message.peek::<HEADER_LEN>().map(split) else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let admitted = self.shared.admit(dst, src);
+        if let Err(why) = admitted.and_then(|cast| mark(&mut message, cast)) {
+            return Err(this.refuse(message, why));
+        }
+        // Cannot fail: the header was just seen.
+        let _ = message.strip(HEADER_LEN);
+        let number = match EtherType::new(word) {
+            Some(ether_type) => u32::from(ether_type.get()),
+            None => match Self::strip_llc(&mut message, word) {
+                Ok(number) => number,
+                Err(why) => return Err(this.refuse(message, why)),
+            },
+        };
+        let key = (src, number);
+        match self.shared.sessions.get(&key) {
+            Some(session) => session.pop(cx, message),
+            None => self.demux_first(cx, this, lower, key, message),
+        }
     }
 
     /// The first frame of a conversation: makes the session that somebody has enabled.
@@ -356,30 +399,17 @@ impl Protocol for Eth {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_LEN) {
-            return Err(this.refuse(message, lacks(error)));
+        if let Some((dst, src, word)) = message.peek_in_place::<HEADER_LEN>().map(split)
+            && self.shared.is_usual(dst, src)
+            && !message.has_attributes()
+            && let Some(ether_type) = EtherType::new(word)
+            && let key = (src, u32::from(ether_type.get()))
+            && let Some(session) = self.shared.sessions.latest(&key)
+        {
+            message.strip_in_place(HEADER_LEN);
+            return session.pop(cx, message);
         }
-        let Some((dst, src, word)) = message.peek::<HEADER_LEN>().map(split) else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let admitted = self.shared.admit(dst, src);
-        if let Err(why) = admitted.and_then(|cast| mark(&mut message, cast)) {
-            return Err(this.refuse(message, why));
-        }
-        // Cannot fail: the header was just seen.
-        let _ = message.strip(HEADER_LEN);
-        let number = match EtherType::new(word) {
-            Some(ether_type) => u32::from(ether_type.get()),
-            None => match Self::strip_llc(&mut message, word) {
-                Ok(number) => number,
-                Err(why) => return Err(this.refuse(message, why)),
-            },
-        };
-        let key = (src, number);
-        match self.shared.sessions.get(&key) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_first(cx, this, lower, key, message),
-        }
+        self.demux_closely(cx, this, lower, message)
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

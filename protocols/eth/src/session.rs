@@ -3,7 +3,8 @@
 use crate::number::Selector;
 use crate::protocol::Shared;
 use crate::wire::{
-    Control, EthAddr, HEADER_LEN, Header, Kind, Length, Llc, PAYLOAD_LEN_MAX, SNAP_LEN, padding,
+    Control, EthAddr, FRAME_LEN_MIN, HEADER_LEN, Header, Kind, Length, Llc, PAYLOAD_LEN_MAX,
+    SNAP_LEN, padding,
 };
 use alloc::format;
 use alloc::rc::Rc;
@@ -27,6 +28,8 @@ pub(crate) fn address(bits: u64) -> EthAddr {
     EthAddr([a, b, c, d, e, f])
 }
 
+/// Octets of payload that need no padding.
+const PAYLOAD_LEN_MIN: usize = FRAME_LEN_MIN - HEADER_LEN;
 /// Octets of the LLC header of an unnumbered packet.
 const LLC_LEN: usize = 3;
 
@@ -38,6 +41,8 @@ pub(crate) struct EthSession {
     pub(crate) upper: ProtocolRef,
     /// Octets of the longest message that fits the wire behind the headers.
     payload_max: usize,
+    /// The same for frames that need nothing but the header; 0 if there are LLC headers too.
+    plain_max: usize,
     /// The header of every frame sent here; of an IEEE 802.3 one the length is filled in.
     header: [u8; HEADER_LEN],
     /// The LLC and SNAP headers; `llc_octets` of them count, none in Ethernet II.
@@ -85,16 +90,49 @@ impl EthSession {
         if llc_octets > 0 {
             room = room.min(PAYLOAD_LEN_MAX);
         }
+        let payload_max = room.saturating_sub(llc_octets);
         Self {
             shared: Rc::clone(shared),
             key,
             lower,
             upper,
-            payload_max: room.saturating_sub(llc_octets),
+            payload_max,
+            plain_max: if llc_octets == 0 { payload_max } else { 0 },
             header,
             llc,
             llc_octets,
         }
+    }
+
+    /// Sends any frame: one that is too long, or needs padding, more headers or a buffer for them.
+    #[inline(never)]
+    fn push_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        if message.len() > self.payload_max {
+            this.discard(cx, message, &reason::TOO_BIG);
+            let max = self.payload_max as u32;
+            return Err(PushError::TooBig { max });
+        }
+        let made = if self.llc_octets == 0 {
+            message
+                .push_array(&self.header)
+                .map_err(|_| PushError::NoBuffers)
+        } else {
+            self.push_llc(&mut message)
+        };
+        let made = match padding(message.len()) {
+            short if short > 0 && made.is_ok() => self.shared.pad(cx, &mut message, short),
+            _ => made,
+        };
+        if let Err(error) = made {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(error);
+        }
+        self.lower.push(cx, message)
     }
 
     /// The headers of an IEEE 802.3 frame: LLC, perhaps SNAP, and the length of all that (IEEE 802.3, section 3.2.6).
@@ -120,27 +158,12 @@ pub(crate) fn behind_header(octets: u32) -> u32 {
 impl Session for EthSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        if message.len() > self.payload_max {
-            this.discard(cx, message, &reason::TOO_BIG);
-            let max = self.payload_max as u32;
-            return Err(PushError::TooBig { max });
+        let octets = message.len();
+        let is_plain = octets >= PAYLOAD_LEN_MIN && octets <= self.plain_max;
+        if is_plain && message.push_in_place(&self.header) {
+            return self.lower.push(cx, message);
         }
-        let made = if self.llc_octets == 0 {
-            message
-                .push_array(&self.header)
-                .map_err(|_| PushError::NoBuffers)
-        } else {
-            self.push_llc(&mut message)
-        };
-        let made = match padding(message.len()) {
-            short if short > 0 && made.is_ok() => self.shared.pad(cx, &mut message, short),
-            _ => made,
-        };
-        if let Err(error) = made {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(error);
-        }
-        self.lower.push(cx, message)
+        self.push_other(cx, this, message)
     }
 
     #[inline]

@@ -133,16 +133,14 @@ impl Protocol for Null {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        // A header that lies in several slices is brought together; one that is not all there stays unread.
-        let _ = message.pull_up(HEADER_OCTETS);
-        let Some(octets) = message.pop_array::<HEADER_OCTETS>() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let key = (lower.id().0, Header::parse(octets).number);
-        match self.table.sessions.get(&key) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_first(cx, this, lower, key.1, message),
+        if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
+            && let key = (lower.id().0, Header::parse(octets).number)
+            && let Some(session) = self.table.sessions.latest(&key)
+        {
+            message.strip_in_place(HEADER_OCTETS);
+            return session.pop(cx, message);
         }
+        self.demux_other(cx, this, lower, message)
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -170,6 +168,27 @@ impl Protocol for Null {
 }
 
 impl Null {
+    /// Takes any message.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // A header that lies in several slices is brought together; one that is not all there stays unread.
+        let _ = message.pull_up(HEADER_OCTETS);
+        let Some(octets) = message.pop_array::<HEADER_OCTETS>() else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let key = (lower.id().0, Header::parse(octets).number);
+        match self.table.sessions.get(&key) {
+            Some(session) => session.pop(cx, message),
+            None => self.demux_first(cx, this, lower, key.1, message),
+        }
+    }
+
     /// The first message of a conversation: makes the session that somebody has enabled.
     #[cold]
     fn demux_first(

@@ -20,13 +20,24 @@ pub(crate) struct NullSession {
     pub(crate) template: [u8; HEADER_OCTETS],
 }
 
-impl Session for NullSession {
-    #[inline]
-    fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
+impl NullSession {
+    /// A message whose headroom is used up, or another's.
+    #[inline(never)]
+    fn push_reserved(&self, cx: &Kernel, mut message: Message) -> Result<(), PushError> {
         message
             .push_array(&self.template)
             .map_err(|_| PushError::NoBuffers)?;
         self.lower.push(cx, message)
+    }
+}
+
+impl Session for NullSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if message.push_in_place(&self.template) {
+            return self.lower.push(cx, message);
+        }
+        self.push_reserved(cx, message)
     }
 
     #[inline]

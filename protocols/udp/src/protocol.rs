@@ -2,13 +2,14 @@
 
 use crate::session::{UdpSession, unreachable_port};
 use crate::unconnected::Unconnected;
-use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
+use crate::wire::{HEADER_LEN, Header, has_checksum};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
+use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
@@ -30,12 +31,26 @@ const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
 const EPHEMERAL_COUNT: u16 = 16_384;
 
-/// The key that a message is demultiplexed by: the lower session, the local port, the peer's port.
+/// The key that a message is demultiplexed by: the lower session, the peer's port, the local port.
 pub(crate) type Key = u64;
 
 #[inline]
 pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
-    u64::from(lower.id().0) << 32 | u64::from(local) << 16 | u64::from(peer)
+    key_of_ports(lower, u32::from(peer) << 16 | u32::from(local))
+}
+
+/// The same, with both ports as they lie in an arriving header.
+#[inline]
+fn key_of_ports(lower: &SessionRef, ports: u32) -> Key {
+    u64::from(lower.id().0) << 32 | u64::from(ports)
+}
+
+/// Both ports and the length in octets, as a header has them.
+#[inline]
+fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
+    // Source, destination, length, checksum.
+    let word = u64::from_be_bytes(*octets);
+    ((word >> 32) as u32, usize::from((word >> 16) as u16))
 }
 
 /// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
@@ -213,28 +228,16 @@ impl Protocol for Udp {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let header = match message.peek::<HEADER_LEN>() {
-            Some(octets) => *octets,
-            None => match pull_up(&mut message) {
-                Ok(octets) => octets,
-                Err(why) => return Err(this.refuse(message, why)),
-            },
-        };
-        let [a, b, c, d, e, f, _, _] = header;
-        let (src, dst) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let length = usize::from(u16::from_be_bytes([e, f]));
-        if length != message.len() {
-            if length < HEADER_LEN || length > message.len() {
-                return Err(this.refuse(message, &reason::BAD_LENGTH));
-            }
-            message.truncate(length);
+        if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
+            && let (ports, length) = ports_and_length(octets)
+            && length == message.len()
+            && let Some(session) = self.table.sessions.latest(&key_of_ports(lower, ports))
+        {
+            return session.pop(cx, message);
         }
-        match self.table.sessions.get(&key(lower, dst, src)) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_first(cx, this, lower, &header, message),
-        }
+        self.demux_other(cx, this, lower, message)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -275,18 +278,6 @@ pub(crate) fn less_header(ask: &mut Ask<'_>) {
     let header = HEADER_LEN as u32;
     let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
     let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
-/// The header, brought together first.
-#[cold]
-fn pull_up(message: &mut Message) -> Result<[u8; HEADER_LEN], &'static xk_core::Reason> {
-    if message.len() < HEADER_LEN {
-        return Err(&reason::TRUNCATED);
-    }
-    message
-        .pull_up(HEADER_LEN)
-        .map_err(|_| &reason::NO_BUFFERS)?;
-    message.peek().copied().ok_or(&reason::TRUNCATED)
 }
 
 /// Whether a datagram with its header in front has the right checksum, or none.
@@ -458,6 +449,36 @@ impl Udp {
             .or_else(|| takers.get(&(port, ANY_HOST)))
     }
 
+    /// Takes any message.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let header = match message.pull_up(HEADER_LEN) {
+            Ok(()) => message.peek::<HEADER_LEN>().copied(),
+            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
+            Err(_) => None,
+        };
+        let Some(header) = header else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let (ports, length) = ports_and_length(&header);
+        if length != message.len() {
+            if length < HEADER_LEN || length > message.len() {
+                return Err(this.refuse(message, &reason::BAD_LENGTH));
+            }
+            message.truncate(length);
+        }
+        match self.table.sessions.get(&key_of_ports(lower, ports)) {
+            Some(session) => session.pop(cx, message),
+            None => self.demux_first(cx, this, lower, &header, message),
+        }
+    }
+
     /// A message of no session: an unconnected one takes it, or an enable makes a session.
     fn demux_first(
         &self,
@@ -576,14 +597,4 @@ impl Udp {
             None => Answer::Unknown,
         }
     }
-}
-
-/// A header without checksum for a payload to be filled in.
-pub(crate) fn template(local: u16, peer: u16) -> [u8; HEADER_LEN] {
-    let mut octets = [0; HEADER_LEN];
-    if let (Some(dst), Some(length)) = (NonZeroU16::new(peer), Length::of_payload(0)) {
-        let src = NonZeroU16::new(local);
-        Header { src, dst, length }.emit(&mut octets);
-    }
-    octets
 }

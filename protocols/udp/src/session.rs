@@ -1,14 +1,16 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
-use crate::protocol::{Key, Table, key, less_header, template};
-use crate::wire::{HEADER_LEN, has_checksum};
+use crate::protocol::{Key, Table, key, less_header};
+use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
+use core::num::NonZeroU16;
 use xk_core::control::{Describe, Question};
 use xk_core::object::{Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
+use xk_kit::checksum::LONG;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
 
 /// The peer has nobody on this port, as the network said before.
@@ -37,9 +39,9 @@ pub(crate) struct UdpSession {
     /// The header of every datagram sent here, but for length and checksum.
     template: [u8; HEADER_LEN],
     /// The sum over pseudo-header and ports; `None` if datagrams are sent without checksum.
-    base: Option<Checksum>,
+    base: Option<Base>,
     /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
-    base_received: Option<Checksum>,
+    base_received: Option<Base>,
 }
 
 /// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
@@ -56,55 +58,87 @@ pub(crate) fn unreachable_port(cx: &Kernel, session: &SessionRef, kind: NetworkE
     }
 }
 
-/// The header for one payload. `base` is the sum over pseudo-header and ports.
-#[inline]
-pub(crate) fn seal(
-    template: [u8; HEADER_LEN],
-    base: Option<Checksum>,
-    payload: &Message,
-) -> [u8; HEADER_LEN] {
-    let octets = payload.len();
-    let length = (octets + HEADER_LEN) as u16;
-    let checksum = match base {
-        None => 0,
-        Some(mut sum) => {
-            // Once in the pseudo-header, once in the header.
-            sum.add_u32(2 * u32::from(length));
-            add_payload(&mut sum, payload);
-            // Zero says that there is none (RFC 768).
-            match sum.finish() {
-                0 => 0xffff,
-                checksum => checksum,
-            }
-        }
-    };
-    let [a, b, c, d, ..] = template;
-    let ([e, f], [g, h]) = (length.to_be_bytes(), checksum.to_be_bytes());
-    [a, b, c, d, e, f, g, h]
+/// A header without checksum for a payload to be filled in.
+pub(crate) fn template(local: u16, peer: u16) -> [u8; HEADER_LEN] {
+    let mut octets = [0; HEADER_LEN];
+    if let (Some(dst), Some(length)) = (NonZeroU16::new(peer), Length::of_payload(0)) {
+        let src = NonZeroU16::new(local);
+        Header { src, dst, length }.emit(&mut octets);
+    }
+    octets
 }
 
-#[inline]
-fn add_payload(sum: &mut Checksum, payload: &Message) {
-    let front = payload.front_slice();
-    if front.len() == payload.len() {
-        sum.add(front);
-    } else {
-        for slice in payload.slices() {
-            sum.add(slice.octets);
-        }
+/// The sum to begin with for a payload of `payload` octets: `base` and the length, which counts once in the
+/// pseudo-header and once in the header.
+#[inline(always)]
+fn begin(base: Base, payload: usize) -> Checksum {
+    let mut sum = Checksum::resume(base);
+    let length = (payload + HEADER_LEN) as u16;
+    sum.add_u32(2 * u32::from(length));
+    sum
+}
+
+/// The checksum for the header. Zero says that there is none (RFC 768).
+#[inline(always)]
+fn end(sum: Checksum) -> u16 {
+    match sum.finish() {
+        0 => 0xffff,
+        checksum => checksum,
     }
 }
 
+/// The header for a payload of `payload` octets.
+#[inline(always)]
+fn header(template: [u8; HEADER_LEN], payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
+    let [a, b, c, d, ..] = template;
+    let [e, f] = ((payload + HEADER_LEN) as u16).to_be_bytes();
+    let [g, h] = checksum.to_be_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// The header for any payload. `base` is the sum over pseudo-header and ports.
+pub(crate) fn seal(
+    template: [u8; HEADER_LEN],
+    base: Option<Base>,
+    payload: &Message,
+) -> [u8; HEADER_LEN] {
+    let checksum = match base {
+        None => 0,
+        Some(base) => {
+            let mut sum = begin(base, payload.len());
+            add_slices(&mut sum, payload);
+            end(sum)
+        }
+    };
+    header(template, payload.len(), checksum)
+}
+
+fn add_slices(sum: &mut Checksum, payload: &Message) {
+    for slice in payload.slices() {
+        sum.add(slice.octets);
+    }
+}
+
+/// The checksum in a header.
+#[inline(always)]
+fn checksum_of(header: &[u8; HEADER_LEN]) -> u16 {
+    let [.., a, b] = *header;
+    u16::from_be_bytes([a, b])
+}
+
+/// The sum over pseudo-header and ports, folded ([`Checksum::folded`]).
+pub(crate) type Base = u16;
+
 /// The sum over pseudo-header and ports, in either direction.
-fn base_of(pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
+fn base_of(pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Base> {
     let mut sum = pseudo?;
     sum.add_u16(ports.0);
     sum.add_u16(ports.1);
-    Some(sum)
+    Some(sum.folded())
 }
 
 /// The same for datagrams to be sent.
-pub(crate) fn base(table: &Table, pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Checksum> {
+pub(crate) fn base(table: &Table, pseudo: Option<Checksum>, ports: (u16, u16)) -> Option<Base> {
     base_of(pseudo.filter(|_| table.checksum), ports)
 }
 
@@ -132,12 +166,12 @@ impl UdpSession {
     }
 
     fn ports(&self) -> (u16, u16) {
-        ((self.key >> 16) as u16, self.key as u16)
+        (self.key as u16, (self.key >> 16) as u16)
     }
 
     /// Why a message is not sent.
     #[cold]
-    fn blocked(&self, cx: &Kernel, this: &SessionRef, message: Message) -> PushError {
+    fn blocked(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let (why, error) = match self.gate.get() {
             Gate::Open => {
                 let max = self.payload_max as u32;
@@ -150,15 +184,19 @@ impl UdpSession {
             Gate::NoPeer => (&NO_REPLY, PushError::NotSupported),
         };
         this.discard(cx, message, why);
-        error
+        Err(error)
     }
-}
 
-impl Session for UdpSession {
-    #[inline]
-    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+    /// Sends any message that may be sent.
+    #[inline(never)]
+    fn push_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
         if message.len() > self.payload_max || self.gate.get() != Gate::Open {
-            return Err(self.blocked(cx, this, message));
+            return self.blocked(cx, this, message);
         }
         let header = seal(self.template, self.base, &message);
         if message.push_array(&header).is_err() {
@@ -168,27 +206,83 @@ impl Session for UdpSession {
         self.lower.push(cx, message)
     }
 
-    /// The protocol has checked length and ports; the header is still in front.
-    #[inline]
-    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        let length = message.len() as u16;
+    /// Hands any payload up if the checksum is right, or absent.
+    #[inline(never)]
+    fn pop_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
         if has_checksum(&header)
-            && let Some(mut sum) = self.base_received
+            && let Some(base) = self.base_received
         {
-            // The ports are this session's, the length counts twice, as on sending.
-            let [.., a, b] = header;
-            sum.add_u32(2 * u32::from(length) + u32::from(u16::from_be_bytes([a, b])));
-            add_payload(&mut sum, &message);
+            let mut sum = begin(base, message.len());
+            sum.add_u16(checksum_of(&header));
+            add_slices(&mut sum, &message);
             if !sum.is_valid() {
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
             }
         }
         self.upper
             .demux(cx, this, message)
-            .map_err(|refused| restore(refused, &header))
+            .or_else(|refused| restore(refused, &header))
+    }
+}
+
+impl Session for UdpSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        // One short slice, as almost every payload is: it is summed without a call.
+        if let Some(payload) = message.single_slice()
+            && payload.len() < LONG
+            && payload.len() <= self.payload_max
+            && self.gate.get() == Gate::Open
+        {
+            let checksum = match self.base {
+                None => 0,
+                Some(base) => {
+                    let mut sum = begin(base, payload.len());
+                    sum.add(payload);
+                    end(sum)
+                }
+            };
+            let header = header(self.template, payload.len(), checksum);
+            if message.push_in_place(&header) {
+                return self.lower.push(cx, message);
+            }
+        }
+        self.push_other(cx, this, message)
+    }
+
+    /// The protocol has checked length and ports; the header is still in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if let Some(octets) = message.single_slice()
+            && let Some((header, payload)) = octets.split_first_chunk()
+            && payload.len() < LONG
+        {
+            let header = *header;
+            let is_intact = match self.base_received {
+                Some(base) if has_checksum(&header) => {
+                    let mut sum = begin(base, payload.len());
+                    sum.add_u16(checksum_of(&header));
+                    sum.add(payload);
+                    sum.is_valid()
+                }
+                _ => true,
+            };
+            if is_intact && message.strip_in_place(HEADER_LEN) {
+                return self
+                    .upper
+                    .demux(cx, this, message)
+                    .or_else(|refused| restore(refused, &header));
+            }
+        }
+        self.pop_other(cx, this, message)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -232,8 +326,9 @@ impl Session for UdpSession {
 
 /// Puts the header back in front of what was refused above, for the layer below to quote.
 #[cold]
-pub(crate) fn restore(mut refused: Refused, header: &[u8; HEADER_LEN]) -> Refused {
+#[inline(never)]
+pub(crate) fn restore(mut refused: Refused, header: &[u8; HEADER_LEN]) -> Result<(), Refused> {
     // Without a buffer for it the refusal goes on all the same; the pool has counted that.
     let _ = refused.message.push_array(header);
-    refused
+    Err(refused)
 }

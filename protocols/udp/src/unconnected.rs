@@ -1,7 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
 
-use crate::protocol::{Origin, Table, Taker, TakerKey, less_header, template};
-use crate::session::{base, restore, seal};
+use crate::protocol::{Origin, Table, Taker, TakerKey, less_header};
+use crate::session::{base, restore, seal, template};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
@@ -163,7 +163,7 @@ impl Session for Unconnected {
         };
         self.upper
             .demux(cx, this, message)
-            .map_err(|refused| restore(refused, &header))
+            .or_else(|refused| restore(refused, &header))
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
