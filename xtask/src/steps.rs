@@ -12,6 +12,9 @@ use crate::report::{Counts, Outcome, Row, summary};
 use crate::workspace::{self, Crate};
 use crate::{new_protocol, setup, tidy};
 
+/// The crate whose tests meet Linux and its tools.
+const PEERS: &str = "xk-peers";
+
 /// How long every fuzz target runs.
 const SMOKE_SECONDS: &str = "5";
 
@@ -369,7 +372,10 @@ fn step_docs(world: &World) -> io::Result<Outcome> {
 
 fn step_tests(world: &World) -> io::Result<Outcome> {
     Ok(with_tests(process::run(
-        world.cargo().args(["test", "--workspace"]),
+        world
+            .cargo()
+            // These have a step of their own.
+            .args(["test", "--workspace", "--exclude", PEERS]),
     )?))
 }
 
@@ -424,24 +430,17 @@ fn step_miri(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_peers(world: &World) -> io::Result<Outcome> {
-    let tests = world.root.join("testkit/tests");
-    if !tests.join("peers.rs").exists() && !tests.join("peers/main.rs").exists() {
-        return Ok(Outcome::Skipped(
-            "the tree has no testkit/tests/peers.rs".into(),
-        ));
+    if !world.has(PEERS) {
+        return Ok(Outcome::Skipped(format!("the tree has no crate {PEERS}")));
     }
     if !setup::is_root() {
         return Ok(Outcome::Skipped(
             "namespaces need root (sudo -E cargo xtask test --only peers)".into(),
         ));
     }
-    Ok(with_tests(process::run(world.cargo().args([
-        "test",
-        "-p",
-        "xk-testkit",
-        "--test",
-        "peers",
-    ]))?))
+    Ok(with_tests(process::run(
+        world.cargo().args(["test", "-p", PEERS, "--test", "peers"]),
+    )?))
 }
 
 fn step_new_protocol(world: &World) -> io::Result<Outcome> {

@@ -21,6 +21,7 @@ use xk_core::{
 };
 use xk_kit::control::{
     ClaimHost, HostConflict, MaxPacket, MyEther, NetworkError, NetworkErrorKind, PeerEther,
+    SendError,
 };
 
 /// This station's address.
@@ -184,6 +185,10 @@ pub(crate) struct Notes {
     pub(crate) seen: RefCell<Vec<Vec<u8>>>,
     /// Network errors: kind, first octets, whether the session was named.
     pub(crate) errors: RefCell<Vec<(NetworkErrorKind, Vec<u8>, bool)>>,
+    /// Whether it takes messages back that could not go.
+    pub(crate) takes_back: Cell<bool>,
+    /// Those it took.
+    pub(crate) back: RefCell<Vec<Vec<u8>>>,
     /// Conflicts: host and station.
     pub(crate) conflicts: RefCell<Vec<(Ipv4, EthAddr)>>,
     /// How many sessions were made for it.
@@ -221,6 +226,17 @@ impl Protocol for TestUpper {
             let line = (error.kind, start.to_vec(), error.session.is_some());
             self.0.errors.borrow_mut().push(line);
             return Answer::Answered;
+        }
+        if let Some(returned) = ask.get::<SendError>() {
+            let packet = returned.packet.take_if(|_| self.0.takes_back.get());
+            let octets = packet.map(|packet| packet.octets().collect());
+            let taken = octets.is_some();
+            self.0.back.borrow_mut().extend(octets);
+            return if taken {
+                Answer::Answered
+            } else {
+                Answer::Unknown
+            };
         }
         ask.answer::<HostConflict>(|q| {
             let line = (q.host, EthAddr(q.address));

@@ -24,9 +24,9 @@
 //!
 //! If the address is not known, messages wait (`queue_max` per session, the oldest dropped as "queue full") and the host
 //! is asked for, at most once a second. When the last request stays unanswered they are dropped as "unresolved", the
-//! upper protocol is asked `network-error` for each, and for a while (`negative`) further ones fail at once. An address
-//! that was not confirmed for its `lifetime` is forgotten if nothing was sent there; else its station is asked directly,
-//! used meanwhile, and forgotten if it keeps silent.
+//! upper protocol gets each back by `send-error`, or is asked `network-error` if it does not take that, and for a while
+//! (`negative`) further ones fail at once. An address that was not confirmed for its `lifetime` is forgotten if nothing
+//! was sent there; else its station is asked directly, used meanwhile, and forgotten if it keeps silent.
 //!
 //! What a packet says of its sender is believed if the sender is known or asked for already, or asks for a host of ours;
 //! everything else is of no use. When the cache is full, the entry goes that was used longest ago among those without

@@ -14,7 +14,9 @@ use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, SessionTable};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Upper};
-use xk_kit::control::{ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve};
+use xk_kit::control::{
+    ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
+};
 
 /// The host's address could not be found out.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
@@ -334,14 +336,22 @@ impl Shared {
         self.unlink(cx, entry);
     }
 
-    /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4).
+    /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4): gives it back to who tells
+    /// its sender, or shows its beginning to who does not know how.
     pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
         let waiting = path.waiting.take();
         for message in waiting {
             self.count(&UNRESOLVED);
             let mut start = [0; 16];
             let start_len = message.copy_to(0, &mut start);
-            drop(message);
+            let returned = SendError {
+                packet: Some(message),
+                cause: SendErrorCause::HostUnreachable,
+                link_broadcast: false,
+            };
+            if path.receiver.ask(cx, returned).is_some() {
+                continue;
+            }
             let mut error = NetworkError {
                 kind: NetworkErrorKind::HostUnreachable,
                 reporter: None,

@@ -200,6 +200,18 @@ fn a_host_is_asked_for_once_a_second_and_then_given_up() {
 }
 
 #[test]
+fn who_tells_senders_gets_back_what_could_not_go() {
+    let bench = bench();
+    bench.notes.takes_back.set(true);
+    let session = bench.open(NOBODY).unwrap();
+    bench.push(&session, &[7; 20]).unwrap();
+    bench.pass(4 * SECOND);
+    assert_eq!(bench.notes.back.take(), [[7; 20].to_vec()]);
+    assert!(bench.notes.errors.take().is_empty());
+    assert_eq!(bench.drops(&UNRESOLVED), 1);
+}
+
+#[test]
 fn a_failure_is_forgiven() {
     let bench = bench();
     let session = bench.open(NOBODY).unwrap();

@@ -189,7 +189,8 @@ impl Ip {
         }
     }
 
-    /// The layer below gives a packet back that could not go: ours is reported above, another's to its sender.
+    /// The layer below gives a packet back that could not go, and counted it: ours is reported above, another's to its
+    /// sender.
     fn send_failed(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
         let Some(mut packet) = question.packet.take() else {
             return;
@@ -200,8 +201,7 @@ impl Ip {
             return;
         };
         if !self.shared.interfaces.is_own(header.src) {
-            let why = (&reasons::HOST_UNREACHABLE, question.cause);
-            self.drop_and_tell(cx, this, packet, why, question.link_broadcast);
+            self.tell(cx, this, packet, question.cause, question.link_broadcast);
             return;
         }
         if header.fragment.offset() > 0 || !packet.strip(header.header_len()) {

@@ -35,8 +35,6 @@ pub mod reasons {
     pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
     /// The layer below did not take a forwarded packet.
     pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
-    /// The next hop does not answer.
-    pub static HOST_UNREACHABLE: Reason = Reason::new("host unreachable", Class::Bad);
     /// A fragment overlaps another (RFC 5722), or belongs to a datagram where that happened.
     pub static OVERLAP: Reason = Reason::new("overlapping fragments", Class::Bad);
     /// The same fragment again.

@@ -67,7 +67,7 @@ impl Layer {
             "share" => Share,
             "sockets" => Sockets,
             "testkit" => Testkit,
-            "apps" | "bench" | "fuzz" | "docs" | "xtask" => Top,
+            "apps" | "bench" | "fuzz" | "docs" | "tests" | "xtask" => Top,
             _ => return None,
         })
     }

@@ -1,0 +1,323 @@
+//! Where a test takes place: namespaces, links between Linux and a stack of ours, and captures that `tshark` judges.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use xk_testkit::netns::{Net, Running, Space};
+use xk_testkit::tshark;
+
+use crate::stack::Stack;
+
+/// Linux's address on the link of a [`Lan`].
+pub const LINUX: &str = "10.9.0.1";
+/// Ours on it.
+pub const OURS: &str = "10.9.0.2";
+/// Linux's device on every link.
+pub const DEVICE: &str = "xk0";
+/// How long a program may take to begin or to end. Far more than it takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a stack of ours is joined to Linux by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// A TAP device: Linux is the other end.
+    Tap,
+    /// `packet` on one end of a veth pair, Linux on the other, which computes all checksums.
+    Veth,
+    /// The same, but Linux leaves checksums to the wire, as it does by default.
+    VethOffload,
+}
+
+impl Wire {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tap => "tap",
+            Self::Veth => "veth",
+            Self::VethOffload => "veth-offload",
+        }
+    }
+}
+
+/// Namespaces and captures of one test.
+pub struct Scene {
+    /// The namespaces.
+    pub net: Net,
+    folder: PathBuf,
+    captures: RefCell<Vec<(PathBuf, Option<Running>)>>,
+}
+
+impl Scene {
+    /// A scene for the test called `test`.
+    ///
+    /// # Panics
+    /// If its folder or namespaces cannot be made.
+    #[must_use]
+    pub fn new(test: &str) -> Self {
+        let folder = captures_folder().join(test);
+        let _nothing_there = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder for captures");
+        Self {
+            net: Net::new(test).unwrap(),
+            folder,
+            captures: RefCell::default(),
+        }
+    }
+
+    /// A namespace of Linux's own stack, which tells of every error it may tell of.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn linux(&self) -> Space {
+        let space = self.net.space().unwrap();
+        space.sysctl("net/ipv4/icmp_ratelimit", "0").unwrap();
+        space
+    }
+
+    /// Where captures and other files of this test go.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file for a capture made by a graph.
+    #[must_use]
+    pub fn capture_file(&self, name: &str) -> PathBuf {
+        let file = self.folder.join(format!("{name}.pcapng"));
+        self.captures.borrow_mut().push((file.clone(), None));
+        file
+    }
+
+    /// Captures what passes `device` in `space`, by `tcpdump`, until [`Scene::judge`].
+    ///
+    /// # Panics
+    /// If the program does not begin.
+    pub fn capture(&self, space: &Space, device: &str, name: &str) {
+        let file = self.folder.join(format!("{name}.pcap"));
+        let path = file.to_string_lossy();
+        let command = [
+            "tcpdump",
+            "-i",
+            device,
+            "-U",
+            "--immediate-mode",
+            "-Z",
+            "root",
+            "-w",
+            &path,
+        ];
+        let running = space.spawn(&command).unwrap();
+        running.wait_for("listening on", PATIENCE).unwrap();
+        self.captures.borrow_mut().push((file, Some(running)));
+    }
+
+    /// Ends all captures and lets `tshark` judge them. What the scenario intends is in `intended`: a part of the remark, and
+    /// why it is meant to be there. The graphs must have ended, so that their captures are whole.
+    ///
+    /// # Panics
+    /// If a capture is empty, or `tshark` finds something else wrong with it.
+    pub fn judge(&self, intended: &[(&str, &str)]) {
+        let allow: Vec<&str> = intended.iter().map(|(remark, _)| *remark).collect();
+        for (file, running) in self.captures.borrow_mut().drain(..) {
+            if let Some(running) = running {
+                end(&running);
+            }
+            let report = tshark::check(&file, &allow).unwrap();
+            assert!(report.frames > 0, "{}: no frames", file.display());
+            assert!(report.is_clean(), "{}: {report}", file.display());
+        }
+    }
+
+    /// How many frames of the captures so far fit the display filter, in the capture called `name`.
+    ///
+    /// # Panics
+    /// If `tshark` fails.
+    #[must_use]
+    pub fn count(&self, name: &str, filter: &str) -> usize {
+        let file = self.folder.join(name);
+        let output = std::process::Command::new("tshark")
+            .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
+            .arg("-r")
+            .arg(&file)
+            .args([
+                "-n",
+                "-o",
+                "udp.check_checksum:TRUE",
+                "-o",
+                "ip.check_checksum:TRUE",
+            ])
+            .args(["-Y", filter, "-T", "fields", "-e", "frame.number"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).lines().count()
+    }
+}
+
+/// Lets a program end in order, so that what it has captured is in its file.
+fn end(running: &Running) {
+    if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
+        let _has_ended = kill_process(pid, Signal::TERM);
+    }
+    running.wait(PATIENCE).unwrap();
+}
+
+/// `target/tmp/peers`, found from where the test program is: `target/debug/deps`.
+fn captures_folder() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().nth(3).map(Path::to_owned);
+    target.unwrap_or_else(std::env::temp_dir).join("tmp/peers")
+}
+
+/// One link between Linux, [`LINUX`], and a stack of ours, [`OURS`].
+pub struct Lan {
+    /// The namespaces and captures.
+    pub scene: Scene,
+    /// Where Linux is.
+    pub linux: Space,
+    ours: Space,
+    wire: Wire,
+}
+
+impl Lan {
+    /// A link for the test called `test`. With a TAP device Linux's end comes with [`Lan::start`].
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn new(test: &str, wire: Wire) -> Self {
+        let scene = Scene::new(&format!("{}-{test}", wire.name()));
+        let linux = scene.linux();
+        let ours = match wire {
+            Wire::Tap => linux.clone(),
+            Wire::Veth | Wire::VethOffload => scene.net.space().unwrap(),
+        };
+        if wire != Wire::Tap {
+            scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
+            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
+        }
+        if wire == Wire::Veth {
+            linux.offload_off(DEVICE).unwrap();
+        }
+        Self {
+            scene,
+            linux,
+            ours,
+            wire,
+        }
+    }
+
+    /// Starts a host with `icmp`, `udp`, and `uppers` on them, lines of a graph. `ip` are further parameters of `ip`. What
+    /// crosses the wire is captured on our side, and on Linux's if `both`.
+    #[must_use]
+    pub fn start(&self, ip: &str, uppers: &str) -> Stack {
+        let file = self.scene.capture_file("ours");
+        let wire = match self.wire {
+            Wire::Tap => format!("tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire"),
+            Wire::Veth | Wire::VethOffload => "packet device=x0 name=wire".to_owned(),
+        };
+        let source = format!(
+            "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
+             ip arp {ip} {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\n{uppers}\n}}\n",
+            file.display()
+        );
+        Stack::start(&self.ours, &source)
+    }
+
+    /// Captures on Linux's side, too, from now on.
+    pub fn capture(&self) {
+        self.scene.capture(&self.linux, DEVICE, "linux");
+    }
+}
+
+/// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` - `10.9.1.254 10.9.2.254` - `10.9.2.1`.
+pub struct Routed {
+    /// The namespaces and captures.
+    pub scene: Scene,
+    /// The host `10.9.1.1`.
+    pub left: Space,
+    /// The host `10.9.2.1`.
+    pub right: Space,
+    ours: Space,
+    wire: Wire,
+}
+
+impl Routed {
+    /// Both hosts, without the router.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn new(test: &str, wire: Wire) -> Self {
+        let scene = Scene::new(&format!("{}-{test}", wire.name()));
+        let [left, right] = [(); 2].map(|()| scene.linux());
+        let ours = scene.net.space().unwrap();
+        Self {
+            scene,
+            left,
+            right,
+            ours,
+            wire,
+        }
+    }
+
+    /// Starts the router, with an MTU of `right_mtu` octets on the right link, and joins both hosts to it.
+    ///
+    /// # Panics
+    /// If a link cannot be made.
+    #[must_use]
+    pub fn start(&self, right_mtu: usize, uppers: &str) -> Stack {
+        let sides = [(&self.left, 1, 1500), (&self.right, 2, right_mtu)];
+        let mut source = String::from("host router {\n");
+        for (space, side, mtu) in sides {
+            let file = self.scene.capture_file(&format!("link{side}"));
+            let wire = match self.wire {
+                Wire::Tap => format!("tap device=xkr{side} mtu={mtu} name=wire{side}"),
+                Wire::Veth | Wire::VethOffload => {
+                    let ours = format!("x{side}");
+                    self.scene
+                        .net
+                        .veth(space, DEVICE, &self.ours, &ours)
+                        .unwrap();
+                    self.ours.mtu(&ours, mtu).unwrap();
+                    self.set_up(space, side, mtu);
+                    format!("packet device={ours} name=wire{side}")
+                }
+            };
+            source += &format!(
+                "{wire}\npcap wire{side} name=pcap{side} file=\"{}\"\neth pcap{side} name=eth{side}\n\
+                 arp eth{side} name=arp{side}\n",
+                file.display()
+            );
+        }
+        source += &format!(
+            "ip arp1 arp2 forward=#true {{\naddress \"10.9.1.254/24\" on=arp1\naddress \"10.9.2.254/24\" on=arp2\n}}\n\
+             icmp ip\nudp ip\n{uppers}\n}}\n"
+        );
+        let stack = Stack::start(&self.ours, &source);
+        if self.wire == Wire::Tap {
+            for (space, side, mtu) in sides {
+                // The device stays the graph's, whichever namespace its other end is in.
+                let made = format!("xkr{side}");
+                self.ours
+                    .ip(&["link", "set", &made, "netns", space.name()])
+                    .unwrap();
+                space.ip(&["link", "set", &made, "name", DEVICE]).unwrap();
+                space.up(DEVICE).unwrap();
+                self.set_up(space, side, mtu);
+            }
+        }
+        stack
+    }
+
+    fn set_up(&self, space: &Space, side: usize, mtu: usize) {
+        space.mtu(DEVICE, mtu).unwrap();
+        space.address(DEVICE, &format!("10.9.{side}.1/24")).unwrap();
+        space.route("default", &format!("10.9.{side}.254")).unwrap();
+        if self.wire == Wire::Veth {
+            space.offload_off(DEVICE).unwrap();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Graphs against the Linux kernel and its tools.
+//!
+//! Every test captures what passes its links and ends by letting `tshark` judge it; what it may find is named with the
+//! reason.
+
+mod arp;
+mod client;
+mod host;
+mod router;
+
+use std::process::ExitCode;
+
+use xk_peers::scene::Wire;
+use xk_testkit::peer;
+
+/// The tests, each over the wires that stand in its line.
+macro_rules! tests {
+    ($($module:ident :: $test:ident over $($wire:ident)+;)*) => {
+        &[$($(
+            (
+                concat!(stringify!($module), "::", stringify!($test), "::", stringify!($wire)),
+                (|| $module::$test(Wire::$wire)) as fn(),
+            ),
+        )+)*]
+    };
+}
+
+fn main() -> ExitCode {
+    peer::main(tests! {
+        host::answers_pings_of_all_sizes over Tap Veth VethOffload;
+        host::answers_a_flood_of_pings over Tap Veth;
+        host::answers_pings_with_options over Tap Veth;
+        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload;
+        host::refuses_closed_ports over Tap Veth VethOffload;
+        host::refuses_unknown_protocols over Tap Veth;
+        host::keeps_silent_towards_broadcasts over Tap Veth;
+        client::pings_in_all_sizes over Tap Veth;
+        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload;
+        client::learns_of_closed_ports over Tap Veth;
+        client::learns_of_unreachable_hosts over Tap;
+        client::finds_the_maximum_of_a_path over Tap Veth;
+        arp::answers_arping over Tap Veth;
+        arp::is_found_by_duplicate_detection over Tap Veth;
+        arp::counts_conflicts over Tap Veth;
+        arp::finds_a_host_that_moved over Tap Veth;
+        router::forwards_pings_of_all_sizes over Tap Veth;
+        router::shows_in_traceroute over Tap Veth;
+        router::tells_tracepath_a_smaller_maximum over Tap Veth;
+        router::fragments_for_a_smaller_link over Tap Veth;
+        router::carries_a_stream_of_datagrams over Tap Veth;
+        router::tells_what_it_cannot_deliver over Tap Veth;
+        router::records_routes over Tap;
+    })
+}
