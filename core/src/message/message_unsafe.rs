@@ -191,7 +191,12 @@ impl Message {
         if self.head.len() < N {
             return None;
         }
-        self.octets_of(self.head).first_chunk()
+        let start = self.head.data.get();
+        // SAFETY: a slice with octets lies in a buffer, so its start is not null; for the rest see `octets_of`.
+        unsafe {
+            core::hint::assert_unchecked(!start.is_null());
+            Some(&*start.cast::<[u8; N]>())
+        }
     }
 
     /// The first `n` octets, if they lie together (else see [`pull_up`](Self::pull_up)).

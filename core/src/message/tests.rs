@@ -300,3 +300,31 @@ fn attributes_follow_the_head() {
     drop(message);
     assert_eq!(pool.empty(0).unwrap().attribute::<A>(), None);
 }
+
+#[test]
+fn what_is_done_in_place_is_done_whole_or_not_at_all() {
+    let pool = Pool::new(&PoolConfig::default()).unwrap();
+    let mut message = pool.copy_from(64, b"payload").unwrap();
+    assert_eq!(message.single_slice(), Some(&b"payload"[..]));
+    assert!(message.push_in_place(b"head"));
+    assert!(message.fill_in_place(|room: &mut [u8; 2]| *room = *b"->"));
+    assert_eq!(message.peek_in_place(), Some(b"->head"));
+    assert_eq!(message.peek_in_place::<14>(), None);
+    assert!(!message.strip_in_place(14));
+    assert!(message.strip_in_place(2));
+    assert!(message.eq_octets(b"headpayload"));
+
+    // A clone owns no room; the message itself keeps what lies in front of both.
+    let mut clone = message.try_clone().unwrap();
+    assert!(!clone.push_in_place(b"x"));
+    assert!(!clone.fill_in_place(|_: &mut [u8; 1]| panic!("there is no room")));
+    assert!(message.push_in_place(b"x"));
+    assert!(clone.eq_octets(b"headpayload"));
+
+    clone.push_array(b"y").unwrap();
+    assert_eq!(clone.single_slice(), None);
+    assert_eq!(clone.peek_in_place::<2>(), None);
+    assert!(!clone.strip_in_place(2));
+    assert!(clone.strip(2) && clone.eq_octets(b"eadpayload"));
+    assert!(!clone.has_attributes());
+}

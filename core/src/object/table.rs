@@ -1,6 +1,7 @@
 //! A bounded table of a protocol's sessions by their demultiplexing key.
 
-use super::{SessionRef, SessionSlot};
+use super::SessionRef;
+use super::slot_unsafe::KeyedSlot;
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
@@ -23,9 +24,8 @@ struct Entry<K> {
 /// message nothing.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
-    /// The key of the last hit, and a handle of its own: an even shorter way than the map's cache.
-    last_key: Cell<Option<K>>,
-    last: SessionSlot,
+    /// The last hit, with a handle of its own: an even shorter way than the map's cache.
+    last: KeyedSlot<K>,
     last_hits: Cell<u64>,
     clock: RefCell<VecDeque<Entry<K>>>,
     max: usize,
@@ -37,8 +37,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn new(cx_key: [u64; 2], max: usize) -> Self {
         Self {
             map: Map::new(cx_key, max.max(1)),
-            last_key: Cell::new(None),
-            last: SessionSlot::default(),
+            last: KeyedSlot::new(),
             last_hits: Cell::new(0),
             clock: RefCell::default(),
             max: max.max(1),
@@ -59,10 +58,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// knows. A `demux` that first asks here keeps the search out of the way of messages that come in trains.
     #[inline(always)]
     pub fn latest(&self, key: &K) -> Option<SessionRef> {
-        if self.last_key.get().as_ref() != Some(key) {
-            return None;
-        }
-        let session = self.last.get()?;
+        let session = self.last.get(key)?;
         self.last_hits.set(self.last_hits.get() + 1);
         Some(session)
     }
@@ -70,17 +66,15 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     #[inline(never)]
     fn find(&self, key: &K) -> Option<SessionRef> {
         let session = self.map.get(key)?;
-        self.last_key.set(Some(*key));
-        let before = self.last.replace(Some(session.clone()));
+        let before = self.last.replace(Some((*key, session.clone())));
         drop(before);
         Some(session)
     }
 
     /// Forgets the last hit if it is this key's.
     fn forget(&self, key: &K) {
-        if self.last_key.get().as_ref() == Some(key) {
-            self.last_key.set(None);
-            drop(self.last.take());
+        if self.last.has(key) {
+            drop(self.last.replace(None));
         }
     }
 
@@ -202,8 +196,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.
     pub fn clear(&self) {
-        self.last_key.set(None);
-        let (clock, last) = (self.clock.take(), self.last.take());
+        let (clock, last) = (self.clock.take(), self.last.replace(None));
         self.map.clear();
         drop((clock, last));
     }
