@@ -81,8 +81,11 @@ question!(PeerPort, "peer-port");
 /// addresses and protocol number, without the length (RFC 768, RFC 9293 section 3.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PseudoHeader {
-    /// The ones' complement sum so far, not folded.
+    /// For messages that arrive: the ones' complement sum so far, not folded.
     pub sum: u32,
+    /// For messages sent. It differs where those that arrive were sent to everybody or to a group: an
+    /// answer goes out from our own host.
+    pub sum_sent: u32,
 }
 question!(PseudoHeader, "pseudo-header");
 

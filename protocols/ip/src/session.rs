@@ -294,7 +294,13 @@ impl Session for IpSession {
             q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
         } else if let Some(q) = ask.get::<PseudoHeader>() {
             let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
-            q.sum = words(self.local()) + words(self.peer()) + u32::from(self.key.protocol());
+            let others = words(self.peer()) + u32::from(self.key.protocol());
+            if !self.shared.interfaces.is_own(self.local()) {
+                // Which of our hosts answers a broadcast is known when the way is. Without one nothing is sent.
+                let _ = self.path(cx, this);
+            }
+            q.sum = words(self.local()) + others;
+            q.sum_sent = words(self.source.get()) + others;
         } else if let Some(q) = ask.get::<OverSession>() {
             let lower = self.lower.get();
             let number = q.protocol.unwrap_or(self.key.protocol());

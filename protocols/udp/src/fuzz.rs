@@ -124,7 +124,7 @@ impl Session for BelowSession {
         {
             return Answer::Answered;
         }
-        ask.answer::<PseudoHeader>(|q| q.sum = 17)
+        ask.answer::<PseudoHeader>(|q| (q.sum, q.sum_sent) = (17, 17))
     }
 }
 

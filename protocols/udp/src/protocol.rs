@@ -67,11 +67,18 @@ pub(crate) enum Taker {
     Unconnected(SessionRef),
 }
 
+/// The sums over a pseudo-header without its length.
+#[derive(Clone, Copy)]
+pub(crate) struct Pseudo {
+    pub(crate) sent: Checksum,
+    pub(crate) received: Checksum,
+}
+
 /// What a lower session says of itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
-    /// The sum over addresses and protocol number; `None` if the lower layer has none.
-    pub(crate) pseudo: Option<Checksum>,
+    /// The sums over addresses and protocol number; `None` if the lower layer has none.
+    pub(crate) pseudo: Option<Pseudo>,
     pub(crate) local: Option<Ipv4Addr>,
     pub(crate) peer: Option<Ipv4Addr>,
 }
@@ -79,10 +86,14 @@ pub(crate) struct Origin {
 impl Origin {
     pub(crate) fn ask(cx: &Kernel, lower: &SessionRef) -> Self {
         let host = Ipv4Addr::UNSPECIFIED;
-        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| {
-            let mut sum = Checksum::new();
-            sum.add_u32(q.sum);
-            sum
+        let begun = |sum| {
+            let mut begun = Checksum::new();
+            begun.add_u32(sum);
+            begun
+        };
+        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| Pseudo {
+            sent: begun(q.sum_sent),
+            received: begun(q.sum),
         });
         Self {
             pseudo,
@@ -492,7 +503,7 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if !is_intact(origin.pseudo, octets, &message) {
+        if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {

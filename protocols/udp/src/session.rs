@@ -1,6 +1,6 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
-use crate::protocol::{Key, Table, key, less_header};
+use crate::protocol::{Key, Pseudo, Table, key, less_header};
 use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -147,7 +147,7 @@ impl UdpSession {
         table: &Rc<Table>,
         lower: SessionRef,
         upper: ProtocolRef,
-        pseudo: Option<Checksum>,
+        pseudo: Option<Pseudo>,
         (local, peer): (u16, u16),
         payload_max: usize,
     ) -> Self {
@@ -160,8 +160,8 @@ impl UdpSession {
             gate: Cell::new(gate),
             payload_max,
             template: template(local, peer),
-            base: base(table, pseudo, (local, peer)),
-            base_received: base_of(pseudo, (local, peer)),
+            base: base(table, pseudo.map(|p| p.sent), (local, peer)),
+            base_received: base_of(pseudo.map(|p| p.received), (local, peer)),
         }
     }
 

@@ -31,6 +31,7 @@ pub(crate) static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 #[derive(Clone)]
 struct Way {
     lower: SessionRef,
+    /// For datagrams sent.
     pseudo: Option<Checksum>,
     payload_max: usize,
 }
@@ -106,7 +107,7 @@ impl Unconnected {
         }
         let below = max_packet(cx, &lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
         let way = Way {
-            pseudo: Origin::ask(cx, &lower).pseudo,
+            pseudo: Origin::ask(cx, &lower).pseudo.map(|p| p.sent),
             payload_max: (below as usize).saturating_sub(HEADER_LEN),
             lower,
         };

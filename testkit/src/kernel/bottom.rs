@@ -471,6 +471,7 @@ impl State {
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PseudoHeader>(), peer) {
             let halves = |host: Ipv4Addr| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
             q.sum = halves(own) + halves(host) + u32::from(self.lower.protocol);
+            q.sum_sent = q.sum;
         } else {
             return Answer::Unknown;
         }
