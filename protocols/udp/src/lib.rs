@@ -62,6 +62,7 @@ extern crate std;
 
 #[doc(hidden)]
 pub mod fuzz;
+mod origin;
 mod protocol;
 mod session;
 mod unconnected;

@@ -1,5 +1,6 @@
 //! The protocol object: opens, enables, demultiplexes.
 
+use crate::origin::Origin;
 use crate::session::{UdpSession, unreachable_port};
 use crate::unconnected::Unconnected;
 use crate::wire::{HEADER_LEN, Header, has_checksum};
@@ -18,9 +19,7 @@ use xk_core::{
 };
 use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::{
-    MaxPacket, MyHost, NetworkError, OptPacket, PeerHost, PseudoHeader, max_packet,
-};
+use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -65,42 +64,6 @@ pub(crate) enum Taker {
     Enabled(ProtocolRef),
     /// Takes from every peer.
     Unconnected(SessionRef),
-}
-
-/// The sums over a pseudo-header without its length.
-#[derive(Clone, Copy)]
-pub(crate) struct Pseudo {
-    pub(crate) sent: Checksum,
-    pub(crate) received: Checksum,
-}
-
-/// What a lower session says of itself.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin {
-    /// The sums over addresses and protocol number; `None` if the lower layer has none.
-    pub(crate) pseudo: Option<Pseudo>,
-    pub(crate) local: Option<Ipv4Addr>,
-    pub(crate) peer: Option<Ipv4Addr>,
-}
-
-impl Origin {
-    pub(crate) fn ask(cx: &Kernel, lower: &SessionRef) -> Self {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let begun = |sum| {
-            let mut begun = Checksum::new();
-            begun.add_u32(sum);
-            begun
-        };
-        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| Pseudo {
-            sent: begun(q.sum_sent),
-            received: begun(q.sum),
-        });
-        Self {
-            pseudo,
-            local: lower.ask(cx, MyHost { host }).map(|q| q.host),
-            peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
-        }
-    }
 }
 
 /// What protocol and sessions share.

@@ -1,6 +1,7 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
-use crate::protocol::{Key, Pseudo, Table, key, less_header};
+use crate::origin::Pseudo;
+use crate::protocol::{Key, Table, key, less_header};
 use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;

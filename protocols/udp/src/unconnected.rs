@@ -1,6 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
 
-use crate::protocol::{Origin, Table, Taker, TakerKey, less_header};
+use crate::origin::Origin;
+use crate::protocol::{Table, Taker, TakerKey, less_header};
 use crate::session::{base, restore, seal, template};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
