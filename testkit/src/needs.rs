@@ -58,6 +58,8 @@ fn package(program: &str) -> &str {
         "ip" | "ss" | "tc" => "iproute2",
         "ping" => "iputils-ping",
         "nc" => "netcat-openbsd",
+        "mtr" => "mtr-tiny",
+        "nping" => "nmap",
         other => other,
     }
 }

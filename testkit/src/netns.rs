@@ -1,7 +1,7 @@
 //! Network namespaces that live as long as the value that made them.
 //!
 //! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>`, joined by veth pairs. Dropping the net stops the programs it
-//! started (those alone) and removes the namespaces, and with them every device inside. Namespaces that a killed test left
+//! started and whatever else runs in its namespaces, such as their children, and removes the namespaces, and with them every device inside. Namespaces that a killed test left
 //! behind are removed by the next `Net::new`: their name holds the process that made them.
 //!
 //! IPv6 is off in every space, so that no router solicitation disturbs a capture. Everything here needs root and the program
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Where `ip netns` keeps the names of namespaces.
@@ -181,6 +182,7 @@ impl Drop for Net {
             stop(&mut lock(&child));
         }
         for name in self.names.get_mut().drain(..) {
+            stop_inside(&name);
             // A failure here leaves a namespace that the next net removes once this process is dead.
             let _left = Command::new("ip")
                 .args(["netns", "del", &name])
@@ -532,6 +534,20 @@ fn stop(child: &mut Child) {
         let _ended_meanwhile = child.kill();
     }
     let _collected = child.wait();
+}
+
+/// Kills what still runs in a namespace of ours: the children of programs that we started there.
+fn stop_inside(name: &str) {
+    let Ok(found) = Command::new("ip").args(["netns", "pids", name]).output() else {
+        return;
+    };
+    for word in String::from_utf8_lossy(&found.stdout).split_whitespace() {
+        if let Some(pid) = word.parse().ok().and_then(Pid::from_raw)
+            && pid != rustix::process::getpid()
+        {
+            let _ended_meanwhile = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 /// Locks, even after another thread panicked with the lock held: a failed test must still clean up.

@@ -72,10 +72,31 @@ fn a_net_leaves_nothing_behind() {
     let space = net.space().unwrap();
     let running = space.spawn(&["sleep", "600"]).unwrap();
     let id = running.id();
+    // Its parent ends at once.
+    let orphan = space
+        .exec(&["sh", "-c", "sleep 600 >&- 2>&- & echo $!"])
+        .unwrap();
     assert!(names().contains(space.name()));
     drop(net);
+    assert!(!runs(orphan.trim()));
     assert!(!names().contains(space.name()));
     assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+}
+
+/// Whether a process runs, and has not just ended and waits for its parent.
+fn runs(id: &str) -> bool {
+    let begun = std::time::Instant::now();
+    loop {
+        let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            return false;
+        }
+        // A killed process takes a moment to end.
+        if begun.elapsed() > Duration::from_secs(5) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn stale_names_are_removed() {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -156,12 +157,15 @@ impl Scene {
     }
 }
 
-/// Lets a program end in order, so that what it has captured is in its file.
-fn end(running: &Running) {
+/// Asks a program to end in order (a capture is then whole in its file), and gives its status.
+///
+/// # Panics
+/// If it does not end.
+pub fn end(running: &Running) -> ExitStatus {
     if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
         let _has_ended = kill_process(pid, Signal::TERM);
     }
-    running.wait(PATIENCE).unwrap();
+    running.wait(PATIENCE).unwrap()
 }
 
 /// `target/tmp/peers`, found from where the test program is: `target/debug/deps`.

@@ -49,7 +49,8 @@ pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
     // One after the other, for the same reason as above.
     for (at, size) in [1, 64, 1472, 1473, 8000, 60_000].into_iter().enumerate() {
         let port = 7000 + at;
-        let listen = format!("UDP4-LISTEN:{port},fork");
+        let listen = format!("UDP4-LISTEN:{port}");
+        // Only one peer comes, so no process of its own is needed for each.
         let server = lan
             .linux
             .spawn(&["socat", "-d", "-d", "-b", "65536", &listen, "PIPE"])

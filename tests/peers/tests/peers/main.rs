@@ -6,7 +6,9 @@
 mod arp;
 mod client;
 mod host;
+mod program;
 mod router;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -50,5 +52,10 @@ fn main() -> ExitCode {
         router::carries_a_stream_of_datagrams over Tap Veth;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
+        tools::fping_finds_us over Tap;
+        tools::nmap_tells_open_from_closed_ports over Tap Veth;
+        tools::nping_is_answered over Tap;
+        tools::mtr_sees_the_hop over Tap;
+        program::runs_a_graph_file over Tap;
     })
 }

@@ -1,0 +1,43 @@
+//! The command `xk` with a graph of the repository.
+
+use std::path::{Path, PathBuf};
+
+use xk_peers::scene::{DEVICE, PATIENCE, Scene, Wire, end};
+use xk_testkit::{needs, needs_program, needs_root};
+
+use crate::host::assert_no_loss;
+
+/// Where cargo puts the command: beside the folder of this test program.
+fn command() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    test.ancestors().nth(2).unwrap_or(Path::new("")).join("xk")
+}
+
+/// Only over the TAP device that the graph names.
+pub(crate) fn runs_a_graph_file(_: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping", "tcpdump", "tshark");
+    let command = command();
+    if !command.is_file() {
+        needs::skip("needs the command xk (cargo build -p xk)");
+        return;
+    }
+    let scene = Scene::new("program");
+    let linux = scene.linux();
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/tap.kdl");
+    let (command, graph) = (command.to_string_lossy(), graph.to_string_lossy());
+    let xk = linux
+        .spawn(&[&command, "run", "--no-control", &graph])
+        .unwrap();
+    xk.wait_for("try: ping 10.9.0.2", PATIENCE).unwrap();
+    scene.capture(&linux, DEVICE, "linux");
+    let ping = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "10.9.0.2"];
+    assert_no_loss(&linux.exec(&ping).unwrap());
+    scene.judge(&[]);
+    let status = end(&xk);
+    let said = xk.output();
+    assert!(status.success(), "{status}: {said}");
+    // The device goes with the program.
+    let shown = linux.exec(&["ip", "-o", "link", "show"]).unwrap();
+    assert!(!shown.contains(DEVICE), "{shown}");
+}
