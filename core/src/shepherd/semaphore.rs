@@ -124,7 +124,9 @@ impl Semaphore {
             wait: table.begin_wait(slot),
         });
         let outcome = table.block(slot);
-        drop(place);
+        // It runs again; of what `place` gives up, only the link can be left.
+        core::mem::forget(place);
+        self.unlink(table, slot);
         match outcome {
             Outcome::Signalled => Ok(()),
             Outcome::TimedOut => Err(WaitError::TimedOut),
@@ -179,6 +181,7 @@ impl Semaphore {
 
     /// Decides the first wait that is still open. Those decided but not yet
     /// resumed are stepped over for good: their shepherd needs its place no more.
+    #[inline]
     fn wake_first(&self, table: &Rc<Table>, outcome: Outcome) -> bool {
         self.check_owner(table);
         loop {
@@ -186,18 +189,20 @@ impl Semaphore {
             if slot == NONE {
                 return false;
             }
-            self.unlink(table, slot);
+            self.unlink_first(table, slot);
             if table.decide(slot, outcome) {
                 return true;
             }
         }
     }
 
+    #[inline]
     fn check_owner(&self, table: &Rc<Table>) {
         let foreign = self.head.get() != NONE && self.owner.get() != Rc::as_ptr(table);
         assert!(!foreign, "semaphore used with the shepherds of two kernels");
     }
 
+    #[inline]
     fn link(&self, table: &Table, slot: u32) {
         let last = self.tail.replace(slot);
         let place = &table.slot(slot).place;
@@ -210,11 +215,30 @@ impl Semaphore {
         }
     }
 
-    fn unlink(&self, table: &Table, slot: u32) {
+    /// Takes the first out of the queue.
+    #[inline]
+    fn unlink_first(&self, table: &Table, slot: u32) {
         let place = &table.slot(slot).place;
-        if !place.linked.replace(false) {
-            return;
+        place.linked.set(false);
+        let next = place.next.get();
+        self.head.set(next);
+        match next {
+            NONE => self.tail.set(NONE),
+            next => table.slot(next).place.previous.set(NONE),
         }
+    }
+
+    #[inline]
+    fn unlink(&self, table: &Table, slot: u32) {
+        if table.slot(slot).place.linked.get() {
+            self.unlink_within(table, slot);
+        }
+    }
+
+    #[cold]
+    fn unlink_within(&self, table: &Table, slot: u32) {
+        let place = &table.slot(slot).place;
+        place.linked.set(false);
         let (previous, next) = (place.previous.get(), place.next.get());
         match previous {
             NONE => self.head.set(next),
