@@ -237,7 +237,7 @@ impl Table {
             self.slot(slot).state.set(State::Idle);
             self.in_use_count.set(self.in_use_count.get() - 1);
             if leads {
-                self.recall_reserve(slot);
+                self.recall_reserve(self.slot(slot));
             }
             self.push_idle(slot);
             self.switch.suspend(slot);
@@ -339,11 +339,11 @@ impl Table {
         self.set_leader(slot);
     }
 
-    /// Gives the loop back to the one in reserve below the leader `slot`; false
-    /// if there is none.
+    /// Gives the loop back to the one in reserve below this leader; false if
+    /// there is none.
     #[inline]
-    fn recall_reserve(&self, slot: u32) -> bool {
-        let resumer = self.slot(slot).resumer.get();
+    fn recall_reserve(&self, leader: &Slot) -> bool {
+        let resumer = leader.resumer.get();
         if resumer == NONE {
             return false;
         }
@@ -384,10 +384,10 @@ impl Table {
 
     // ---- waiting
 
-    /// The caller's slot, if the caller may block: it is on a shepherd, and
+    /// The caller's slot and its number, if the caller may block: it is on a shepherd, and
     /// somebody can lead the loop meanwhile.
     #[inline]
-    pub(super) fn may_block(self: &Rc<Self>) -> Result<u32, WaitError> {
+    pub(super) fn may_block(self: &Rc<Self>) -> Result<(u32, &Slot), WaitError> {
         let slot = self.current.get();
         let Some(entry) = self.slots.get(slot as usize) else {
             increment(&self.refusals_not_on_shepherd);
@@ -402,13 +402,12 @@ impl Table {
             increment(&self.refusals_no_shepherds);
             return Err(WaitError::NoShepherds);
         }
-        Ok(slot)
+        Ok((slot, entry))
     }
 
     /// From here on the wait can be decided. Returns its number.
     #[inline]
-    pub(super) fn begin_wait(&self, slot: u32) -> u64 {
-        let entry = self.slot(slot);
+    pub(super) fn begin_wait(entry: &Slot) -> u64 {
         let wait = entry.wait.get() + 1;
         entry.wait.set(wait);
         entry.state.set(State::Waiting);
@@ -421,15 +420,15 @@ impl Table {
     /// Inlined, as is the wait around it: the processor's return stack is of no
     /// use after a switch, so every frame between costs a misprediction.
     #[inline(always)]
-    pub(super) fn block(&self, slot: u32) -> Outcome {
+    pub(super) fn block(&self, slot: u32, entry: &Slot) -> Outcome {
         increment(&self.blocks);
         self.suspended_count.set(self.suspended_count.get() + 1);
-        if slot == self.leader.get() && !self.recall_reserve(slot) {
+        if slot == self.leader.get() && !self.recall_reserve(entry) {
             self.appoint_leader();
         }
         self.switch.suspend(slot);
         self.suspended_count.set(self.suspended_count.get() - 1);
-        match self.slot(slot).state.replace(State::Running) {
+        match entry.state.replace(State::Running) {
             State::Ready(outcome) => outcome,
             // Only pop_ready leads here, and it takes none but ready ones.
             _ => Outcome::Interrupted,
@@ -443,22 +442,23 @@ impl Table {
             for _ in 0..self.ready_count.get() {
                 let other = self.pop_ready();
                 if other != slot {
-                    self.push_ready(other);
+                    self.push_ready(other, self.slot(other));
                 }
             }
         }
     }
 
-    pub(super) fn is_waiting(&self, slot: u32, wait: u64) -> bool {
+    pub(super) fn time_out(&self, slot: u32, wait: u64) -> bool {
         let entry = self.slots.get(slot as usize);
-        entry.is_some_and(|e| e.wait.get() == wait && e.state.get() == State::Waiting)
+        entry.is_some_and(|entry| {
+            entry.wait.get() == wait && self.decide(slot, entry, Outcome::TimedOut)
+        })
     }
 
     /// Decides a wait and makes its shepherd ready; false if there is none that
     /// is still open.
     #[inline]
-    pub(super) fn decide(&self, slot: u32, outcome: Outcome) -> bool {
-        let entry = self.slot(slot);
+    pub(super) fn decide(&self, slot: u32, entry: &Slot, outcome: Outcome) -> bool {
         if entry.state.get() != State::Waiting {
             return false;
         }
@@ -468,22 +468,23 @@ impl Table {
             Outcome::Interrupted | Outcome::Closed => increment(&self.interrupts),
         }
         entry.state.set(State::Ready(outcome));
-        self.push_ready(slot);
+        self.push_ready(slot, entry);
         true
     }
 
     pub(super) fn interrupt_all(&self) -> u32 {
         let mut ended = 0;
-        for slot in 0..self.slots.len() as u32 {
-            ended += u32::from(self.decide(slot, Outcome::Interrupted));
+        for (slot, entry) in (0..).zip(&self.slots) {
+            ended += u32::from(self.decide(slot, entry, Outcome::Interrupted));
         }
         ended
     }
 
     // ---- the two lists
 
-    fn push_ready(&self, slot: u32) {
-        self.slot(slot).next.set(NONE);
+    #[inline]
+    fn push_ready(&self, slot: u32, entry: &Slot) {
+        entry.next.set(NONE);
         match self.ready_tail.replace(slot) {
             NONE => self.ready_head.set(slot),
             last => self.slot(last).next.set(slot),
@@ -491,10 +492,12 @@ impl Table {
         self.ready_count.set(self.ready_count.get() + 1);
     }
 
+    #[inline]
     fn pop_ready(&self) -> u32 {
         let slot = self.ready_head.get();
-        if slot != NONE {
-            let next = self.slot(slot).next.get();
+        // None has the number NONE.
+        if let Some(entry) = self.slots.get(slot as usize) {
+            let next = entry.next.get();
             self.ready_head.set(next);
             if next == NONE {
                 self.ready_tail.set(NONE);
@@ -545,7 +548,7 @@ impl Drop for Unwound<'_> {
         table.current.set(self.resumer);
         table.in_use_count.set(table.in_use_count.get() - 1);
         if table.leader.get() == self.slot {
-            table.recall_reserve(self.slot);
+            table.recall_reserve(table.slot(self.slot));
         }
         table.forget(self.slot);
     }
