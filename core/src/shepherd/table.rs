@@ -384,7 +384,7 @@ impl Table {
 
     // ---- waiting
 
-    /// The caller's slot and its number, if the caller may block: it is on a shepherd, and
+    /// The caller's slot, if the caller may block: it is on a shepherd, and
     /// somebody can lead the loop meanwhile.
     #[inline]
     pub(super) fn may_block(self: &Rc<Self>) -> Result<(u32, &Slot), WaitError> {

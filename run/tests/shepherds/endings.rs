@@ -191,3 +191,35 @@ pub(crate) fn a_shepherd_is_suspended_only_by_itself(switch: NewSwitch<'_>) {
     switch.resume(0);
     assert!(suspend().is_err(), "over");
 }
+
+pub(crate) fn one_that_rests_in_a_resume_is_left_alone(switch: NewSwitch<'_>) {
+    let switch: Rc<dyn Switch> = Rc::from(switch());
+    let panics = |misuse: &dyn Fn()| catch_unwind(AssertUnwindSafe(misuse)).is_err();
+    let lower = Rc::clone(&switch);
+    let lower_main = move || {
+        lower.resume(1);
+        lower.suspend(0);
+        lower.resume(1);
+    };
+    let upper = Rc::clone(&switch);
+    let upper_main = move || {
+        assert!(panics(&|| upper.resume(0)), "it rests below");
+        assert!(panics(&|| upper.suspend(0)), "it rests below");
+        upper.suspend(1);
+    };
+    let made_again = Rc::new(Cell::new(false));
+    let ran = Rc::clone(&made_again);
+    assert_eq!(switch.create(0, 256 * 1024, Box::new(lower_main)), Ok(()));
+    // The table grows only now.
+    assert_eq!(switch.create(1, 256 * 1024, Box::new(upper_main)), Ok(()));
+    assert!(panics(&|| switch.resume(7)), "never created");
+    assert!(panics(&|| switch.suspend(7)), "never created");
+    switch.resume(0);
+    switch.resume(0);
+    assert!(panics(&|| switch.resume(0)), "over");
+    assert!(panics(&|| switch.resume(1)), "over");
+    let main = move || ran.set(true);
+    assert_eq!(switch.create(0, 256 * 1024, Box::new(main)), Ok(()));
+    switch.resume(0);
+    assert!(made_again.get());
+}

@@ -54,5 +54,6 @@ suite! {
     endings::a_resumed_shepherd_goes_on_with_the_body_of_the_present_run,
     endings::an_interrupted_kernel_leaves_nothing_behind,
     endings::a_shepherd_is_suspended_only_by_itself,
+    endings::one_that_rests_in_a_resume_is_left_alone,
     random::every_wait_ends_once_and_no_signal_is_lost,
 }
