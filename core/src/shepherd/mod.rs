@@ -7,13 +7,18 @@
 //! loop goes on with the next message on another shepherd from the pool. Once
 //! signalled, the suspended shepherd is *ready*; between two messages the loop
 //! resumes the ready ones, first come first served, each until it blocks again
-//! or has finished its message and returns to the pool.
+//! or has finished its message. In the latter case the loop goes on right there,
+//! and the shepherd that led it so far stays in reserve below: it takes the loop
+//! back when the new leader blocks. So a wait costs two switches, one each way.
 //!
 //! ```text
 //!             run()          loop shepherd blocks: a spare takes the loop over
 //!   caller ----------> A ------------------------------------> (caller) --> B
 //!                      ^                                                    |
-//!                      '------- ready: resumed by B, suspends to B <--------'
+//!                      |  ready: resumed by B, finishes its message, leads  |
+//!                      '----------------------------------------------------'
+//!                         blocks again, in that message or as the leader:
+//!                         back to B, which leads as before
 //! ```
 //!
 //! # What code that may block must keep in mind
@@ -47,7 +52,7 @@ use core::fmt;
 
 pub use semaphore::{Semaphore, WaitError};
 pub use switch::{NoSwitch, StackError, Switch};
-use table::{NONE, Outcome, Table};
+use table::{NONE, Table};
 
 /// What the poll loop does after this turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +87,7 @@ impl Default for Limits {
 /// What the shepherds did and do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Shepherds that exist: running, suspended and idle.
+    /// Shepherds that exist: running, suspended, and idle or in reserve.
     pub made: u32,
     /// Shepherds in the middle of a body now. Two while the loop's shepherd
     /// resumes a ready one.
@@ -191,8 +196,7 @@ impl Shepherds {
     /// Ends the wait that `ticket` names with [`WaitError::TimedOut`]. False if
     /// something else ended it before: the first to come decides.
     pub fn time_out(&self, ticket: Ticket) -> bool {
-        let live = self.table.is_waiting(ticket.slot, ticket.wait);
-        live && self.table.decide(ticket.slot, Outcome::TimedOut)
+        self.table.time_out(ticket.slot, ticket.wait)
     }
 
     /// Ends every wait with [`WaitError::Interrupted`], before a shutdown.

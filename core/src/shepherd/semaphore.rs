@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use core::fmt;
 
-use super::table::{NONE, Outcome, Table};
+use super::table::{NONE, Outcome, Slot, Table};
 use super::{Shepherds, Ticket};
 
 /// Why a wait ended without its signal.
@@ -110,21 +110,24 @@ impl Semaphore {
             return Err(WaitError::Closed);
         }
         let table = &shepherds.table;
-        let slot = table.may_block()?;
-        self.check_owner(table);
-        self.owner.set(Rc::as_ptr(table));
-        self.link(table, slot);
+        let (slot, entry) = table.may_block()?;
+        self.link(table, slot, entry);
         let place = Place {
             semaphore: self,
             table,
             slot,
+            entry,
         };
         arm(Ticket {
             slot,
-            wait: table.begin_wait(slot),
+            wait: Table::begin_wait(entry),
         });
-        let outcome = table.block(slot);
-        drop(place);
+        let outcome = table.block(slot, entry);
+        // It runs again; of what `place` gives up, only the link can be left.
+        core::mem::forget(place);
+        if entry.place.linked.get() {
+            self.unlink(table, entry);
+        }
         match outcome {
             Outcome::Signalled => Ok(()),
             Outcome::TimedOut => Err(WaitError::TimedOut),
@@ -179,39 +182,63 @@ impl Semaphore {
 
     /// Decides the first wait that is still open. Those decided but not yet
     /// resumed are stepped over for good: their shepherd needs its place no more.
+    #[inline]
     fn wake_first(&self, table: &Rc<Table>, outcome: Outcome) -> bool {
-        self.check_owner(table);
         loop {
             let slot = self.head.get();
             if slot == NONE {
                 return false;
             }
-            self.unlink(table, slot);
-            if table.decide(slot, outcome) {
+            self.check_owner(table);
+            let entry = table.slot(slot);
+            self.unlink_first(table, entry);
+            if table.decide(slot, entry, outcome) {
                 return true;
             }
         }
     }
 
+    /// Called only while somebody waits.
+    #[inline]
     fn check_owner(&self, table: &Rc<Table>) {
-        let foreign = self.head.get() != NONE && self.owner.get() != Rc::as_ptr(table);
-        assert!(!foreign, "semaphore used with the shepherds of two kernels");
+        let own = self.owner.get() == Rc::as_ptr(table);
+        assert!(own, "semaphore used with the shepherds of two kernels");
     }
 
-    fn link(&self, table: &Table, slot: u32) {
-        let last = self.tail.replace(slot);
-        let place = &table.slot(slot).place;
-        place.previous.set(last);
+    /// Puts the slot at the end of the queue.
+    #[inline]
+    fn link(&self, table: &Rc<Table>, slot: u32, entry: &Slot) {
+        let place = &entry.place;
+        if self.head.get() == NONE {
+            self.owner.set(Rc::as_ptr(table));
+            self.head.set(slot);
+            place.previous.set(NONE);
+        } else {
+            self.check_owner(table);
+            let last = self.tail.get();
+            table.slot(last).place.next.set(slot);
+            place.previous.set(last);
+        }
+        self.tail.set(slot);
         place.next.set(NONE);
         place.linked.set(true);
-        match last {
-            NONE => self.head.set(slot),
-            last => table.slot(last).place.next.set(slot),
+    }
+
+    /// Takes the first out of the queue.
+    #[inline]
+    fn unlink_first(&self, table: &Table, first: &Slot) {
+        first.place.linked.set(false);
+        let next = first.place.next.get();
+        self.head.set(next);
+        match next {
+            NONE => self.tail.set(NONE),
+            next => table.slot(next).place.previous.set(NONE),
         }
     }
 
-    fn unlink(&self, table: &Table, slot: u32) {
-        let place = &table.slot(slot).place;
+    #[cold]
+    fn unlink(&self, table: &Table, entry: &Slot) {
+        let place = &entry.place;
         if !place.linked.replace(false) {
             return;
         }
@@ -244,17 +271,17 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-/// A place in the queue, given up on every way out of the wait, by a panic of
-/// `arm` too.
+/// A place in the queue, given up if `arm` panics.
 struct Place<'a> {
     semaphore: &'a Semaphore,
     table: &'a Table,
     slot: u32,
+    entry: &'a Slot,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.semaphore.unlink(self.table, self.slot);
+        self.semaphore.unlink(self.table, self.entry);
         self.table.end_wait(self.slot);
     }
 }

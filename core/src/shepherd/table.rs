@@ -43,6 +43,8 @@ pub(super) struct Slot {
     wait: Cell<u64>,
     /// Next unmade, idle or ready slot; a slot is only ever one of these.
     next: Cell<u32>,
+    /// Who resumed it last, if a shepherd did: the leader of that time.
+    resumer: Cell<u32>,
     pub(super) place: Place,
 }
 
@@ -58,11 +60,14 @@ pub(super) struct Table {
     ready_head: Cell<u32>,
     ready_tail: Cell<u32>,
     ready_count: Cell<u32>,
+    /// How many of the ready ones are resumed before the next dispatch.
+    batch: Cell<u32>,
     /// The shepherd that this code is on.
     current: Cell<u32>,
-    /// The shepherd that runs the loop.
+    /// The shepherd that runs the loop. Below it lie those in reserve, each of
+    /// which resumed the one above it.
     leader: Cell<u32>,
-    /// The leader, until it was first resumed as such.
+    /// A leader taken from the pool, until it was first resumed as such.
     new_leader: Cell<u32>,
     active: Cell<bool>,
     stop: Cell<bool>,
@@ -70,8 +75,11 @@ pub(super) struct Table {
     /// The switch has said that it has no stacks to give, ever.
     in_place: Cell<bool>,
     body: RefCell<Option<Rc<dyn Fn() -> Flow>>>,
+    /// Number of the run that `body` belongs to.
+    runs: Cell<u64>,
     made_count: Cell<u32>,
-    idle_count: Cell<u32>,
+    /// Those running and suspended; the others are idle or in reserve.
+    in_use_count: Cell<u32>,
     suspended_count: Cell<u32>,
     in_use_high_water: Cell<u32>,
     dispatches: Cell<u64>,
@@ -94,6 +102,7 @@ impl Table {
                 state: Cell::new(State::Unmade),
                 wait: Cell::new(0),
                 next: Cell::new(slot + 1),
+                resumer: Cell::new(NONE),
                 place: Place {
                     previous: Cell::new(NONE),
                     next: Cell::new(NONE),
@@ -113,6 +122,7 @@ impl Table {
             ready_head: Cell::new(NONE),
             ready_tail: Cell::new(NONE),
             ready_count: Cell::new(0),
+            batch: Cell::new(0),
             current: Cell::new(NONE),
             leader: Cell::new(NONE),
             new_leader: Cell::new(NONE),
@@ -121,8 +131,9 @@ impl Table {
             retiring: Cell::new(false),
             in_place: Cell::new(false),
             body: RefCell::new(None),
+            runs: Cell::new(0),
             made_count: Cell::new(0),
-            idle_count: Cell::new(0),
+            in_use_count: Cell::new(0),
             suspended_count: Cell::new(0),
             in_use_high_water: Cell::new(0),
             dispatches: Cell::new(0),
@@ -139,10 +150,9 @@ impl Table {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let in_use = self.made_count.get() - self.idle_count.get();
         Stats {
             made: self.made_count.get(),
-            running: in_use - self.suspended_count.get(),
+            running: self.in_use_count.get() - self.suspended_count.get(),
             suspended: self.suspended_count.get(),
             ready: self.ready_count.get(),
             in_use_high_water: self.in_use_high_water.get(),
@@ -198,9 +208,10 @@ impl Table {
             Err(_) => return Err(RunError::NoShepherds),
         }
         self.body.replace(Some(body));
+        increment(&self.runs);
         self.appoint_leader();
-        // A leader comes back here when it blocks, with its successor
-        // appointed, or when it stops.
+        // A leader above no reserve comes back here when it blocks, with its
+        // successor appointed, or when it stops.
         loop {
             let leader = self.new_leader.replace(NONE);
             if leader == NONE {
@@ -220,65 +231,92 @@ impl Table {
         }
     }
 
-    /// What runs on a shepherd's own stack: it leads the loop until it blocks
-    /// or the loop stops, finishes its message, rests in the pool.
+    /// What runs on a shepherd's own stack: it leads the loop until the loop
+    /// stops, and rests in the pool.
     fn shepherd_main(&self, slot: u32) {
         while !self.retiring.get() {
             let body = self.body.borrow().clone();
             if let Some(body) = body {
-                self.lead(slot, &*body);
+                self.lead(slot, &*body, self.runs.get());
+            }
+            let leads = self.leader.get() == slot;
+            if leads && !self.stop.get() {
+                continue; // with the body of this run, and not of a former one
             }
             self.slot(slot).state.set(State::Idle);
+            self.in_use_count.set(self.in_use_count.get() - 1);
+            if leads {
+                self.recall_reserve(self.slot(slot));
+            }
             self.push_idle(slot);
             self.switch.suspend(slot);
         }
     }
 
-    fn lead(&self, slot: u32, body: &dyn Fn() -> Flow) {
+    /// Calls the body of that run again and again. A message that blocked on
+    /// the way ends on a shepherd that the leader resumed; the loop then goes on
+    /// right here, and that leader stays in reserve for when this one blocks:
+    /// half the switches of going back to it.
+    fn lead(&self, slot: u32, body: &dyn Fn() -> Flow, run: u64) {
+        // A body dropped after the stop may have blocked.
+        if self.stop.get() {
+            return;
+        }
         loop {
-            if self.ready_count.get() != 0 {
-                self.resume_ready();
-            }
-            if self.stop.get() {
+            if self.batch.get() != 0 && self.resume_batch() == Flow::Stop {
                 return;
             }
             increment(&self.dispatches);
-            let flow = body();
-            if flow == Flow::Stop {
+            if body() == Flow::Stop {
                 self.stop.set(true);
                 return;
             }
-            if self.leader.get() != slot {
-                return; // it blocked on the way, and another one leads
+            if self.leader.get() == slot {
+                self.batch.set(self.ready_count.get());
+            } else {
+                self.leader.set(slot);
+                self.in_use_count.set(self.in_use_count.get() - 1);
+                if self.runs.get() != run {
+                    return;
+                }
             }
         }
     }
 
-    /// Resumes those ready by now; those that become so meanwhile are for the
-    /// next turn, that the wires get theirs.
-    fn resume_ready(&self) {
-        for _ in 0..self.ready_count.get() {
-            if self.stop.get() {
-                return;
+    /// Resumes those that were ready when the batch was begun; those that
+    /// become so meanwhile are for the next turn, that the wires get theirs.
+    /// The batch is the table's: who takes the loop over finishes it.
+    fn resume_batch(&self) -> Flow {
+        loop {
+            let left = self.batch.get();
+            if left == 0 {
+                return Flow::Continue;
             }
+            self.batch.set(left - 1);
             let slot = self.pop_ready();
             if slot == NONE {
-                return;
+                self.batch.set(0);
+                return Flow::Continue;
             }
             self.resume(slot);
+            if self.stop.get() {
+                return Flow::Stop;
+            }
         }
     }
 
     #[inline]
     fn resume(&self, slot: u32) {
-        let mut end = ResumeEnd {
+        let resumer = self.current.replace(slot);
+        self.slot(slot).resumer.set(resumer);
+        let unwound = Unwound {
             table: self,
             slot,
-            resumer: self.current.replace(slot),
-            panicked: true,
+            resumer,
         };
         self.switch.resume(slot);
-        end.panicked = false;
+        core::mem::forget(unwound);
+        self.current.set(resumer);
     }
 
     /// Makes a spare shepherd, if none is idle. `None` as the error: the limit.
@@ -306,9 +344,29 @@ impl Table {
     fn appoint_leader(&self) {
         let slot = self.pop_idle();
         self.slot(slot).state.set(State::Running);
-        self.leader.set(slot);
         self.new_leader.set(slot);
-        let in_use = self.made_count.get() - self.idle_count.get();
+        self.set_leader(slot);
+    }
+
+    /// Gives the loop back to the one in reserve below this leader; false if
+    /// there is none.
+    #[inline]
+    fn recall_reserve(&self, leader: &Slot) -> bool {
+        let resumer = leader.resumer.get();
+        if resumer == NONE {
+            return false;
+        }
+        self.set_leader(resumer);
+        true
+    }
+
+    /// The new leader, idle or in reserve so far, first resumes all who are ready.
+    #[inline]
+    fn set_leader(&self, slot: u32) {
+        self.leader.set(slot);
+        self.batch.set(self.ready_count.get());
+        let in_use = self.in_use_count.get() + 1;
+        self.in_use_count.set(in_use);
         if in_use > self.in_use_high_water.get() {
             self.in_use_high_water.set(in_use);
         }
@@ -337,22 +395,28 @@ impl Table {
 
     /// The caller's slot, if the caller may block: it is on a shepherd, and
     /// somebody can lead the loop meanwhile.
-    pub(super) fn may_block(self: &Rc<Self>) -> Result<u32, WaitError> {
+    #[inline]
+    pub(super) fn may_block(self: &Rc<Self>) -> Result<(u32, &Slot), WaitError> {
         let slot = self.current.get();
-        if slot == NONE || self.slot(slot).state.get() != State::Running {
+        let Some(entry) = self.slots.get(slot as usize) else {
+            increment(&self.refusals_not_on_shepherd);
+            return Err(WaitError::NotOnShepherd);
+        };
+        if entry.state.get() != State::Running {
             increment(&self.refusals_not_on_shepherd);
             return Err(WaitError::NotOnShepherd);
         }
-        if slot == self.leader.get() && self.have_spare().is_err() {
+        let needs_spare = slot == self.leader.get() && entry.resumer.get() == NONE;
+        if needs_spare && self.have_spare().is_err() {
             increment(&self.refusals_no_shepherds);
             return Err(WaitError::NoShepherds);
         }
-        Ok(slot)
+        Ok((slot, entry))
     }
 
     /// From here on the wait can be decided. Returns its number.
-    pub(super) fn begin_wait(&self, slot: u32) -> u64 {
-        let entry = self.slot(slot);
+    #[inline]
+    pub(super) fn begin_wait(entry: &Slot) -> u64 {
         let wait = entry.wait.get() + 1;
         entry.wait.set(wait);
         entry.state.set(State::Waiting);
@@ -365,15 +429,15 @@ impl Table {
     /// Inlined, as is the wait around it: the processor's return stack is of no
     /// use after a switch, so every frame between costs a misprediction.
     #[inline(always)]
-    pub(super) fn block(&self, slot: u32) -> Outcome {
+    pub(super) fn block(&self, slot: u32, entry: &Slot) -> Outcome {
         increment(&self.blocks);
         self.suspended_count.set(self.suspended_count.get() + 1);
-        if slot == self.leader.get() {
+        if slot == self.leader.get() && !self.recall_reserve(entry) {
             self.appoint_leader();
         }
         self.switch.suspend(slot);
         self.suspended_count.set(self.suspended_count.get() - 1);
-        match self.slot(slot).state.replace(State::Running) {
+        match entry.state.replace(State::Running) {
             State::Ready(outcome) => outcome,
             // Only pop_ready leads here, and it takes none but ready ones.
             _ => Outcome::Interrupted,
@@ -387,21 +451,23 @@ impl Table {
             for _ in 0..self.ready_count.get() {
                 let other = self.pop_ready();
                 if other != slot {
-                    self.push_ready(other);
+                    self.push_ready(other, self.slot(other));
                 }
             }
         }
     }
 
-    pub(super) fn is_waiting(&self, slot: u32, wait: u64) -> bool {
+    pub(super) fn time_out(&self, slot: u32, wait: u64) -> bool {
         let entry = self.slots.get(slot as usize);
-        entry.is_some_and(|e| e.wait.get() == wait && e.state.get() == State::Waiting)
+        entry.is_some_and(|entry| {
+            entry.wait.get() == wait && self.decide(slot, entry, Outcome::TimedOut)
+        })
     }
 
     /// Decides a wait and makes its shepherd ready; false if there is none that
     /// is still open.
-    pub(super) fn decide(&self, slot: u32, outcome: Outcome) -> bool {
-        let entry = self.slot(slot);
+    #[inline]
+    pub(super) fn decide(&self, slot: u32, entry: &Slot, outcome: Outcome) -> bool {
         if entry.state.get() != State::Waiting {
             return false;
         }
@@ -411,22 +477,23 @@ impl Table {
             Outcome::Interrupted | Outcome::Closed => increment(&self.interrupts),
         }
         entry.state.set(State::Ready(outcome));
-        self.push_ready(slot);
+        self.push_ready(slot, entry);
         true
     }
 
     pub(super) fn interrupt_all(&self) -> u32 {
         let mut ended = 0;
-        for slot in 0..self.slots.len() as u32 {
-            ended += u32::from(self.decide(slot, Outcome::Interrupted));
+        for (slot, entry) in (0..).zip(&self.slots) {
+            ended += u32::from(self.decide(slot, entry, Outcome::Interrupted));
         }
         ended
     }
 
     // ---- the two lists
 
-    fn push_ready(&self, slot: u32) {
-        self.slot(slot).next.set(NONE);
+    #[inline]
+    fn push_ready(&self, slot: u32, entry: &Slot) {
+        entry.next.set(NONE);
         match self.ready_tail.replace(slot) {
             NONE => self.ready_head.set(slot),
             last => self.slot(last).next.set(slot),
@@ -434,10 +501,12 @@ impl Table {
         self.ready_count.set(self.ready_count.get() + 1);
     }
 
+    #[inline]
     fn pop_ready(&self) -> u32 {
         let slot = self.ready_head.get();
-        if slot != NONE {
-            let next = self.slot(slot).next.get();
+        // None has the number NONE.
+        if let Some(entry) = self.slots.get(slot as usize) {
+            let next = entry.next.get();
             self.ready_head.set(next);
             if next == NONE {
                 self.ready_tail.set(NONE);
@@ -449,13 +518,11 @@ impl Table {
 
     fn push_idle(&self, slot: u32) {
         self.slot(slot).next.set(self.idle.replace(slot));
-        self.idle_count.set(self.idle_count.get() + 1);
     }
 
     fn pop_idle(&self) -> u32 {
         let slot = self.idle.get();
         self.idle.set(self.slot(slot).next.get());
-        self.idle_count.set(self.idle_count.get() - 1);
         slot
     }
 }
@@ -467,6 +534,7 @@ impl Drop for RunEnd<'_> {
     fn drop(&mut self) {
         self.0.leader.set(NONE);
         self.0.new_leader.set(NONE);
+        self.0.batch.set(0);
         self.0.active.set(false);
         // Taken out first: dropping a body may call back into the table.
         let body = self.0.body.take();
@@ -474,20 +542,23 @@ impl Drop for RunEnd<'_> {
     }
 }
 
-/// The end of one [`Table::resume`]. A shepherd that panicked has no stack any
-/// more; the panic goes on to whoever called [`Table::run`].
-struct ResumeEnd<'a> {
+/// The end of a [`Table::resume`] by a panic: that shepherd has no stack any
+/// more, and the panic goes on, through those in reserve, to whoever called
+/// [`Table::run`].
+struct Unwound<'a> {
     table: &'a Table,
     slot: u32,
     resumer: u32,
-    panicked: bool,
 }
 
-impl Drop for ResumeEnd<'_> {
+impl Drop for Unwound<'_> {
     fn drop(&mut self) {
-        self.table.current.set(self.resumer);
-        if self.panicked {
-            self.table.forget(self.slot);
+        let table = self.table;
+        table.current.set(self.resumer);
+        table.in_use_count.set(table.in_use_count.get() - 1);
+        if table.leader.get() == self.slot {
+            table.recall_reserve(table.slot(self.slot));
         }
+        table.forget(self.slot);
     }
 }

@@ -1,7 +1,7 @@
 //! Shepherds as stackful coroutines.
 
-use std::cell::{Cell, RefCell};
-use std::ops::Range;
+use std::cell::{Cell, UnsafeCell};
+use std::mem;
 use std::ptr;
 use std::rc::Rc;
 
@@ -20,19 +20,43 @@ type Suspender = Yielder<(), ()>;
 /// on standard error that names the shepherd; the handler for it is installed
 /// with the first switch, and passes on every other fault.
 pub struct CoroutineSwitch {
-    /// By slot.
-    coroutines: RefCell<Vec<Entry>>,
+    /// By slot. Seats are added and never taken away.
+    seats: UnsafeCell<Vec<Rc<Seat>>>,
     page_octets: usize,
 }
 
-#[derive(Default)]
-struct Entry {
-    /// Absent while it runs, or rests in a resume of another one.
-    live: Option<Box<Live>>,
-    /// Null before the first resume and after the end.
-    suspender: Rc<Cell<*const Suspender>>,
-    /// Addresses of its stack.
-    stack: Range<usize>,
+/// What belongs to one slot; its coroutines, one after the other, share it.
+struct Seat {
+    state: Cell<State>,
+    /// Lowest address of the stack, and its length. The length is not 0 only
+    /// from the first resume to the end of `main`.
+    stack_low: Cell<usize>,
+    stack_octets: Cell<usize>,
+    /// The yielder of the coroutine, while the length is not 0.
+    suspender: Cell<*const Suspender>,
+    /// Present unless vacant. While running it is the resumer's alone.
+    live: UnsafeCell<Option<Live>>,
+}
+
+impl Seat {
+    fn vacant() -> Rc<Seat> {
+        Rc::new(Seat {
+            state: Cell::new(State::Vacant),
+            stack_low: Cell::new(0),
+            stack_octets: Cell::new(0),
+            suspender: Cell::new(ptr::null()),
+            live: UnsafeCell::new(None),
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Vacant,
+    /// Created or suspended: may be resumed.
+    Resting,
+    /// It runs, or rests in a resume of another one.
+    Running,
 }
 
 struct Live {
@@ -46,9 +70,31 @@ impl CoroutineSwitch {
     pub fn new() -> Self {
         overflow_unsafe::install();
         CoroutineSwitch {
-            coroutines: RefCell::default(),
+            seats: UnsafeCell::default(),
             page_octets: page_octets(),
         }
+    }
+
+    #[inline]
+    fn seat(&self, slot: u32) -> Option<&Seat> {
+        // SAFETY: the switch stays on one thread, and nobody writes to the
+        // vector meanwhile: `have_seat` alone does, and runs no other code.
+        let seats = unsafe { &*self.seats.get() };
+        // The seat itself never moves when the vector grows, and is counted
+        // there as long as the switch is borrowed.
+        seats.get(slot as usize).map(|seat| &**seat)
+    }
+
+    fn have_seat(&self, slot: u32) -> Rc<Seat> {
+        // SAFETY: the switch stays on one thread, and no reference into the
+        // vector is held beyond `seat` and this function, neither of which
+        // calls the other or code that could.
+        let seats = unsafe { &mut *self.seats.get() };
+        let index = slot as usize;
+        if seats.len() <= index {
+            seats.resize_with(index + 1, Seat::vacant);
+        }
+        Rc::clone(&seats[index])
     }
 
     /// A stack with its guard page lowest, all of it touched: the page faults
@@ -84,80 +130,122 @@ impl Switch for CoroutineSwitch {
         main: Box<dyn FnOnce()>,
     ) -> Result<(), StackError> {
         let stack = self.new_stack(stack_octets)?;
-        let mut coroutines = self.coroutines.borrow_mut();
-        let index = slot as usize;
-        if coroutines.len() <= index {
-            coroutines.resize_with(index + 1, Entry::default);
-        }
-        let entry = &mut coroutines[index];
-        let vacant = entry.live.is_none() && entry.suspender.get().is_null();
+        let (low, high) = (stack.limit().get(), stack.base().get());
+        let seat = self.have_seat(slot);
+        let vacant = seat.state.get() == State::Vacant;
         assert!(vacant, "shepherd {slot} created twice");
-        entry.stack = stack.limit().get()..stack.base().get();
-        let watch = Watch::new(slot, entry.stack.clone(), self.page_octets);
-        let suspender = Rc::clone(&entry.suspender);
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Suspender, ()| {
-            suspender.set(yielder);
-            let _end = End(suspender);
-            main();
-        });
-        entry.live = Some(Box::new(Live {
+        let watch = Watch::new(slot, low..high, self.page_octets);
+        let coroutine = {
+            let seat = Rc::clone(&seat);
+            Coroutine::with_stack(stack, move |yielder: &Suspender, ()| {
+                seat.suspender.set(yielder);
+                seat.stack_low.set(low);
+                seat.stack_octets.set(high - low);
+                let _end = End(seat);
+                main();
+            })
+        };
+        let live = Live {
             coroutine,
             _watch: watch,
-        }));
+        };
+        // SAFETY: a vacant seat has none, and nobody refers to it.
+        unsafe { *seat.live.get() = Some(live) };
+        seat.state.set(State::Resting);
         Ok(())
     }
 
     #[inline]
     fn resume(&self, slot: u32) {
-        let index = slot as usize;
-        // Taken out of the table, which other shepherds use meanwhile.
-        let taken = self.coroutines.borrow_mut()[index].live.take();
-        let mut live = taken.expect("resumed a shepherd that runs or was never created");
+        let Some(seat) = self.seat(slot) else {
+            not_resting(slot);
+        };
+        if seat.state.get() != State::Resting {
+            not_resting(slot);
+        }
+        seat.state.set(State::Running);
+        let over = Over(seat);
+        // SAFETY: the seat was resting, so nobody else refers to this value, and
+        // as long as it is running nobody else will: everyone asks the state.
+        let live = unsafe { &mut *seat.live.get() };
+        let Some(live) = live else {
+            return; // not so: a resting seat has one
+        };
         if let CoroutineResult::Yield(()) = live.coroutine.resume(()) {
-            self.coroutines.borrow_mut()[index].live = Some(live);
+            seat.state.set(State::Resting);
+            mem::forget(over);
         }
     }
 
     #[inline]
     fn suspend(&self, slot: u32) {
-        let suspender = {
-            let coroutines = self.coroutines.borrow();
-            let entry = &coroutines[slot as usize];
-            let here = ptr::from_ref(&entry).addr();
-            let suspender = entry.suspender.get();
-            let on_it = entry.stack.contains(&here) && entry.live.is_none();
-            let own = on_it && !suspender.is_null();
-            assert!(own, "shepherd {slot} suspended by another one");
-            suspender
+        let Some(seat) = self.seat(slot) else {
+            not_here(slot);
         };
-        // SAFETY: the pointer is to the yielder of this slot's coroutine and is
-        // null outside its closure, so that stack is alive; a local variable
-        // lies on it, and the coroutine is not in the table: so this code runs
-        // inside that closure, whose yielder lives until it returns.
-        unsafe { (*suspender).suspend(()) };
+        let here = ptr::from_ref(&seat).addr();
+        if here.wrapping_sub(seat.stack_low.get()) >= seat.stack_octets.get() {
+            not_here(slot);
+        }
+        // SAFETY: the length was not 0, so `main` of this slot has begun and not
+        // ended, and its stack is still its own. A local variable lies on it:
+        // so this code runs inside the coroutine's closure, whose yielder is
+        // the one noted and lives until the closure returns.
+        unsafe { (*seat.suspender.get()).suspend(()) };
     }
+}
+
+#[cold]
+#[inline(never)]
+fn not_resting(slot: u32) -> ! {
+    panic!("shepherd {slot} resumed, which runs or was never created");
+}
+
+#[cold]
+#[inline(never)]
+fn not_here(slot: u32) -> ! {
+    panic!("shepherd {slot} suspended by another one");
 }
 
 impl Drop for CoroutineSwitch {
     /// A coroutine in the middle of its work is leaked: unwinding it would run
     /// foreign code, and is impossible where a panic aborts.
     fn drop(&mut self) {
-        for entry in self.coroutines.get_mut().drain(..) {
-            if let Some(live) = entry.live
+        for seat in self.seats.get_mut().drain(..) {
+            if seat.state.replace(State::Vacant) != State::Resting {
+                continue;
+            }
+            // SAFETY: a resting seat's value is referred to by nobody.
+            let live = unsafe { (*seat.live.get()).take() };
+            if let Some(live) = live
                 && live.coroutine.started()
             {
-                std::mem::forget(live);
+                mem::forget(live);
             }
         }
     }
 }
 
-/// Marks the coroutine as ended, by return or by panic.
-struct End(Rc<Cell<*const Suspender>>);
+/// The end of a resume in which the coroutine ended too, by return or by panic:
+/// gives its stack back.
+struct Over<'a>(&'a Seat);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the seat is running, so the value is the resumer's, who is
+        // done with it. The coroutine has ended, so dropping it frees a stack
+        // and runs no code of others.
+        let live = unsafe { (*self.0.live.get()).take() };
+        drop(live);
+        self.0.state.set(State::Vacant);
+    }
+}
+
+/// The end of `main`, by return or by panic: from here on nothing suspends.
+struct End(Rc<Seat>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.set(ptr::null());
+        self.0.stack_octets.set(0);
     }
 }
 

@@ -59,3 +59,31 @@ pub(crate) fn hundreds_wait_at_once(switch: NewSwitch<'_>) {
         );
     }
 }
+
+pub(crate) fn those_in_reserve_are_used_again(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 3);
+    for _ in 0..3 {
+        for name in ["a", "b"] {
+            world.send_waiter(name);
+        }
+        // One batch: each of the two leads above the one before.
+        world.send(|world| {
+            assert!(world.semaphore.signal(&world.shepherds));
+            assert!(world.semaphore.signal(&world.shepherds));
+        });
+        world.send(|world| assert_eq!(world.shepherds.stats().running, 1));
+    }
+    world.send_waiter("c");
+    world.send_waiter("d");
+    world.send(|world| {
+        let waited = world.semaphore.wait(&world.shepherds);
+        assert_eq!(waited, Err(WaitError::NoShepherds));
+    });
+    world.run();
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.made, stats.in_use_high_water), (3, 3));
+    assert_eq!((stats.suspended, stats.running), (2, 0));
+    assert_eq!((stats.refusals_no_shepherds, stats.blocks), (1, 8));
+    world.shepherds.interrupt_all();
+    world.run();
+}

@@ -94,6 +94,60 @@ pub(crate) fn a_panic_of_a_resumed_shepherd_reaches_the_caller_of_run(switch: Ne
     world.expect(&["b waits", "b Ok(())"]);
 }
 
+pub(crate) fn a_panic_passes_through_those_in_reserve(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 4);
+    for name in ["a", "b", "c"] {
+        world.send_waiter(name);
+    }
+    world.send(|world| {
+        assert!(world.semaphore.signal(&world.shepherds));
+        assert!(world.semaphore.signal(&world.shepherds));
+    });
+    world.send(|_| resume_unwind(Box::new("bad message")));
+    run_panics(&world);
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.made, stats.suspended, stats.running), (1, 1, 0));
+    world.send_signal();
+    world.send_waiter("d");
+    world.send_signal();
+    world.run();
+    world.expect(&[
+        "a waits", "b waits", "c waits", "a Ok(())", "b Ok(())", "c Ok(())", "d waits", "d Ok(())",
+    ]);
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.made, stats.suspended, stats.running), (2, 0, 0));
+    assert_eq!(stats.in_use_high_water, 4);
+}
+
+pub(crate) fn a_resumed_shepherd_goes_on_with_the_body_of_the_present_run(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    let turns = Rc::new(Cell::new(0));
+    let first = {
+        let (world, turns) = (Rc::clone(&world), Rc::clone(&turns));
+        Rc::new(move || {
+            turns.set(turns.get() + 1);
+            if turns.get() == 2 {
+                return Flow::Stop;
+            }
+            assert_eq!(world.semaphore.wait(&world.shepherds), Ok(()));
+            Flow::Continue
+        })
+    };
+    let weak = Rc::downgrade(&first);
+    assert_eq!(world.shepherds.run(first), Ok(()));
+    assert_eq!((turns.get(), weak.strong_count()), (2, 1));
+    assert!(world.semaphore.signal(&world.shepherds));
+    world.send(|world| {
+        assert!(world.shepherds.on_loop());
+        world.note("of the second run");
+    });
+    world.run();
+    world.expect(&["of the second run"]);
+    assert_eq!((turns.get(), weak.strong_count()), (2, 0));
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.made, stats.suspended, stats.running), (2, 0, 0));
+}
+
 pub(crate) fn an_interrupted_kernel_leaves_nothing_behind(switch: NewSwitch<'_>) {
     let world = World::new(switch, 8);
     let token = Rc::new(());
@@ -136,4 +190,36 @@ pub(crate) fn a_shepherd_is_suspended_only_by_itself(switch: NewSwitch<'_>) {
     assert!(suspend().is_err(), "already suspended");
     switch.resume(0);
     assert!(suspend().is_err(), "over");
+}
+
+pub(crate) fn one_that_rests_in_a_resume_is_left_alone(switch: NewSwitch<'_>) {
+    let switch: Rc<dyn Switch> = Rc::from(switch());
+    let panics = |misuse: &dyn Fn()| catch_unwind(AssertUnwindSafe(misuse)).is_err();
+    let lower = Rc::clone(&switch);
+    let lower_main = move || {
+        lower.resume(1);
+        lower.suspend(0);
+        lower.resume(1);
+    };
+    let upper = Rc::clone(&switch);
+    let upper_main = move || {
+        assert!(panics(&|| upper.resume(0)), "it rests below");
+        assert!(panics(&|| upper.suspend(0)), "it rests below");
+        upper.suspend(1);
+    };
+    let made_again = Rc::new(Cell::new(false));
+    let ran = Rc::clone(&made_again);
+    assert_eq!(switch.create(0, 256 * 1024, Box::new(lower_main)), Ok(()));
+    // The table grows only now.
+    assert_eq!(switch.create(1, 256 * 1024, Box::new(upper_main)), Ok(()));
+    assert!(panics(&|| switch.resume(7)), "never created");
+    assert!(panics(&|| switch.suspend(7)), "never created");
+    switch.resume(0);
+    switch.resume(0);
+    assert!(panics(&|| switch.resume(0)), "over");
+    assert!(panics(&|| switch.resume(1)), "over");
+    let main = move || ran.set(true);
+    assert_eq!(switch.create(0, 256 * 1024, Box::new(main)), Ok(()));
+    switch.resume(0);
+    assert!(made_again.get());
 }

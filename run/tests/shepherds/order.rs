@@ -161,3 +161,31 @@ pub(crate) fn pooled_shepherds_are_used_again(switch: NewSwitch<'_>) {
     assert_eq!((stats.made, stats.in_use_high_water), (3, 3));
     assert_eq!((stats.blocks, stats.suspended), (40, 0));
 }
+
+pub(crate) fn the_loop_goes_on_where_a_message_ended(switch: NewSwitch<'_>) {
+    let world = World::new(switch, 8);
+    let waited_on = Rc::new(Cell::new(None));
+    let on = Rc::clone(&waited_on);
+    world.send(move |world| {
+        on.set(world.shepherds.current());
+        assert_eq!(world.semaphore.wait(&world.shepherds), Ok(()));
+    });
+    world.send_signal();
+    world.send(move |world| {
+        assert!(world.shepherds.on_loop());
+        assert_eq!(world.shepherds.current(), waited_on.get());
+        assert_eq!(world.shepherds.stats().running, 1);
+        // Back to the one in reserve, without a third.
+        assert_eq!(world.semaphore.wait(&world.shepherds), Ok(()));
+    });
+    world.send(|world| {
+        assert!(world.shepherds.on_loop());
+        let stats = world.shepherds.stats();
+        assert_eq!((stats.running, stats.suspended, stats.made), (1, 1, 2));
+    });
+    world.send_signal();
+    world.run();
+    let stats = world.shepherds.stats();
+    assert_eq!((stats.running, stats.suspended, stats.made), (0, 0, 2));
+    assert_eq!((stats.blocks, stats.in_use_high_water), (2, 2));
+}
