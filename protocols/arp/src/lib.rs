@@ -117,7 +117,11 @@ pub static ENTRY: Entry = Entry {
     parameters: &[
         count("entries_max", "1024", "how many hosts it remembers"),
         count("sessions_max", "4096", "how many sessions it holds"),
-        count("queue_max", "16", "how many messages wait in one session"),
+        count(
+            "queue_max",
+            "48",
+            "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on Ethernet",
+        ),
         ParamSpec::new(
             "retries",
             ParamKind::Integer { min: 0, max: 100 },

@@ -49,7 +49,7 @@ impl Default for Config {
         Self {
             entries_max: 1024,
             sessions_max: 4096,
-            queue_max: 16,
+            queue_max: 48,
             retries: 3,
             retry: SECOND,
             lifetime: 60 * SECOND,

@@ -175,14 +175,14 @@ fn a_host_is_asked_for_once_a_second_and_then_given_up() {
     let session = bench.open(NOBODY).unwrap();
     let start = bench.cx.now();
     let mut requests = Vec::new();
-    for n in 0..60u8 {
+    for n in 0..150u8 {
         let pushed = bench.push(&session, &[n; 20]);
         let failed = bench.cx.now().since(start) >= 4 * SECOND;
         assert_eq!(pushed.is_err(), failed, "{n}");
-        bench.pass(SECOND / 10);
+        bench.pass(SECOND / 25);
         for frame in bench.take_sent() {
             assert_eq!(frame, ask_all(NOBODY));
-            requests.push(n / 10);
+            requests.push(n / 25);
         }
     }
     assert_eq!(
@@ -191,11 +191,11 @@ fn a_host_is_asked_for_once_a_second_and_then_given_up() {
         "the second is sent when a second has passed"
     );
     let errors = bench.notes.errors.take();
-    assert_eq!(errors.len(), 16, "one for each message that waited");
-    let first = (NetworkErrorKind::HostUnreachable, [24; 16].to_vec(), true);
+    assert_eq!(errors.len(), 48, "one for each message that waited");
+    let first = (NetworkErrorKind::HostUnreachable, [52; 16].to_vec(), true);
     assert_eq!(errors[0], first, "the oldest were pushed out");
-    assert_eq!(bench.drops(&reason::QUEUE_FULL), 24);
-    assert_eq!(bench.drops(&UNRESOLVED), 16 + 20);
+    assert_eq!(bench.drops(&reason::QUEUE_FULL), 52);
+    assert_eq!(bench.drops(&UNRESOLVED), 48 + 50);
     assert_eq!(bench.push(&session, &[1]), Err(PushError::Unreachable));
 }
 
