@@ -49,6 +49,7 @@ pub mod hostile;
 pub mod messages;
 pub mod rpc;
 pub mod sessions;
+pub mod through;
 pub mod wire;
 mod world;
 
