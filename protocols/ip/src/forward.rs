@@ -18,6 +18,10 @@ use xk_kit::control::SendErrorCause;
 
 /// How many next hops a router keeps sessions to.
 const HOPS_MAX: usize = 1024;
+/// What an error message quotes of a packet at least: its header and eight octets (RFC 792).
+const QUOTED_LEN: usize = HEADER_LEN_MAX + 8;
+/// Room for the headers in front of what is quoted.
+const HEADROOM: usize = 128;
 
 /// A way onward, found before.
 #[derive(Clone)]
@@ -172,6 +176,9 @@ impl Ip {
             self.drop_and_tell(cx, this, message, why, false);
             return;
         }
+        // What its sender is told of it, should the next hop turn out unreachable: the message is gone then.
+        let mut start = [0; QUOTED_LEN];
+        let start_len = message.copy_to(0, &mut start);
         if !message.strip(header.header_len()) {
             this.discard(message, &reason::TRUNCATED);
             return;
@@ -191,7 +198,12 @@ impl Ip {
             Ok(()) => self.shared.figure(|f| f.forwarded += 1),
             Err(PushError::NoBuffers) => this.head().drops().count(&reason::NO_BUFFERS),
             Err(PushError::QueueFull) => this.head().drops().count(&reason::QUEUE_FULL),
-            Err(_) => this.head().drops().count(&reasons::NOT_SENT),
+            Err(_) => {
+                this.head().drops().count(&reasons::NOT_SENT);
+                if let Ok(packet) = cx.pool().copy_from(HEADROOM, &start[..start_len]) {
+                    self.tell(cx, this, packet, SendErrorCause::HostUnreachable, false);
+                }
+            }
         }
     }
 

@@ -273,13 +273,17 @@ fn without_an_error_protocol_refusals_are_counted() {
 
 #[test]
 fn a_busy_lower_layer_loses_packets_under_a_reason() {
-    let (host, _icmp) = router();
+    let (host, icmp) = router();
     host.lowers[1].fail(Some(PushError::QueueFull));
     host.inject(0, &Packet::new(PEER, THERE, b"x").octets());
     assert_eq!(host.dropped(&reason::QUEUE_FULL), 1);
     host.lowers[1].fail(Some(PushError::Unreachable));
     host.inject(0, &Packet::new(PEER, THERE, b"x").octets());
     assert_eq!(host.dropped(&reasons::NOT_SENT), 1);
+    let told = icmp.take();
+    assert_eq!(told.len(), 1, "nobody is told that a queue was full");
+    assert_eq!(told[0].0, SendErrorCause::HostUnreachable);
+    assert_eq!(told[0].1, Packet::new(PEER, THERE, b"x").octets());
 }
 
 #[test]
