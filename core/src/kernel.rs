@@ -287,10 +287,11 @@ impl Kernel {
         for protocol in self.protocols().iter().rev() {
             protocol.stop(self);
         }
-        self.protocols.borrow_mut().clear();
-        self.observer.borrow_mut().take();
-        let wheel = core::mem::replace(&mut *self.wheel.borrow_mut(), Wheel::new(0));
-        drop(wheel);
+        let protocols = self.protocols.take();
+        let observer = self.observer.take();
+        let wheel = self.wheel.replace(Wheel::new(0));
+        // Outside of the borrows: what is dropped may be somebody's last handle.
+        drop((protocols, observer, wheel));
     }
 
     // ---- what the executor uses ----
@@ -375,7 +376,7 @@ impl Kernel {
     /// Lets somebody look on at every crossing, or nobody.
     pub fn set_observer(&self, observer: Option<Rc<dyn Observer>>) {
         self.gate.set(u8::from(observer.is_some()));
-        *self.observer.borrow_mut() = observer;
+        drop(self.observer.replace(observer));
     }
 
     pub(crate) fn trace_enter(

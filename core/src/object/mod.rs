@@ -12,6 +12,8 @@ mod protocol;
 mod session;
 mod slot_unsafe;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use errors::{CallError, OpenError, PushError, Refused};
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};

@@ -89,16 +89,31 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.map
             .bind(key, session.clone())
             .map_err(|_| &reason::TABLE_FULL)?;
-        let mut clock = self.clock.borrow_mut();
-        if clock.len() >= 2 * self.max {
-            clock.retain(|e| !e.session.head().is_closed());
+        if self.clock.borrow().len() >= 2 * self.max {
+            self.clean();
         }
-        clock.push_back(Entry {
+        self.clock.borrow_mut().push_back(Entry {
             key,
             session,
             received: u64::MAX,
         });
         Ok(())
+    }
+
+    /// Whether an entry of the clock is still the one that is bound under its key.
+    fn is_bound(&self, entry: &Entry<K>) -> bool {
+        self.map.get(&entry.key).as_ref() == Some(&entry.session)
+    }
+
+    /// Takes the entries of sessions that are bound no more out of the clock.
+    #[cold]
+    fn clean(&self) {
+        let entries = self.clock.take();
+        let (kept, gone): (VecDeque<_>, VecDeque<_>) =
+            entries.into_iter().partition(|e| self.is_bound(e));
+        self.clock.replace(kept);
+        // The last handles of some may be among them, and what they drop may come back here.
+        drop(gone);
     }
 
     /// Evicts one idle session, if there is one within reach of the clock's hand.
@@ -108,15 +123,13 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 return false;
             };
             let head = entry.session.head();
-            if head.is_closed() || self.map.get(&entry.key).as_ref() != Some(&entry.session) {
+            if !self.is_bound(&entry) {
                 continue;
             }
             let received = head.received();
-            if head.opens() == 0 && entry.received == received {
-                self.forget(&entry.key);
-                self.map.unbind(&entry.key);
-                self.evicted.set(self.evicted.get() + 1);
-                entry.session.abort(cx);
+            // One that is closed but was left bound is in nobody's use either.
+            if head.is_closed() || head.opens() == 0 && entry.received == received {
+                self.expel(cx, &entry);
                 return true;
             }
             entry.received = received;
@@ -128,15 +141,20 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             let found = clock
                 .iter()
                 .take(SCAN_MAX)
-                .position(|e| e.session.head().opens() == 0);
+                // Not one that is bound no more: by now its key may be another's.
+                .position(|e| e.session.head().opens() == 0 && self.is_bound(e));
             found.and_then(|at| clock.remove(at))
         };
         let Some(victim) = victim else { return false };
+        self.expel(cx, &victim);
+        true
+    }
+
+    fn expel(&self, cx: &Kernel, victim: &Entry<K>) {
         self.forget(&victim.key);
         self.map.unbind(&victim.key);
         self.evicted.set(self.evicted.get() + 1);
         victim.session.abort(cx);
-        true
     }
 
     /// Unbinds the session with this key.
@@ -151,7 +169,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             } else if clock.front().is_some_and(|e| e.session == *session) {
                 clock.pop_front();
             } else if clock.len() > 32 && clock.len() > 2 * self.map.len() {
-                clock.retain(|e| self.map.get(&e.key).as_ref() == Some(&e.session));
+                drop(clock);
+                self.clean();
             }
         }
         found
