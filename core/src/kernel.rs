@@ -27,6 +27,9 @@ pub struct Config {
     pub timers_max: usize,
 }
 
+/// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it began.
+const CHAIN_MAX: usize = 1024;
+
 /// Who is told when a timer goes off.
 enum Alarm {
     Session(SessionRef, u64),
@@ -303,7 +306,11 @@ impl Kernel {
     }
 
     /// Lets every timer go off that is due. Answers how many did.
+    ///
+    /// Those that go off may set others that are due at once, without end: beyond a bound they are left to the next
+    /// call, so that the wires have their turn.
     pub fn run_due(&self) -> usize {
+        let fired_max = self.timers().saturating_add(CHAIN_MAX);
         let mut fired = 0;
         loop {
             let due = self.wheel.borrow_mut().pop_due(self.now());
@@ -318,7 +325,7 @@ impl Kernel {
                 Alarm::Wait(ticket) => drop(self.shepherds.time_out(*ticket)),
             }
             self.wheel.borrow_mut().finish(handle);
-            if self.must_leave() {
+            if fired == fired_max || self.must_leave() {
                 return fired;
             }
         }

@@ -319,6 +319,27 @@ fn a_closed_session_gets_no_timer() {
     assert_eq!(bench.log.timeouts.get(), 1);
 }
 
+/// Sets its timer anew, to go off at once.
+struct Restless;
+
+impl Protocol for Restless {
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let again = cx.schedule_protocol(this, Duration::ZERO, token + 1);
+        assert!(again.is_ok());
+    }
+}
+
+#[test]
+fn timers_that_set_each_other_leave_the_wires_their_turn() {
+    let cx = kernel();
+    let protocol = cx.add_protocol("restless", "restless", Restless);
+    cx.schedule_protocol(&protocol, Duration::ZERO, 0).unwrap();
+    for _ in 0..2 {
+        assert!(cx.run_due() > 1);
+        assert_eq!((cx.timers(), cx.next_expiry()), (1, Some(cx.now())));
+    }
+}
+
 /// Holds its own kernel's handle and uses it when dropped: as a protocol and as an observer.
 struct Clinging(Weak<Kernel>, Rc<Cell<u32>>);
 
