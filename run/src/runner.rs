@@ -59,6 +59,8 @@ pub struct RunnerStats {
 const BUDGET: usize = 64;
 /// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How often whoever waits at the end is interrupted: a shepherd that waits even then is left alone.
+const INTERRUPTS_MAX: usize = 16;
 /// Numbers of descriptors that are no wires begin here.
 const WATCHED: u64 = 1 << 32;
 
@@ -233,10 +235,17 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Shepherds still suspended end their waits with an error, so that their stacks are given back.
+        // Shepherds still suspended end their waits with an error, so that their stacks are given back. Some wait again,
+        // or are ready without an interrupt.
         let shepherds = self.inner.kernel.shepherds();
-        if shepherds.interrupt_all() > 0 {
-            let _ = shepherds.run(Rc::new(|| Flow::Stop));
+        for _ in 0..INTERRUPTS_MAX {
+            if shepherds.stats().suspended == 0 {
+                return;
+            }
+            shepherds.interrupt_all();
+            if shepherds.run(Rc::new(|| Flow::Stop)).is_err() {
+                return;
+            }
         }
     }
 }

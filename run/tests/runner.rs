@@ -129,6 +129,25 @@ fn whoever_still_waits_is_interrupted_at_the_end() {
 }
 
 #[test]
+fn whoever_waits_again_at_the_end_is_interrupted_again() {
+    let interrupts = Rc::new(Cell::new(0));
+    let noted = Rc::clone(&interrupts);
+    let runner = runner(&[(MS, 0)], Idle::Sleep, move |cx, _| {
+        let never = Semaphore::new(0);
+        for _ in 0..3 {
+            assert_eq!(cx.wait(&never, None), Err(WaitError::Interrupted));
+            noted.set(noted.get() + 1);
+        }
+    });
+    let waits = Rc::new(|cx: &Kernel| cx.shepherds().stats().suspended == 1);
+    runner.run(LIMIT, waits).expect("it ran");
+    let kernel = Rc::clone(runner.kernel());
+    drop(runner);
+    assert_eq!(interrupts.get(), 3);
+    assert_eq!(kernel.shepherds().stats().suspended, 0);
+}
+
+#[test]
 fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");
     let runner = Rc::new(runner(&[], Idle::Sleep, |_, _| {}));
