@@ -85,7 +85,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "miri",
-        about: "core's message, map and event under Miri",
+        about: "core's messages, maps, events and objects under Miri",
         run: step_miri,
     },
     Step {
@@ -411,7 +411,7 @@ fn step_miri(world: &World) -> io::Result<Outcome> {
         MIRI_S_MAX, "cargo", "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--",
     ]);
     command
-        .args(["message", "map", "event"])
+        .args(["message", "map", "event", "object"])
         .args(MIRI_SKIPS.iter().flat_map(|name| ["--skip", name]));
     let outcome = process::run(
         command
