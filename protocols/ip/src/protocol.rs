@@ -249,7 +249,7 @@ impl Protocol for Ip {
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
         match token {
             TOKEN_LOOP => {
-                for packet in self.shared.take_looped() {
+                if let Some(packet) = self.shared.take_looped() {
                     // A refusal of our own packet is counted, and nobody is below to hear of it.
                     drop(self.receive(cx, this, true, packet));
                 }

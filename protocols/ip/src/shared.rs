@@ -177,16 +177,13 @@ impl Shared {
         figures
     }
 
-    /// Queues a packet to ourselves; false if the queue is full. It arrives by a timer, so that nobody is
-    /// called while he still pushes.
+    /// Queues a packet to ourselves; false if the queue is full. It arrives by a timer of its own, so that nobody
+    /// is called while he still pushes, and a receiver that blocks holds up no other packet.
     pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
         packet.remove_attribute::<LinkCast>();
-        let waiting = self.looped.borrow().len();
-        let armed = waiting > 0
-            || cx
-                .schedule_protocol(this, Duration::ZERO, TOKEN_LOOP)
-                .is_ok();
-        if !armed || waiting >= LOOP_MAX {
+        let full = self.looped.borrow().len() >= LOOP_MAX;
+        let arm = || cx.schedule_protocol(this, Duration::ZERO, TOKEN_LOOP);
+        if full || arm().is_err() {
             return false;
         }
         self.looped.borrow_mut().push_back(packet);
@@ -194,9 +191,9 @@ impl Shared {
         true
     }
 
-    /// All packets to ourselves that wait.
-    pub(crate) fn take_looped(&self) -> VecDeque<Message> {
-        self.looped.take()
+    /// The packet to ourselves that waits longest.
+    pub(crate) fn take_looped(&self) -> Option<Message> {
+        self.looped.borrow_mut().pop_front()
     }
 
     /// Lets go of everything.
