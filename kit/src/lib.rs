@@ -12,6 +12,7 @@ pub mod control;
 pub mod corrupt;
 pub mod device_wire;
 pub mod passthrough;
+pub mod serve;
 pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};

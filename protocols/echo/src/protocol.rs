@@ -6,10 +6,11 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef,
+    Upper,
 };
 use xk_kit::attribute::LinkCast;
+use xk_kit::serve;
 
 /// One instance.
 pub struct Echo {
@@ -26,13 +27,7 @@ pub struct Echo {
 /// [`BuildError`] if the graph gives it nothing to stand on, or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
-    let given = build
-        .params
-        .parse("local", "a participant, such as port7")?;
-    let local = match build.params.number("port", 0u16) {
-        0 => given.unwrap_or_else(|| Participant::of(Part::Any)),
-        port => Participant::of(Part::port(port)),
-    };
+    let local = serve::local(build, "a participant, such as port7")?;
     Ok(add(build.cx, build.name, lower, local))
 }
 

@@ -1,0 +1,17 @@
+//! What the servers at the top of a graph have in common: which participant they serve.
+
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Part, Participant};
+
+/// The participant that a graph's parameters `port` and `local` name: the port, else the participant, else any.
+/// `expected` tells a person what `local` may be.
+///
+/// # Errors
+/// [`BuildError::Param`] if `local` is no participant.
+pub fn local(build: &Build<'_>, expected: &str) -> Result<Participant, BuildError> {
+    let given = build.params.parse("local", expected)?;
+    Ok(match build.params.number("port", 0u16) {
+        0 => given.unwrap_or_else(|| Participant::of(Part::Any)),
+        port => Participant::of(Part::port(port)),
+    })
+}
