@@ -29,6 +29,8 @@ pub enum Wire {
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
+    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams.
+    Vxlan,
 }
 
 impl Wire {
@@ -37,6 +39,7 @@ impl Wire {
             Self::Tap => "tap",
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
+            Self::Vxlan => "vxlan",
         }
     }
 }
@@ -196,9 +199,12 @@ impl Lan {
         let linux = scene.linux();
         let ours = match wire {
             Wire::Tap => linux.clone(),
-            Wire::Veth | Wire::VethOffload => scene.net.space().unwrap(),
+            Wire::Veth | Wire::VethOffload | Wire::Vxlan => scene.net.space().unwrap(),
         };
-        if wire != Wire::Tap {
+        if wire == Wire::Vxlan {
+            under_vxlan(&scene.net, &linux, &ours);
+            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
+        } else if wire != Wire::Tap {
             scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         }
@@ -221,6 +227,9 @@ impl Lan {
         let wire = match self.wire {
             Wire::Tap => format!("tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire"),
             Wire::Veth | Wire::VethOffload => "packet device=x0 name=wire".to_owned(),
+            Wire::Vxlan => "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
+                            mtu=1500 name=wire"
+                .to_owned(),
         };
         let source = format!(
             "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
@@ -234,6 +243,23 @@ impl Lan {
     pub fn capture(&self) {
         self.scene.capture(&self.linux, DEVICE, "linux");
     }
+}
+
+/// Joins two namespaces by a link with room for frames of 1500 octets in datagrams, and gives the first the end of a
+/// VXLAN network in them.
+fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
+    net.veth(linux, "u0", ours, "u1").unwrap();
+    for (space, device, address) in [(linux, "u0", "192.0.2.1/24"), (ours, "u1", "192.0.2.2/24")] {
+        space.mtu(device, 1600).unwrap();
+        space.address(device, address).unwrap();
+    }
+    let remote = ["remote", "192.0.2.2", "local", "192.0.2.1", "dev", "u0"];
+    let add = [
+        "link", "add", DEVICE, "mtu", "1500", "type", "vxlan", "id", "7",
+    ];
+    let add = [&add[..], &remote, &["dstport", "4789"]].concat();
+    linux.ip(&add).unwrap();
+    linux.up(DEVICE).unwrap();
 }
 
 /// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` - `10.9.1.254 10.9.2.254` - `10.9.2.1`.
@@ -279,6 +305,7 @@ impl Routed {
             let file = self.scene.capture_file(&format!("link{side}"));
             let wire = match self.wire {
                 Wire::Tap => format!("tap device=xkr{side} mtu={mtu} name=wire{side}"),
+                Wire::Vxlan => panic!("no router stands on this wire here"),
                 Wire::Veth | Wire::VethOffload => {
                     let ours = format!("x{side}");
                     self.scene

@@ -47,10 +47,7 @@ pub(crate) fn decode(octets: &[u8]) -> Option<SocketAddr> {
         }
         libc::AF_INET6 => {
             let host: [u8; 16] = *octets.get(8..)?.first_chunk()?;
-            Some(SocketAddr::new(
-                Ipv6Addr::from(host).to_canonical(),
-                port,
-            ))
+            Some(SocketAddr::new(Ipv6Addr::from(host).to_canonical(), port))
         }
         _ => None,
     }
@@ -170,8 +167,7 @@ impl Reported {
             (level, kind) == (libc::IPPROTO_IP, libc::IP_RECVERR)
                 || (level, kind) == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
         };
-        let (_, _, data) =
-            controls(octets).find(|(level, kind, _)| is_error(*level, *kind))?;
+        let (_, _, data) = controls(octets).find(|(level, kind, _)| is_error(*level, *kind))?;
         let (error, offender) = data.split_first_chunk::<16>()?;
         let [a, b, c, d, origin, kind, code, _, e, f, g, h, ..] = *error;
         Some(Self {
@@ -214,7 +210,13 @@ mod tests {
         let info = [0, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255];
         let at = put_control(&mut control, 0, libc::SOL_UDP, libc::UDP_GRO, &segment);
         let at = put_control(&mut control, at, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-        let at = put_control(&mut control, at, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &[9, 0, 0, 0]);
+        let at = put_control(
+            &mut control,
+            at,
+            libc::SOL_SOCKET,
+            libc::SO_RXQ_OVFL,
+            &[9, 0, 0, 0],
+        );
         let notes = Notes::read(&control.0[..at]);
         let expected = Notes {
             segment: 1400,
@@ -223,7 +225,11 @@ mod tests {
             overflows: Some(u32::from_ne_bytes([9, 0, 0, 0])),
         };
         assert_eq!(notes, expected);
-        assert_eq!(put_control(&mut control, 120, 0, 0, &[0; 16]), 120, "no room");
+        assert_eq!(
+            put_control(&mut control, 120, 0, 0, &[0; 16]),
+            120,
+            "no room"
+        );
     }
 
     proptest! {

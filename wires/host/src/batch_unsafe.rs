@@ -10,9 +10,7 @@ use std::ptr;
 
 use xk_core::{Message, Pool};
 
-use crate::address::{
-    CONTROL_OCTETS, Control, NAME_OCTETS, Name, Notes, Reported, decode, encode,
-};
+use crate::address::{CONTROL_OCTETS, Control, NAME_OCTETS, Name, Notes, Reported, decode, encode};
 
 /// How many datagrams, or runs of them, one system call carries.
 pub(crate) const BATCH: usize = 16;
@@ -26,7 +24,12 @@ pub(crate) const SLICES_MAX: usize = 1024;
 pub(crate) const QUOTE_OCTETS: usize = 16;
 
 /// Sets an option that is a number.
-pub(crate) fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: i32,
+) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer is to a number of the size given, which the system copies.
     let result = unsafe {
@@ -245,10 +248,21 @@ fn slice_of(octets: &mut [u8]) -> libc::iovec {
 ///
 /// # Errors
 /// What the system says.
-#[expect(clippy::type_complexity, reason = "the parts of one answer, taken apart at once")]
+#[expect(
+    clippy::type_complexity,
+    reason = "the parts of one answer, taken apart at once"
+)]
 pub(crate) fn take_report(
     socket: BorrowedFd<'_>,
-) -> io::Result<Option<(Reported, Option<SocketAddr>, [u8; QUOTE_OCTETS], usize, Notes)>> {
+) -> io::Result<
+    Option<(
+        Reported,
+        Option<SocketAddr>,
+        [u8; QUOTE_OCTETS],
+        usize,
+        Notes,
+    )>,
+> {
     let mut quote = [0_u8; QUOTE_OCTETS];
     let mut name = Name([0; NAME_OCTETS]);
     let mut control = Control([0; CONTROL_OCTETS]);
@@ -276,7 +290,13 @@ pub(crate) fn take_report(
         return Err(io::ErrorKind::InvalidData.into());
     };
     let notes = Notes::read(controlled);
-    Ok(Some((reported, decode(named), quote, count.min(QUOTE_OCTETS), notes)))
+    Ok(Some((
+        reported,
+        decode(named),
+        quote,
+        count.min(QUOTE_OCTETS),
+        notes,
+    )))
 }
 
 /// One datagram, or a run of them to one peer, on its way to the system.

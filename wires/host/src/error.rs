@@ -9,14 +9,18 @@ use xk_core::graph::BuildError;
 enum HostError {
     #[error("{local} is taken by another program; see which: ss -ulnp; or give another port")]
     Taken { local: String },
-    #[error("{local} is not an address of this machine; see which there are: ip addr; or give 0.0.0.0")]
+    #[error(
+        "{local} is not an address of this machine; see which there are: ip addr; or give 0.0.0.0"
+    )]
     NotOurs { local: String },
     #[error(
         "not permitted to take {local}; ports below 1024 need the right: \
          sudo setcap cap_net_bind_service+ep $(which xk); or give a port from 1024 on"
     )]
     NotPermitted { local: String },
-    #[error("cannot open a UDP socket on {local}: {what}; the wires `sim` and `loopback` need none")]
+    #[error(
+        "cannot open a UDP socket on {local}: {what}; the wires `sim` and `loopback` need none"
+    )]
     Other { local: String, what: String },
 }
 

@@ -27,17 +27,21 @@ pub(crate) fn receive(
     let mut left = budget;
     while left > 0 {
         let wanted = left.min(BATCH);
-        let outcome = receiver.receive(socket.fd(), (pool, HEADROOM), wanted, |received| {
-            match received {
-                Received::Arrival(arrival) => {
-                    for _ in 0..socket.lost(&arrival.notes) {
-                        this.head().drops().count(&OVERFLOW);
+        let outcome =
+            receiver.receive(
+                socket.fd(),
+                (pool, HEADROOM),
+                wanted,
+                |received| match received {
+                    Received::Arrival(arrival) => {
+                        for _ in 0..socket.lost(&arrival.notes) {
+                            this.head().drops().count(&OVERFLOW);
+                        }
+                        each(arrival);
                     }
-                    each(arrival);
-                }
-                Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
-            }
-        });
+                    Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
+                },
+            );
         match outcome {
             Ok(count) if count == wanted => left -= count,
             Ok(_) => return Ok(()),

@@ -140,7 +140,10 @@ const PARAMETERS: &[ParamSpec] = &[
     ),
     ParamSpec::new(
         "stations_max",
-        ParamKind::Integer { min: 1, max: 65_536 },
+        ParamKind::Integer {
+            min: 1,
+            max: 65_536,
+        },
         "1024",
         "how many stations are remembered",
     ),

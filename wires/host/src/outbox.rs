@@ -135,8 +135,15 @@ impl Outbox {
             }
             // May be about a datagram sent before: such a complaint is made once.
             Some(
-                libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EMSGSIZE
-                | libc::EACCES | libc::EPROTO | libc::ENOPROTOOPT | libc::EHOSTDOWN | libc::ENONET,
+                libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EMSGSIZE
+                | libc::EACCES
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET,
             ) if complaints <= 1 => Remedy::Again,
             _ => Remedy::Drop,
         }

@@ -126,13 +126,15 @@ impl Socket {
     /// What the system says.
     pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
         let taken = batch_unsafe::take_report(self.fd())?;
-        Ok(taken.map(|(reported, to, start, start_len, notes)| Complaint {
-            reported,
-            to,
-            local: notes.destination,
-            start,
-            start_len,
-        }))
+        Ok(
+            taken.map(|(reported, to, start, start_len, notes)| Complaint {
+                reported,
+                to,
+                local: notes.destination,
+                start,
+                start_len,
+            }),
+        )
     }
 }
 
@@ -181,7 +183,10 @@ pub(crate) fn reason_of(error: &io::Error) -> &'static Reason {
         Some(libc::EPERM | libc::EACCES) => &xk_core::reason::PROHIBITED,
         Some(libc::EMSGSIZE) => &xk_core::reason::TOO_BIG,
         Some(
-            libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN
+            libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
             | libc::ENETDOWN,
         ) => &UNREACHABLE,
         _ => &DEVICE_ERROR,

@@ -29,15 +29,15 @@ macro_rules! tests {
 
 fn main() -> ExitCode {
     peer::main(tests! {
-        host::answers_pings_of_all_sizes over Tap Veth VethOffload;
+        host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan;
         host::answers_a_flood_of_pings over Tap Veth;
         host::answers_pings_with_options over Tap Veth;
-        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload;
-        host::refuses_closed_ports over Tap Veth VethOffload;
+        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload Vxlan;
+        host::refuses_closed_ports over Tap Veth VethOffload Vxlan;
         host::refuses_unknown_protocols over Tap Veth;
         host::keeps_silent_towards_broadcasts over Tap Veth;
         client::pings_in_all_sizes over Tap Veth;
-        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload;
+        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload Vxlan;
         client::learns_of_closed_ports over Tap Veth;
         client::learns_of_unreachable_hosts over Tap;
         client::finds_the_maximum_of_a_path over Tap Veth;

@@ -214,7 +214,10 @@ mod tests {
         assert_eq!(peers.counts().0, PEERS_MAX);
         let kept: Vec<_> = (0..PEERS_MAX).filter_map(|at| peers.get(at)).collect();
         assert!(kept.contains(&one), "who is configured stays");
-        assert!(!kept.contains(&address(2, 4789)), "the most silent one went");
+        assert!(
+            !kept.contains(&address(2, 4789)),
+            "the most silent one went"
+        );
         peers.forget_silent(later.after(AGE_MAX));
         assert_eq!(peers.counts().0, 1);
     }

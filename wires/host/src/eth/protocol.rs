@@ -121,9 +121,15 @@ impl Shared {
     /// Takes what the socket has, at most `budget` datagrams or runs of them.
     fn receive(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) {
         let receiver = &mut *self.receiver.borrow_mut();
-        let taken = inbox::receive((&self.socket, receiver), cx.pool(), this, budget, |arrival| {
-            self.accept(cx, this, arrival);
-        });
+        let taken = inbox::receive(
+            (&self.socket, receiver),
+            cx.pool(),
+            this,
+            budget,
+            |arrival| {
+                self.accept(cx, this, arrival);
+            },
+        );
         if let Err(error) = taken {
             inbox::complaints(&self.socket, this, &error, drop);
         }

@@ -95,7 +95,10 @@ pub static UDP_ENTRY: Entry = Entry {
         ),
         ParamSpec::new(
             "ports_max",
-            ParamKind::Integer { min: 1, max: 65_535 },
+            ParamKind::Integer {
+                min: 1,
+                max: 65_535,
+            },
             "256",
             "how many sockets it opens",
         ),

@@ -90,7 +90,12 @@ impl Ports {
     /// # Errors
     /// [`OpenError`]: somebody else's, too many, or not permitted.
     pub(crate) fn hold(&self, number: u16) -> Result<Rc<Port>, OpenError> {
-        let known = self.list.borrow().iter().find(|p| p.number == number).cloned();
+        let known = self
+            .list
+            .borrow()
+            .iter()
+            .find(|p| p.number == number)
+            .cloned();
         if let Some(port) = known {
             port.users.set(port.users.get() + 1);
             return Ok(port);

@@ -207,7 +207,10 @@ impl Protocol for HostUdp {
             question.maps.push(("passive", table.takers.stats()));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
-        } else if let Some(q) = ask.get::<MyHost>().filter(|_| !table.ports.host.is_unspecified()) {
+        } else if let Some(q) = ask
+            .get::<MyHost>()
+            .filter(|_| !table.ports.host.is_unspecified())
+        {
             q.host = table.ports.host;
         } else {
             return Answer::Unknown;

@@ -9,9 +9,7 @@ use xk_core::object::{Closing, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef};
 use xk_kit::attribute::Peer;
-use xk_kit::control::{
-    MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
-};
+use xk_kit::control::{MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort};
 
 use super::ports::Port;
 use super::protocol::{Table, Taker, key};
@@ -155,7 +153,9 @@ impl Session for Connected {
         if self.table.sessions.get(&key).as_ref() == Some(this) {
             self.table.sessions.unbind(&key);
         }
-        self.table.ports.release(&self.port, this.protocol(cx).as_ref());
+        self.table
+            .ports
+            .release(&self.port, this.protocol(cx).as_ref());
         Closing::Done
     }
 }
@@ -178,7 +178,13 @@ impl Session for Unconnected {
         };
         let to = SocketAddrV4::new(peer.host, peer.port);
         let way = (source(&self.table, self.local), to);
-        send((&self.table, &self.port, PAYLOAD_MAX), cx, this, message, way)
+        send(
+            (&self.table, &self.port, PAYLOAD_MAX),
+            cx,
+            this,
+            message,
+            way,
+        )
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
@@ -208,7 +214,9 @@ impl Session for Unconnected {
         {
             self.table.takers.unbind(&key);
         }
-        self.table.ports.release(&self.port, this.protocol(cx).as_ref());
+        self.table
+            .ports
+            .release(&self.port, this.protocol(cx).as_ref());
         Closing::Done
     }
 }
