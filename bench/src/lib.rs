@@ -9,14 +9,17 @@
 mod case;
 pub mod instructions;
 mod micro;
+mod origin;
+mod plot;
 mod record;
 mod report;
 mod request;
 mod stack;
 mod udp_inprocess;
 
-pub use case::{Benchmark, Case, Goal};
-pub use record::Record;
+pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
+pub use plot::Plot;
+pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 
