@@ -21,6 +21,7 @@ use xk_core::{
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther, OptPacket};
+use xk_kit::offload::Offloads;
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -412,7 +413,11 @@ impl Protocol for Eth {
         self.demux_closely(cx, this, lower, message)
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.id(), || Offloads::of_protocol(cx, &self.shared.lower));
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<ListSessions>() {
             question.sessions = self.shared.sessions.sessions(question.max);
             question.total = self.shared.sessions.len();

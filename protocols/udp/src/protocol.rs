@@ -20,6 +20,7 @@ use xk_core::{
 use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
+use xk_kit::offload::{Offloads, TransportChecksum};
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -359,7 +360,10 @@ impl Udp {
             upper.clone(),
             origin.pseudo,
             (local, peer),
-            (below as usize).saturating_sub(HEADER_LEN),
+            (
+                (below as usize).saturating_sub(HEADER_LEN),
+                Offloads::of_session(cx, lower).tx_checksum,
+            ),
         )
     }
 
@@ -466,7 +470,9 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
+        if message.attribute::<TransportChecksum>().is_none()
+            && !is_intact(origin.pseudo.map(|p| p.received), octets, &message)
+        {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {

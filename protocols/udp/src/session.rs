@@ -13,11 +13,15 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
+use xk_kit::offload::TransportChecksum;
 
 /// The peer has nobody on this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// The peer sent from port zero: it wants no reply.
 pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+
+/// Where in a datagram the checksum is.
+const CHECKSUM_AT: u16 = 6;
 
 /// What keeps a message from being sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub(crate) struct UdpSession {
     base: Option<Base>,
     /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
     base_received: Option<Base>,
+    /// The layers below complete checksums, so that long payloads need not be summed here.
+    leaves_sums: bool,
 }
 
 /// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
@@ -150,7 +156,7 @@ impl UdpSession {
         upper: ProtocolRef,
         pseudo: Option<Pseudo>,
         (local, peer): (u16, u16),
-        payload_max: usize,
+        (payload_max, leaves_sums): (usize, bool),
     ) -> Self {
         let gate = if peer == 0 { Gate::NoPeer } else { Gate::Open };
         Self {
@@ -163,6 +169,7 @@ impl UdpSession {
             template: template(local, peer),
             base: base(table, pseudo.map(|p| p.sent), (local, peer)),
             base_received: base_of(pseudo.map(|p| p.received), (local, peer)),
+            leaves_sums,
         }
     }
 
@@ -199,12 +206,36 @@ impl UdpSession {
         if message.len() > self.payload_max || self.gate.get() != Gate::Open {
             return self.blocked(cx, this, message);
         }
-        let header = seal(self.template, self.base, &message);
+        let header = match self.base {
+            Some(base) if self.leaves_sums && message.len() >= LONG => {
+                self.leave_sum(base, &mut message)
+            }
+            base => seal(self.template, base, &message),
+        };
         if message.push_array(&header).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
         self.lower.push(cx, message)
+    }
+
+    /// The header for a payload whose sum somebody below completes: the field holds that over the pseudo-header.
+    fn leave_sum(&self, base: Base, message: &mut Message) -> [u8; HEADER_LEN] {
+        let length = message.len() + HEADER_LEN;
+        let partial = TransportChecksum::Partial {
+            segment: length as u32,
+            field: CHECKSUM_AT,
+        };
+        if message.set_attribute(partial).is_err() {
+            return seal(self.template, Some(base), message);
+        }
+        // The ports are in `base` and will be summed once more: out with them.
+        let (local, peer) = self.ports();
+        let mut pseudo = Checksum::resume(base);
+        pseudo.add_u16(!local);
+        pseudo.add_u16(!peer);
+        pseudo.add_u16(length as u16);
+        header(self.template, message.len(), !pseudo.finish())
     }
 
     /// Hands any payload up if the checksum is right, or absent.
@@ -218,7 +249,10 @@ impl UdpSession {
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
-        if has_checksum(&header)
+        let is_verified =
+            message.has_attributes() && message.remove_attribute::<TransportChecksum>().is_some();
+        if !is_verified
+            && has_checksum(&header)
             && let Some(base) = self.base_received
         {
             let mut sum = begin(base, message.len());
@@ -265,6 +299,7 @@ impl Session for UdpSession {
         if let Some(octets) = message.single_slice()
             && let Some((header, payload)) = octets.split_first_chunk()
             && payload.len() < LONG
+            && !message.has_attributes()
         {
             let header = *header;
             let is_intact = match self.base_received {
