@@ -18,7 +18,9 @@
 //! the sender still sends. If the queue is full, it is dropped and counted as "queue full". One poll takes no more than
 //! what was queued when it began, so that an upper protocol that answers everything cannot keep it busy for ever.
 //!
-//! The messages are the same buffers, without the attributes that were set on the way down.
+//! The messages are the same buffers, without the attributes that were set on the way down. Checksums are computed and
+//! verified as on any network, so that what is tested and measured here is what goes out elsewhere; `checksum=#false` lets
+//! transports leave them out, as what goes round never leaves memory.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do),
@@ -27,6 +29,7 @@
 //! # Parameters
 //! - `mtu`: the largest message, in octets.
 //! - `queue`: how many messages wait at most.
+//! - `checksum`: whether transports compute and verify their checksums.
 //!
 //! # Example
 //! ```kdl
@@ -73,6 +76,12 @@ pub static ENTRY: Entry = Entry {
             },
             "1024",
             "how many messages wait at most",
+        ),
+        ParamSpec::new(
+            "checksum",
+            ParamKind::Bool,
+            "#true",
+            "whether transports compute and verify their checksums",
         ),
     ],
     blocks: &[],

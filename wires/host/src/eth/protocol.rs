@@ -18,6 +18,7 @@ use xk_core::{
 };
 use xk_kit::EthAddr;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 use super::config::{Config, FRAME_HEADER_OCTETS};
@@ -356,6 +357,11 @@ struct EthSession {
 
 impl Session for EthSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let mut message = message;
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         if message.len() > self.shared.frame_octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
