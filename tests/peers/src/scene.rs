@@ -23,8 +23,10 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What a stack of ours is joined to Linux by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// A TAP device: Linux is the other end.
+    /// A TAP device: Linux is the other end. All checksums are complete.
     Tap,
+    /// The same, and checksums stay open both ways, as by default.
+    TapOffload,
     /// `packet` on one end of a veth pair, Linux on the other, which computes all checksums.
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
@@ -34,9 +36,23 @@ pub enum Wire {
 }
 
 impl Wire {
+    fn is_tap(self) -> bool {
+        matches!(self, Self::Tap | Self::TapOffload)
+    }
+
+    /// Whether our wire leaves checksums open, as a graph says it.
+    fn offload(self) -> &'static str {
+        if matches!(self, Self::TapOffload | Self::VethOffload) {
+            "#true"
+        } else {
+            "#false"
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Tap => "tap",
+            Self::TapOffload => "tap-offload",
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
             Self::Vxlan => "vxlan",
@@ -198,13 +214,13 @@ impl Lan {
         let scene = Scene::new(&format!("{}-{test}", wire.name()));
         let linux = scene.linux();
         let ours = match wire {
-            Wire::Tap => linux.clone(),
+            Wire::Tap | Wire::TapOffload => linux.clone(),
             Wire::Veth | Wire::VethOffload | Wire::Vxlan => scene.net.space().unwrap(),
         };
         if wire == Wire::Vxlan {
             under_vxlan(&scene.net, &linux, &ours);
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
-        } else if wire != Wire::Tap {
+        } else if !wire.is_tap() {
             scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         }
@@ -225,8 +241,13 @@ impl Lan {
     pub fn start(&self, ip: &str, uppers: &str) -> Stack {
         let file = self.scene.capture_file("ours");
         let wire = match self.wire {
-            Wire::Tap => format!("tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire"),
-            Wire::Veth | Wire::VethOffload => "packet device=x0 name=wire".to_owned(),
+            Wire::Tap | Wire::TapOffload => format!(
+                "tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire offload={}",
+                self.wire.offload()
+            ),
+            Wire::Veth | Wire::VethOffload => {
+                format!("packet device=x0 name=wire offload={}", self.wire.offload())
+            }
             Wire::Vxlan => "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
                             mtu=1500 name=wire"
                 .to_owned(),
@@ -304,7 +325,10 @@ impl Routed {
         for (space, side, mtu) in sides {
             let file = self.scene.capture_file(&format!("link{side}"));
             let wire = match self.wire {
-                Wire::Tap => format!("tap device=xkr{side} mtu={mtu} name=wire{side}"),
+                Wire::Tap | Wire::TapOffload => format!(
+                    "tap device=xkr{side} mtu={mtu} name=wire{side} offload={}",
+                    self.wire.offload()
+                ),
                 Wire::Vxlan => panic!("no router stands on this wire here"),
                 Wire::Veth | Wire::VethOffload => {
                     let ours = format!("x{side}");
@@ -314,7 +338,10 @@ impl Routed {
                         .unwrap();
                     self.ours.mtu(&ours, mtu).unwrap();
                     self.set_up(space, side, mtu);
-                    format!("packet device={ours} name=wire{side}")
+                    format!(
+                        "packet device={ours} name=wire{side} offload={}",
+                        self.wire.offload()
+                    )
                 }
             };
             source += &format!(
@@ -328,7 +355,7 @@ impl Routed {
              icmp ip\nudp ip\n{uppers}\n}}\n"
         );
         let stack = Stack::start(&self.ours, &source);
-        if self.wire == Wire::Tap {
+        if self.wire.is_tap() {
             for (space, side, mtu) in sides {
                 // The device stays the graph's, whichever namespace its other end is in.
                 let made = format!("xkr{side}");

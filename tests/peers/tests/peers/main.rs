@@ -6,6 +6,7 @@
 mod arp;
 mod client;
 mod host;
+mod offload;
 mod program;
 mod router;
 mod tools;
@@ -32,12 +33,12 @@ fn main() -> ExitCode {
         host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan;
         host::answers_a_flood_of_pings over Tap Veth;
         host::answers_pings_with_options over Tap Veth;
-        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload Vxlan;
-        host::refuses_closed_ports over Tap Veth VethOffload Vxlan;
+        host::echoes_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan;
+        host::refuses_closed_ports over Tap TapOffload Veth VethOffload Vxlan;
         host::refuses_unknown_protocols over Tap Veth;
         host::keeps_silent_towards_broadcasts over Tap Veth;
         client::pings_in_all_sizes over Tap Veth;
-        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload Vxlan;
+        client::sends_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan;
         client::learns_of_closed_ports over Tap Veth;
         client::learns_of_unreachable_hosts over Tap;
         client::finds_the_maximum_of_a_path over Tap Veth;
@@ -49,7 +50,9 @@ fn main() -> ExitCode {
         router::shows_in_traceroute over Tap Veth;
         router::tells_tracepath_a_smaller_maximum over Tap Veth;
         router::fragments_for_a_smaller_link over Tap Veth;
-        router::carries_a_stream_of_datagrams over Tap Veth;
+        router::carries_a_stream_of_datagrams over Tap TapOffload Veth VethOffload;
+        offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
+        offload::a_router_completes_what_another_wire_does_not over Tap;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
         tools::fping_finds_us over Tap;
@@ -57,5 +60,6 @@ fn main() -> ExitCode {
         tools::nping_is_answered over Tap;
         tools::mtr_sees_the_hop over Tap;
         program::runs_a_graph_file over Tap;
+        program::runs_two_hosts_without_privilege over Vxlan;
     })
 }
