@@ -21,7 +21,7 @@ use xk_core::{
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther, OptPacket};
-use xk_kit::offload::Offloads;
+use xk_kit::offload::{self, Offloads};
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -83,6 +83,8 @@ impl Shared {
         message: &mut Message,
         short: usize,
     ) -> Result<(), PushError> {
+        // A checksum that is left open is found from the end.
+        offload::settle(cx.pool(), message).map_err(|_| PushError::NoBuffers)?;
         let mut zeros = self.zeros.borrow_mut();
         let zeros = match &mut *zeros {
             Some(zeros) => zeros,

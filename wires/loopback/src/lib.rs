@@ -19,8 +19,7 @@
 //! what was queued when it began, so that an upper protocol that answers everything cannot keep it busy for ever.
 //!
 //! The messages are the same buffers, without the attributes that were set on the way down. Checksums are computed and
-//! verified as on any network, so that what is tested and measured here is what goes out elsewhere; `checksum=#false` lets
-//! transports leave them out, as what goes round never leaves memory.
+//! verified as on any network, so that what is tested and measured here is what goes out elsewhere.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do),
@@ -29,7 +28,6 @@
 //! # Parameters
 //! - `mtu`: the largest message, in octets.
 //! - `queue`: how many messages wait at most.
-//! - `checksum`: whether transports compute and verify their checksums.
 //!
 //! # Example
 //! ```kdl
@@ -76,12 +74,6 @@ pub static ENTRY: Entry = Entry {
             },
             "1024",
             "how many messages wait at most",
-        ),
-        ParamSpec::new(
-            "checksum",
-            ParamKind::Bool,
-            "#true",
-            "whether transports compute and verify their checksums",
         ),
     ],
     blocks: &[],

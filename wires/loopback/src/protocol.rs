@@ -11,7 +11,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, OptPacket};
-use xk_kit::offload::{self, Offloads, TransportChecksum};
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 /// The link type of octets without a known form: `LINKTYPE_USER0`.
@@ -22,8 +22,6 @@ struct Shared {
     queue: RefCell<VecDeque<Message>>,
     queue_max: usize,
     mtu: usize,
-    /// Transports are to compute and verify their checksums.
-    checksum: bool,
 }
 
 impl Shared {
@@ -49,9 +47,7 @@ pub struct Loopback {
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let mtu = build.params.octets("mtu", 65_535);
-    let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
-    let wire = Loopback::new(mtu, build.params.number("queue", 1024));
-    build.add(wire.with_checksum(checksum))
+    build.add(Loopback::new(mtu, build.params.number("queue", 1024)))
 }
 
 impl Loopback {
@@ -64,18 +60,8 @@ impl Loopback {
                 queue,
                 queue_max,
                 mtu,
-                checksum: true,
             }),
         }
-    }
-
-    /// The same, with transports' checksums computed and verified or left out: what goes round never leaves memory.
-    #[must_use]
-    pub fn with_checksum(mut self, checksum: bool) -> Self {
-        if let Some(shared) = Rc::get_mut(&mut self.shared) {
-            shared.checksum = checksum;
-        }
-        self
     }
 }
 
@@ -107,11 +93,7 @@ impl Protocol for Loopback {
         self.shared.end.open_disable();
     }
 
-    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Offloads>() {
-            question.answer_wire(this.id(), !self.shared.checksum);
-            return Answer::Answered;
-        }
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         match self.shared.end.control(ask) {
             Answer::Answered => Answer::Answered,
             Answer::Unknown => self.shared.answer(ask),
@@ -167,21 +149,17 @@ impl Session for LoopSession {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }
+        // A checksum left to the wire is computed: what goes round here is what goes out elsewhere.
         let mut message = message;
-        if shared.checksum && offload::settle(cx.pool(), &mut message).is_err() {
+        if offload::settle(cx.pool(), &mut message).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        let open = message.attribute::<TransportChecksum>();
-        // All other attributes stay behind: an empty message takes the octets, and has none.
+        // Attributes stay behind: an empty message takes the octets, and has none.
         let Ok(mut arrival) = cx.pool().empty(0) else {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         };
-        if let Some(open) = open {
-            // There is room: it is the only one.
-            let _ = arrival.set_attribute(open);
-        }
         arrival.join(message);
         shared.queue.borrow_mut().push_back(arrival);
         Ok(())

@@ -88,6 +88,7 @@ pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
     let add: Vec<&str> = add.split(' ').collect();
     right.ip(&add).unwrap();
     right.up("vx0").unwrap();
+    right.offload_off("vx0").unwrap();
     right.address("vx0", "10.9.2.1/24").unwrap();
     right.route("10.9.0.0/24", "10.9.2.254").unwrap();
     let file = scene.capture_file("ours");
