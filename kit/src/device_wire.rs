@@ -5,6 +5,7 @@ use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
 use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
@@ -78,6 +79,11 @@ pub trait FrameDevice {
 
     /// The descriptor that becomes readable on arrivals.
     fn descriptor(&self) -> i32;
+
+    /// Adds what the device is like, for [`Describe`], to our hardware address in `text`.
+    fn describe(&self, text: &mut String) {
+        let _ = text;
+    }
 }
 
 /// What a device wire is like.
@@ -165,6 +171,7 @@ impl<D: FrameDevice> Shared<D> {
             q.number = 1;
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!("{}", self.settings.address);
+            self.device.borrow().describe(&mut q.text);
         } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
             return Answer::Unknown;
         }
