@@ -1,0 +1,164 @@
+//! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
+
+use super::end::{End, System, Task, Wire};
+use super::memory_unsafe::Memory;
+use super::space::Scene;
+use super::{memory, peer};
+use crate::case::Trouble;
+use rustix::thread::sched_getaffinity;
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How both ends share the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A core each, and neither sleeps.
+    Spinning,
+    /// Both on one core, each sleeping until something comes.
+    OneCore,
+    /// A core each, each sleeping until something comes.
+    TwoCores,
+}
+
+impl Mode {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Spinning => "spinning",
+            Self::OneCore => "one core",
+            Self::TwoCores => "two cores",
+        }
+    }
+}
+
+/// One case: who exchanges what, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) system: System,
+    /// What each side does.
+    pub(super) tasks: [Task; 2],
+    /// Octets of a message, as the system's user sees it.
+    pub(super) octets: usize,
+    pub(super) mode: Mode,
+    pub(super) time: Duration,
+}
+
+/// What the cases of a benchmark share; made when the first needs it.
+#[derive(Clone, Default)]
+pub(super) struct Stage {
+    scene: Rc<OnceCell<Result<Scene, Trouble>>>,
+}
+
+/// The file by which both ends of a case meet, removed behind it.
+struct Meeting {
+    path: Option<String>,
+    _memory: Option<Memory>,
+    file: Option<PathBuf>,
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+impl Meeting {
+    fn of(setting: &Setting) -> Result<Self, Trouble> {
+        let none = Self {
+            path: None,
+            _memory: None,
+            file: None,
+        };
+        Ok(match setting.system {
+            System::Bare(Wire::Shm) => {
+                let memory = Memory::new(memory::size(setting.octets))
+                    .map_err(|error| Trouble::Failed(format!("no memory to share: {error}")))?;
+                Self {
+                    path: Some(memory.path()),
+                    _memory: Some(memory),
+                    ..none
+                }
+            }
+            System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => {
+                let file = std::env::temp_dir().join(format!("xk-bench-{}", std::process::id()));
+                Self {
+                    path: Some(file.display().to_string()),
+                    file: Some(file),
+                    ..none
+                }
+            }
+            _ => none,
+        })
+    }
+}
+
+impl Stage {
+    /// Runs one round of a case. Answers what the end found that asks or receives, then what the other did.
+    ///
+    /// # Errors
+    /// [`Trouble`], the machine's or an end's.
+    pub(super) fn run(&self, setting: &Setting) -> Result<(Value, Value), Trouble> {
+        let cores = cores(setting.mode)?;
+        let meeting = Meeting::of(setting)?;
+        let end = |side: usize| -> Result<End, Trouble> {
+            Ok(End {
+                system: setting.system,
+                task: setting.tasks[side],
+                side,
+                octets: setting.octets,
+                spins: setting.mode == Mode::Spinning,
+                core: cores[side],
+                time: setting.time,
+                space: self.space(setting.system, side)?,
+                meeting: meeting.path.clone(),
+            })
+        };
+        let ends = [end(0)?, end(1)?];
+        peer::run(&ends, first(setting))
+    }
+
+    /// The namespace for a side of a system, if it needs one.
+    fn space(&self, system: System, side: usize) -> Result<Option<String>, Trouble> {
+        let side = match system {
+            System::LinuxLoopback | System::Bare(Wire::Shm) => return Ok(None),
+            System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => return Ok(None),
+            // The device has both ends in one namespace.
+            System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
+            System::Xk(Wire::Packet)
+            | System::XkFrames(Wire::Packet)
+            | System::Bare(Wire::Packet)
+            | System::LinuxVeth
+            | System::Smoltcp => side,
+        };
+        match self.scene.get_or_init(Scene::new) {
+            Ok(scene) => Ok(Some(scene.path(side))),
+            Err(trouble) => Err(trouble.clone()),
+        }
+    }
+}
+
+/// The side that is started first: who makes the device, or who answers and receives.
+fn first(setting: &Setting) -> usize {
+    match setting.system {
+        System::Xk(Wire::Tap) if setting.tasks[0] == Task::Ask => 1,
+        System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
+        _ => usize::from(!matches!(setting.tasks[0], Task::Answer | Task::Receive)),
+    }
+}
+
+/// The cores for both sides.
+fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
+    let set = sched_getaffinity(None)
+        .map_err(|error| Trouble::Failed(format!("cannot ask for the cores: {error}")))?;
+    let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+    let first = ours.next().unwrap_or(0);
+    match (mode, ours.next()) {
+        (Mode::OneCore, _) => Ok([first; 2]),
+        (_, Some(second)) => Ok([first, second]),
+        (_, None) => Err(Trouble::Skipped("needs two cores".into())),
+    }
+}
