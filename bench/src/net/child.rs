@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Write;
 
 /// If the environment asks for an end, runs it, writes what it found, and says true.
-pub(super) fn run_if_asked() -> bool {
+pub(crate) fn run_if_asked() -> bool {
     let Ok(text) = std::env::var(VARIABLE) else {
         return false;
     };
@@ -64,6 +64,7 @@ fn run(end: &End) -> Result<Value, Trouble> {
         System::Xk(wire) => stack::datagrams(end, wire),
         System::XkFrames(wire) => stack::frames(end, wire),
         System::Bare(Wire::Packet) => frames::packet(end),
+        System::Bare(Wire::Xdp) => frames::xdp(end),
         System::Bare(Wire::Tap) => frames::tap(end),
         System::Bare(Wire::Shm) => memory::run(end),
         System::LinuxVeth | System::LinuxLoopback => sockets::run(end),

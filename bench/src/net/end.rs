@@ -7,6 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Packet,
+    Xdp,
     Tap,
     Shm,
 }
@@ -29,14 +30,17 @@ pub(super) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 12] = [
+    const ALL: [(System, &'static str); 15] = [
         (Self::Xk(Wire::Shm), "xk shm"),
+        (Self::Xk(Wire::Xdp), "xk xdp"),
         (Self::Xk(Wire::Packet), "xk packet"),
         (Self::Xk(Wire::Tap), "xk tap to Linux"),
         (Self::XkFrames(Wire::Shm), "xk shm wire"),
+        (Self::XkFrames(Wire::Xdp), "xk xdp wire"),
         (Self::XkFrames(Wire::Packet), "xk packet wire"),
         (Self::XkFrames(Wire::Tap), "xk tap wire"),
         (Self::Bare(Wire::Shm), "bare shm"),
+        (Self::Bare(Wire::Xdp), "bare xdp"),
         (Self::Bare(Wire::Packet), "bare packet"),
         (Self::Bare(Wire::Tap), "bare tap"),
         (Self::LinuxVeth, "Linux veth"),

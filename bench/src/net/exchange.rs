@@ -101,7 +101,8 @@ impl Trips {
         self.last = now;
         let since = now.duration_since(self.begun);
         if since >= self.warm {
-            self.ns.push(u32::try_from(trip.as_nanos()).unwrap_or(u32::MAX));
+            self.ns
+                .push(u32::try_from(trip.as_nanos()).unwrap_or(u32::MAX));
         }
         since < self.warm + self.time && self.ns.len() < TRIPS_MAX
     }
@@ -112,7 +113,9 @@ impl Trips {
         let clock = f64::from(clock_ns());
         let at = |share: f64| {
             let place = (self.ns.len().saturating_sub(1) as f64 * share) as usize;
-            self.ns.get(place).map(|ns| (f64::from(*ns) - clock).max(0.0))
+            self.ns
+                .get(place)
+                .map(|ns| (f64::from(*ns) - clock).max(0.0))
         };
         json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len() })
     }
@@ -217,16 +220,27 @@ fn send(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
     let mut number: u64 = 1;
     let begun = Instant::now();
     while !is_requested() && begun.elapsed() < end.time * 2 + PATIENCE {
-        for _ in 0..BURST {
-            message[..8].copy_from_slice(&number.to_le_bytes());
-            if !line.send(&message).map_err(&broken)? {
-                break;
-            }
-            number += 1;
-        }
-        line.flush().map_err(&broken)?;
+        // A receiver that has seen enough may have taken the device with it before the signal came.
+        let Ok(count) = send_some(line, &mut message, number) else {
+            break;
+        };
+        number += count;
     }
     Ok(sent(number - 1, begun.elapsed()))
+}
+
+/// Sends a burst and answers how many went.
+fn send_some(line: &mut impl Line, message: &mut [u8], from: u64) -> io::Result<u64> {
+    let mut count = 0;
+    while count < BURST as u64 {
+        message[..8].copy_from_slice(&(from + count).to_le_bytes());
+        if !line.send(message)? {
+            break;
+        }
+        count += 1;
+    }
+    line.flush()?;
+    Ok(count)
 }
 
 /// The time in which arrivals count: it begins a while after the first.
@@ -273,8 +287,9 @@ impl Window {
         if now < first + self.time / WARM {
             return false;
         }
-        let (from, ..) = *self.from.get_or_insert(mark);
-        if now < from + self.time {
+        let (from, messages, _) = *self.from.get_or_insert(mark);
+        let came = self.messages > messages || now > from + PATIENCE;
+        if now < from + self.time || !came {
             return false;
         }
         self.end = Some(mark);

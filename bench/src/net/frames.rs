@@ -1,6 +1,5 @@
 //! Frames without a stack: the rings and calls of a wire, and nothing else.
 
-use super::child::failed;
 use super::end::{End, Task};
 use super::exchange::{self, Line, WAIT};
 use super::space::VETH;
@@ -11,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use xk_packet::{PacketDevice, Transmitted};
 use xk_tap::TapDevice;
+use xk_xdp::{Fate, XdpSocket};
 
 /// An Ethernet header without tag (IEEE 802.3), in octets.
 pub(super) const HEADER_OCTETS: usize = 14;
@@ -51,7 +51,11 @@ struct Packet {
 
 impl Packet {
     fn wait(&self) -> io::Result<()> {
-        if self.spins { Ok(()) } else { wait(self.device.fd()) }
+        if self.spins {
+            Ok(())
+        } else {
+            wait(self.device.fd())
+        }
     }
 }
 
@@ -180,7 +184,80 @@ fn host_of_tap(end: &End) -> Result<Value, Trouble> {
     exchange::run(end, line)
 }
 
-/// What opening a device gave, for those that are no wires of ours.
-pub(super) fn opened<T>(outcome: io::Result<T>) -> Result<T, Trouble> {
-    outcome.map_err(failed("cannot open the device"))
+/// The rings of an AF_XDP socket.
+struct Xdp {
+    socket: XdpSocket,
+    header: [u8; HEADER_OCTETS],
+    spins: bool,
+}
+
+impl Line for Xdp {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let header = self.header;
+        Ok(self
+            .socket
+            .transmit_with(HEADER_OCTETS + message.len(), |room| {
+                room[..HEADER_OCTETS].copy_from_slice(&header);
+                room[HEADER_OCTETS..].copy_from_slice(message);
+            }))
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush().map(drop)
+    }
+
+    #[inline]
+    fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut count = 0;
+        for _ in 0..2 {
+            self.socket.receive(BURST, |frame| {
+                if let Some(payload) = payload(frame) {
+                    count += 1;
+                    each(payload);
+                }
+                Fate::Done
+            });
+            if count > 0 || self.spins {
+                break;
+            }
+            wait(self.socket.fd())?;
+        }
+        Ok(count)
+    }
+
+    /// From where the frame lies.
+    #[inline]
+    fn answer(&mut self) -> io::Result<usize> {
+        let mut count = 0;
+        for _ in 0..2 {
+            self.socket.receive(BURST, |frame| match payload(frame) {
+                Some(_) => {
+                    count += 1;
+                    Fate::Return(frame.len())
+                }
+                None => Fate::Done,
+            });
+            if count > 0 || self.spins {
+                break;
+            }
+            wait(self.socket.fd())?;
+        }
+        if count > 0 {
+            self.socket.flush()?;
+        }
+        Ok(count)
+    }
+}
+
+pub(super) fn xdp(end: &End) -> Result<Value, Trouble> {
+    let socket = XdpSocket::open(VETH[end.side], &xk_xdp::Options::default())
+        .map_err(|error| Trouble::Failed(error.to_string()))?;
+    let line = Xdp {
+        socket,
+        header: header(end.side),
+        spins: end.spins,
+    };
+    exchange::run(end, line)
 }

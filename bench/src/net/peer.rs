@@ -2,7 +2,7 @@
 //!
 //! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose parent ends.
 
-use super::end::End;
+use super::end::{End, Task};
 use crate::case::Trouble;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -30,7 +30,8 @@ struct Peer {
 impl Peer {
     fn start(end: &End) -> Result<Self, Trouble> {
         let name = format!("{:?} of {}", end.task, end.system.name());
-        let failed = |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
+        let failed =
+            |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
         let mut child = Command::new("/proc/self/exe")
             .env(VARIABLE, end.to_text())
             .env_remove(crate::instructions::VARIABLE)
@@ -121,17 +122,34 @@ impl Drop for Peer {
     }
 }
 
-/// Runs both ends: `there` first; `here`, which decides when it is over, as soon as the other is ready. Answers what each
-/// found, `here` first.
+/// Runs both ends: that of side `first` is started first. The one that asks or receives says when it is over. Answers what that
+/// one found, then what the other did.
 ///
 /// # Errors
 /// What either says, or that it said nothing.
-pub(super) fn run(here: &End, there: &End) -> Result<(Value, Value), Trouble> {
-    let mut other = Peer::start(there)?;
-    other.ready()?;
-    let mut first = Peer::start(here)?;
-    first.ready()?;
-    let found = first.result(here.time + PATIENCE)?;
-    let rest = other.end()?;
-    Ok((found, rest))
+pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Trouble> {
+    let mut peers = Vec::with_capacity(2);
+    for end in [&ends[first], &ends[1 - first]] {
+        let mut peer = Peer::start(end)?;
+        peer.ready()?;
+        peers.push((
+            matches!(end.task, Task::Ask | Task::Receive),
+            end.time,
+            peer,
+        ));
+    }
+    // The one that says when it is over comes first.
+    peers.sort_by_key(|(decides, ..)| !decides);
+    let mut results = Vec::with_capacity(2);
+    for (decides, time, mut peer) in peers {
+        results.push(if decides {
+            peer.result(time + PATIENCE)?
+        } else {
+            peer.end()?
+        });
+    }
+    match <[Value; 2]>::try_from(results) {
+        Ok([found, rest]) => Ok((found, rest)),
+        Err(_) => Err(Trouble::Failed("two ends are needed".into())),
+    }
 }

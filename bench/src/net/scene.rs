@@ -68,30 +68,26 @@ impl Drop for Meeting {
 
 impl Meeting {
     fn of(setting: &Setting) -> Result<Self, Trouble> {
-        let none = Self {
-            path: None,
-            _memory: None,
-            file: None,
-        };
-        Ok(match setting.system {
+        let (mut path, mut held, mut file) = (None, None, None);
+        match setting.system {
             System::Bare(Wire::Shm) => {
                 let memory = Memory::new(memory::size(setting.octets))
                     .map_err(|error| Trouble::Failed(format!("no memory to share: {error}")))?;
-                Self {
-                    path: Some(memory.path()),
-                    _memory: Some(memory),
-                    ..none
-                }
+                path = Some(memory.path());
+                held = Some(memory);
             }
             System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => {
-                let file = std::env::temp_dir().join(format!("xk-bench-{}", std::process::id()));
-                Self {
-                    path: Some(file.display().to_string()),
-                    file: Some(file),
-                    ..none
-                }
+                let name = format!("xk-bench-{}", std::process::id());
+                let socket = std::env::temp_dir().join(name);
+                path = Some(socket.display().to_string());
+                file = Some(socket);
             }
-            _ => none,
+            _ => {}
+        }
+        Ok(Self {
+            path,
+            _memory: held,
+            file,
         })
     }
 }
@@ -128,9 +124,9 @@ impl Stage {
             System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => return Ok(None),
             // The device has both ends in one namespace.
             System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
-            System::Xk(Wire::Packet)
-            | System::XkFrames(Wire::Packet)
-            | System::Bare(Wire::Packet)
+            System::Xk(Wire::Packet | Wire::Xdp)
+            | System::XkFrames(Wire::Packet | Wire::Xdp)
+            | System::Bare(Wire::Packet | Wire::Xdp)
             | System::LinuxVeth
             | System::Smoltcp => side,
         };
@@ -141,11 +137,10 @@ impl Stage {
     }
 }
 
-/// The side that is started first: who makes the device, or who answers and receives.
+/// The side that is started first: who makes a device that the other needs, or else who answers or receives.
 fn first(setting: &Setting) -> usize {
     match setting.system {
-        System::Xk(Wire::Tap) if setting.tasks[0] == Task::Ask => 1,
-        System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
+        System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
         _ => usize::from(!matches!(setting.tasks[0], Task::Answer | Task::Receive)),
     }
 }

@@ -35,7 +35,8 @@ impl Host {
     fn open(end: &End) -> io::Result<Self> {
         let mut device = RawSocket::new(VETH[end.side], Medium::Ethernet)?;
         let hardware = EthernetAddress([2, 0, 0, 0, 0x76, end.side as u8 + 1]);
-        let mut interface = Interface::new(Config::new(hardware.into()), &mut device, Instant::now());
+        let mut interface =
+            Interface::new(Config::new(hardware.into()), &mut device, Instant::now());
         interface.update_ip_addrs(|list| {
             // The list is empty, so there is room.
             let _ = list.push(IpCidr::new(address(end.side), 24));
@@ -45,9 +46,12 @@ impl Host {
             Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
         };
         let octets = HELD * end.octets.max(64);
-        let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; HELD], vec![0; octets]);
+        let buffer =
+            || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; HELD], vec![0; octets]);
         let mut socket = udp::Socket::new(buffer(), buffer());
-        socket.bind(mine).map_err(|error| io::Error::other(error.to_string()))?;
+        socket
+            .bind(mine)
+            .map_err(|error| io::Error::other(error.to_string()))?;
         let mut sockets = SocketSet::new(vec![]);
         let udp = sockets.add(socket);
         let peer = IpEndpoint::new(address(1 - end.side), other);
@@ -62,7 +66,8 @@ impl Host {
     }
 
     fn poll(&mut self) {
-        self.interface.poll(Instant::now(), &mut self.device, &mut self.sockets);
+        self.interface
+            .poll(Instant::now(), &mut self.device, &mut self.sockets);
     }
 
     /// Takes arrivals in, after a sleep if it may and there are none.

@@ -37,7 +37,10 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
         Task::Answer | Task::Receive => (SERVER_PORT, CLIENT_PORT),
         Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
     };
-    Ok(((address(end.side), mine).into(), (address(1 - end.side), other).into()))
+    Ok((
+        (address(end.side), mine).into(),
+        (address(1 - end.side), other).into(),
+    ))
 }
 
 impl Sockets {
@@ -74,7 +77,10 @@ impl Sockets {
 fn is_pause(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+        ErrorKind::WouldBlock
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
     )
 }
 

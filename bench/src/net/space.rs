@@ -28,7 +28,9 @@ impl Space {
     fn new() -> Result<Self, Trouble> {
         let link = aside(|| {
             space_unsafe::leave_for_a_fresh_one().map_err(|error| {
-                Trouble::Skipped(format!("needs the right to make network namespaces ({error})"))
+                Trouble::Skipped(format!(
+                    "needs the right to make network namespaces ({error})"
+                ))
             })?;
             File::open("/proc/thread-self/ns/net").map_err(failed)
         })?;
@@ -50,7 +52,10 @@ impl Space {
         format!("/proc/{}/fd/{}", std::process::id(), self.link.as_raw_fd())
     }
 
-    fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, Trouble> + Send) -> Result<T, Trouble> {
+    fn inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Trouble> + Send,
+    ) -> Result<T, Trouble> {
         aside(|| {
             enter(&self.link).map_err(failed)?;
             work()
@@ -65,7 +70,9 @@ impl Space {
                 .stdin(Stdio::null())
                 .output()
                 .map_err(|error| {
-                    Trouble::Skipped(format!("needs the program ip: {error} (apt install iproute2)"))
+                    Trouble::Skipped(format!(
+                        "needs the program ip: {error} (apt install iproute2)"
+                    ))
                 })?;
             if output.status.success() {
                 return Ok(());
@@ -99,11 +106,16 @@ impl Scene {
     pub(super) fn new() -> Result<Self, Trouble> {
         if !rustix::process::geteuid().is_root() {
             let words: Vec<String> = std::env::args().collect();
-            return Err(Trouble::Skipped(format!("needs root (sudo {})", words.join(" "))));
+            return Err(Trouble::Skipped(format!(
+                "needs root (sudo {})",
+                words.join(" ")
+            )));
         }
         let spaces = [Space::new()?, Space::new()?];
         let ([one, two], other) = (VETH, spaces[1].path());
-        spaces[0].ip(&format!("link add {one} type veth peer name {two} netns {other}"))?;
+        spaces[0].ip(&format!(
+            "link add {one} type veth peer name {two} netns {other}"
+        ))?;
         for (side, space) in spaces.iter().enumerate() {
             space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
             space.ip(&format!("link set {} up", VETH[side]))?;

@@ -22,6 +22,7 @@ fn wire_line(end: &End, wire: Wire) -> String {
     let meeting = end.meeting.as_deref().unwrap_or_default();
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
+        Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
         Wire::Tap => format!("tap device={TAP} host_address=\"{}/24\" name=wire", host(1)),
         Wire::Shm => format!("shm path=\"{meeting}\" name=wire"),
     }
@@ -43,7 +44,9 @@ pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
         host(end.side),
     );
     let at = |port, side: usize| -> Participant {
-        let host: core::net::Ipv4Addr = host(side).parse().unwrap_or(core::net::Ipv4Addr::UNSPECIFIED);
+        let host: core::net::Ipv4Addr = host(side)
+            .parse()
+            .unwrap_or(core::net::Ipv4Addr::UNSPECIFIED);
         Participant::of(Part::Host(host.into())).with(Part::port(port))
     };
     let participants = match end.task {
@@ -76,12 +79,20 @@ pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
 }
 
 fn run(end: &End, text: &str, place: Place) -> Result<Value, Trouble> {
-    let wrong = |mistakes: String| Trouble::Failed(mistakes);
-    let graph = xk_compose::check(text, "bench.kdl", &Catalog::standard()).map_err(|d| wrong(d.to_text()))?;
-    let host = graph.host("end").ok_or_else(|| wrong("the graph has no host".into()))?;
+    // The first line of what is said to a person; the rest shows the place in a file that there is none of.
+    let wrong =
+        |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
+    let graph = xk_compose::check(text, "bench.kdl", &Catalog::standard())
+        .map_err(|d| wrong(d.to_text()))?;
+    let host = graph
+        .host("end")
+        .ok_or_else(|| wrong("the graph has no host".into()))?;
     let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
     if missing.has_errors() {
-        return Err(Trouble::Skipped(missing.to_text()));
+        let text = missing.to_text();
+        return Err(Trouble::Skipped(
+            text.lines().next().unwrap_or_default().to_owned(),
+        ));
     }
     let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(failed("cannot make a kernel"))?);
     let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
@@ -92,10 +103,13 @@ fn run(end: &End, text: &str, place: Place) -> Result<Value, Trouble> {
     let this = kernel.add_protocol("user", "user", user.clone());
     xk_compose::start(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
     let idle = if end.spins { Idle::Spin } else { Idle::Sleep };
-    let runner = Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
+    let runner =
+        Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
     ready();
     let turn = Rc::new(move |cx: &xk_core::Kernel| user.turn(cx, &this));
-    let ended = runner.run(Some(found.limit()), turn).map_err(failed("the poll loop ended"));
+    let ended = runner
+        .run(Some(found.limit()), turn)
+        .map_err(failed("the poll loop ended"));
     drop(runner);
     kernel.stop();
     ended?;

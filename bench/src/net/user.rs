@@ -8,9 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
-use xk_core::{
-    Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
-};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper};
 use xk_kit::attribute::LinkCast;
 
 /// Room for the headers of UDP, IP and Ethernet, in octets.
@@ -61,7 +59,11 @@ impl User {
     pub(super) fn new(end: &End, place: Place, lower: ProtocolRef) -> Self {
         let mut data = place.header;
         let at = data.len();
-        let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };
+        let least = if matches!(end.task, Task::Send | Task::Receive) {
+            8
+        } else {
+            1
+        };
         data.resize(at + end.octets.max(least), 0x5a);
         Self(Rc::new(Inner {
             task: end.task,
@@ -144,7 +146,8 @@ impl Inner {
     fn answered(&self, cx: &Kernel, message: &Message) {
         let mut first = [0];
         let number = self.number.get();
-        if message.copy_to(self.at, &mut first) == 0 || first[0] != number as u8 || self.done.get() {
+        if message.copy_to(self.at, &mut first) == 0 || first[0] != number as u8 || self.done.get()
+        {
             return;
         }
         self.heard.set(cx.now());
@@ -164,7 +167,9 @@ impl Inner {
     fn received(&self, message: &Message) {
         let mut number = [0; 8];
         if message.copy_to(self.at, &mut number) == number.len() {
-            self.window.borrow_mut().saw_number(u64::from_le_bytes(number));
+            self.window
+                .borrow_mut()
+                .saw_number(u64::from_le_bytes(number));
         }
     }
 }
