@@ -62,12 +62,13 @@ fn run(end: &End) -> Result<Value, Trouble> {
     xk_run::interrupt_unsafe::catch();
     match end.system {
         System::Xk(wire) => stack::datagrams(end, wire),
+        System::XkHost => stack::host(end),
         System::XkFrames(wire) => stack::frames(end, wire),
         System::Bare(Wire::Packet) => frames::packet(end),
         System::Bare(Wire::Xdp) => frames::xdp(end),
         System::Bare(Wire::Tap) => frames::tap(end),
         System::Bare(Wire::Shm) => memory::run(end),
-        System::LinuxVeth | System::LinuxLoopback => sockets::run(end),
+        System::LinuxVeth | System::LinuxLoopback | System::Bare(Wire::Host) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
     }
 }

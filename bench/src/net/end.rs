@@ -10,6 +10,20 @@ pub(super) enum Wire {
     Xdp,
     Tap,
     Shm,
+    Host,
+}
+
+impl Wire {
+    /// What the catalog calls it.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+            Self::Tap => "tap",
+            Self::Shm => "shm",
+            Self::Host => "host-eth",
+        }
+    }
 }
 
 /// Who exchanges messages.
@@ -17,6 +31,8 @@ pub(super) enum Wire {
 pub(super) enum System {
     /// A graph of xk with UDP at its top, over a wire.
     Xk(Wire),
+    /// A user on the sockets of Linux, by way of a graph.
+    XkHost,
     /// A user right on a wire of xk.
     XkFrames(Wire),
     /// The wire's rings or calls without any stack.
@@ -30,19 +46,22 @@ pub(super) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 15] = [
+    const ALL: [(System, &'static str); 18] = [
         (Self::Xk(Wire::Shm), "xk shm"),
         (Self::Xk(Wire::Xdp), "xk xdp"),
         (Self::Xk(Wire::Packet), "xk packet"),
         (Self::Xk(Wire::Tap), "xk tap to Linux"),
+        (Self::XkHost, "xk host-udp"),
         (Self::XkFrames(Wire::Shm), "xk shm wire"),
         (Self::XkFrames(Wire::Xdp), "xk xdp wire"),
         (Self::XkFrames(Wire::Packet), "xk packet wire"),
         (Self::XkFrames(Wire::Tap), "xk tap wire"),
+        (Self::XkFrames(Wire::Host), "xk host-eth wire"),
         (Self::Bare(Wire::Shm), "bare shm"),
         (Self::Bare(Wire::Xdp), "bare xdp"),
         (Self::Bare(Wire::Packet), "bare packet"),
         (Self::Bare(Wire::Tap), "bare tap"),
+        (Self::Bare(Wire::Host), "bare sockets"),
         (Self::LinuxVeth, "Linux veth"),
         (Self::LinuxLoopback, "Linux loopback"),
         (Self::Smoltcp, "smoltcp packet"),

@@ -23,10 +23,11 @@ const TIME: Duration = Duration::from_millis(200);
 const SIZES: [usize; 2] = [64, 1514];
 
 /// The wires, and what the end of the graph's side does. The other side of a TAP device is Linux's: a packet socket.
-const WAYS: [(Wire, &str, [Task; 2]); 5] = [
+const WAYS: [(Wire, &str, [Task; 2]); 6] = [
     (Wire::Shm, "shm", [Task::Send, Task::Receive]),
     (Wire::Xdp, "xdp", [Task::Send, Task::Receive]),
     (Wire::Packet, "packet", [Task::Send, Task::Receive]),
+    (Wire::Host, "Ethernet in UDP", [Task::Send, Task::Receive]),
     (Wire::Tap, "tap to Linux", [Task::Send, Task::Receive]),
     (Wire::Tap, "tap from Linux", [Task::Receive, Task::Send]),
 ];
@@ -43,8 +44,8 @@ fn cases() -> Vec<Case> {
                         system,
                         tasks,
                         octets: match system {
-                            // The ring knows no header.
-                            System::Bare(Wire::Shm) => octets,
+                            // Neither the ring nor sockets know a header.
+                            System::Bare(Wire::Shm | Wire::Host) => octets,
                             _ => octets - HEADER_OCTETS,
                         },
                         mode: Mode::Spinning,

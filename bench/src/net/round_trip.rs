@@ -21,11 +21,12 @@ const SIZES: [usize; 2] = [1, 1400];
 const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
 
 /// Who takes part. The bare ones are limits: no stack, the same octets on the wire.
-const SYSTEMS: [System; 10] = [
+const SYSTEMS: [System; 11] = [
     System::Xk(Wire::Shm),
     System::Xk(Wire::Xdp),
     System::Xk(Wire::Packet),
     System::Xk(Wire::Tap),
+    System::XkHost,
     System::LinuxLoopback,
     System::LinuxVeth,
     System::Smoltcp,
@@ -102,6 +103,7 @@ fn goals(case: Case, octets: usize, mode: Mode, system: System) -> Case {
             .beside(veth)
             .goal(Goal::TimesAsFast(1.0)),
         (System::Xk(Wire::Packet), _) => case.beside(bare(Wire::Packet)).beside(veth),
+        (System::XkHost, _) => case.beside(loopback),
         (System::Xk(_) | System::Smoltcp, _) => case.beside(veth),
         _ => case,
     }

@@ -8,7 +8,7 @@ use crate::case::Trouble;
 use rustix::thread::sched_getaffinity;
 use serde_json::Value;
 use std::cell::OnceCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,44 +51,63 @@ pub(super) struct Stage {
     scene: Rc<OnceCell<Result<Scene, Trouble>>>,
 }
 
-/// The file by which both ends of a case meet, removed behind it.
+/// What both ends of a case meet by, removed behind it.
+#[derive(Default)]
 struct Meeting {
     path: Option<String>,
     _memory: Option<Memory>,
-    file: Option<PathBuf>,
+    folder: Option<PathBuf>,
 }
 
 impl Drop for Meeting {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _ = std::fs::remove_file(file);
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
 
+/// What the names of folders begin with in which two ends meet; the process that made it follows.
+const FOLDER: &str = "xk-bench-of-";
+
 impl Meeting {
     fn of(setting: &Setting) -> Result<Self, Trouble> {
-        let (mut path, mut held, mut file) = (None, None, None);
+        let mut meeting = Self::default();
         match setting.system {
             System::Bare(Wire::Shm) => {
                 let memory = Memory::new(memory::size(setting.octets))
                     .map_err(|error| Trouble::Failed(format!("no memory to share: {error}")))?;
-                path = Some(memory.path());
-                held = Some(memory);
+                meeting.path = Some(memory.path());
+                meeting._memory = Some(memory);
             }
             System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => {
-                let name = format!("xk-bench-{}", std::process::id());
-                let socket = std::env::temp_dir().join(name);
-                path = Some(socket.display().to_string());
-                file = Some(socket);
+                remove_folders_of_the_dead();
+                let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
+                std::fs::create_dir_all(&folder)
+                    .map_err(|error| Trouble::Failed(format!("no folder to meet in: {error}")))?;
+                meeting.path = Some(folder.join("meeting").display().to_string());
+                meeting.folder = Some(folder);
             }
             _ => {}
         }
-        Ok(Self {
-            path,
-            _memory: held,
-            file,
-        })
+        Ok(meeting)
+    }
+}
+
+/// Removes what killed runs left.
+fn remove_folders_of_the_dead() {
+    let entries = std::fs::read_dir(std::env::temp_dir())
+        .into_iter()
+        .flatten()
+        .flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another run may remove it first.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -120,8 +139,10 @@ impl Stage {
     /// The namespace for a side of a system, if it needs one.
     fn space(&self, system: System, side: usize) -> Result<Option<String>, Trouble> {
         let side = match system {
-            System::LinuxLoopback | System::Bare(Wire::Shm) => return Ok(None),
-            System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => return Ok(None),
+            System::LinuxLoopback | System::XkHost => return Ok(None),
+            System::Xk(Wire::Shm | Wire::Host) => return Ok(None),
+            System::XkFrames(Wire::Shm | Wire::Host) => return Ok(None),
+            System::Bare(Wire::Shm | Wire::Host) => return Ok(None),
             // The device has both ends in one namespace.
             System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
             System::Xk(Wire::Packet | Wire::Xdp)

@@ -1,7 +1,7 @@
 //! UDP sockets of Linux: one system call a message.
 
 use super::child::failed;
-use super::end::{End, System, Task};
+use super::end::{End, System, Task, Wire};
 use super::exchange::{self, Line, WAIT};
 use super::space::LINUX;
 use crate::case::Trouble;
@@ -29,7 +29,7 @@ struct Sockets {
 fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
     let address = |side: usize| match end.system {
         System::LinuxVeth => LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED),
-        System::LinuxLoopback => Ipv4Addr::LOCALHOST,
+        System::LinuxLoopback | System::Bare(Wire::Host) => Ipv4Addr::LOCALHOST,
         // The peer of a graph learns its address from what arrives.
         _ => Ipv4Addr::UNSPECIFIED,
     };

@@ -8,6 +8,7 @@ use super::space::VETH;
 use super::user::{Place, User};
 use crate::case::Trouble;
 use serde_json::Value;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use xk_catalog::Catalog;
 use xk_core::{Part, Participant, Participants};
@@ -23,13 +24,21 @@ fn wire_line(end: &End, wire: Wire) -> String {
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
         Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
-        Wire::Tap => format!("tap device={TAP} host_address=\"{}/24\" name=wire", host(1)),
+        Wire::Tap => format!(
+            "tap device={TAP} host_address=\"{}/24\" name=wire",
+            address(1)
+        ),
+        Wire::Host => {
+            let at = |side: usize| format!("127.0.0.1:{}", [CLIENT_PORT, SERVER_PORT][side]);
+            let (mine, other) = (at(end.side), at(1 - end.side));
+            format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
+        }
         Wire::Shm => format!("shm path=\"{meeting}\" name=wire"),
     }
 }
 
 /// The address of a side; over TAP, Linux has the second.
-fn host(side: usize) -> &'static str {
+fn address(side: usize) -> &'static str {
     ["10.77.1.1", "10.77.1.2"][side]
 }
 
@@ -41,26 +50,38 @@ pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
     let text = format!(
         "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\nudp ip\n}}\n",
         wire_line(end, wire),
-        host(end.side),
+        address(end.side),
     );
-    let at = |port, side: usize| -> Participant {
-        let host: core::net::Ipv4Addr = host(side)
-            .parse()
-            .unwrap_or(core::net::Ipv4Addr::UNSPECIFIED);
-        Participant::of(Part::Host(host.into())).with(Part::port(port))
-    };
-    let participants = match end.task {
-        Task::Ask | Task::Send => {
-            Participants::pair(at(CLIENT_PORT, end.side), at(SERVER_PORT, 1 - end.side))
-        }
-        Task::Answer | Task::Receive => Participants::local(Part::port(SERVER_PORT)),
-    };
+    let [mine, other] = [end.side, 1 - end.side].map(address);
     let place = Place {
         lower: "udp",
-        participants,
+        participants: participants(end, mine, other),
         header: Vec::new(),
     };
-    run(end, &text, place)
+    run(end, wire.kind(), &text, place)
+}
+
+/// Whom a user on UDP speaks to, or what it serves.
+fn participants(end: &End, mine: &str, other: &str) -> Participants {
+    let at = |port, host: &str| {
+        let host: Ipv4Addr = host.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Participant::of(Part::Host(host)).with(Part::port(port))
+    };
+    match end.task {
+        Task::Ask | Task::Send => Participants::pair(at(CLIENT_PORT, mine), at(SERVER_PORT, other)),
+        Task::Answer | Task::Receive => Participants::local(Part::port(SERVER_PORT)),
+    }
+}
+
+/// The system's sockets as a lower layer, over its loopback device.
+pub(super) fn host(end: &End) -> Result<Value, Trouble> {
+    const LOOPBACK: &str = "127.0.0.1";
+    let place = Place {
+        lower: "udp",
+        participants: participants(end, LOOPBACK, LOOPBACK),
+        header: Vec::new(),
+    };
+    run(end, "host-udp", "host end {\nhost-udp name=udp\n}\n", place)
 }
 
 /// A wire and a user that makes whole frames.
@@ -75,15 +96,19 @@ pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
         participants: Participants::default(),
         header: header(end.side).into(),
     };
-    run(end, &text, place)
+    run(end, wire.kind(), &text, place)
 }
 
-fn run(end: &End, text: &str, place: Place) -> Result<Value, Trouble> {
+fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
+    let catalog = Catalog::standard();
+    if catalog.find(kind).is_none() {
+        let what = format!("the catalog has no `{kind}`");
+        return Err(Trouble::Skipped(what));
+    }
     // The first line of what is said to a person; the rest shows the place in a file that there is none of.
     let wrong =
         |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
-    let graph = xk_compose::check(text, "bench.kdl", &Catalog::standard())
-        .map_err(|d| wrong(d.to_text()))?;
+    let graph = xk_compose::check(text, "bench.kdl", &catalog).map_err(|d| wrong(d.to_text()))?;
     let host = graph
         .host("end")
         .ok_or_else(|| wrong("the graph has no host".into()))?;

@@ -21,11 +21,12 @@ const TIME: Duration = Duration::from_millis(250);
 const SIZES: [usize; 3] = [64, 1472, 16_384];
 
 /// Who takes part, and whether messages of 16 Ki octets can go: smoltcp's buffer for fragments is smaller, and a frame is.
-const SYSTEMS: [(System, bool); 10] = [
+const SYSTEMS: [(System, bool); 11] = [
     (System::Xk(Wire::Shm), true),
     (System::Xk(Wire::Xdp), true),
     (System::Xk(Wire::Packet), true),
     (System::Xk(Wire::Tap), true),
+    (System::XkHost, true),
     (System::LinuxLoopback, true),
     (System::LinuxVeth, true),
     (System::Smoltcp, false),
@@ -92,6 +93,7 @@ fn goals(case: Case, octets: usize, system: System) -> Case {
             };
             case.beside(veth)
         }
+        System::XkHost => case.beside(loopback),
         System::Xk(_) | System::Smoltcp => case.beside(veth),
         _ => case,
     }
