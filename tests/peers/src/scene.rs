@@ -33,6 +33,10 @@ pub enum Wire {
     VethOffload,
     /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams.
     Vxlan,
+    /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums to the wire.
+    XdpGeneric,
+    /// The same in native mode.
+    XdpNative,
 }
 
 impl Wire {
@@ -49,6 +53,15 @@ impl Wire {
         }
     }
 
+    /// The wire of a graph, on the veth end `device`.
+    fn on_veth(self, device: &str) -> String {
+        match self {
+            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
+            Self::XdpNative => format!("xdp interface={device} mode=native"),
+            _ => format!("packet device={device} offload={}", self.offload()),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Tap => "tap",
@@ -56,6 +69,8 @@ impl Wire {
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
             Self::Vxlan => "vxlan",
+            Self::XdpGeneric => "xdp-generic",
+            Self::XdpNative => "xdp-native",
         }
     }
 }
@@ -215,7 +230,7 @@ impl Lan {
         let linux = scene.linux();
         let ours = match wire {
             Wire::Tap | Wire::TapOffload => linux.clone(),
-            Wire::Veth | Wire::VethOffload | Wire::Vxlan => scene.net.space().unwrap(),
+            _ => scene.net.space().unwrap(),
         };
         if wire == Wire::Vxlan {
             under_vxlan(&scene.net, &linux, &ours);
@@ -245,12 +260,10 @@ impl Lan {
                 "tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire offload={}",
                 self.wire.offload()
             ),
-            Wire::Veth | Wire::VethOffload => {
-                format!("packet device=x0 name=wire offload={}", self.wire.offload())
-            }
             Wire::Vxlan => "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
                             mtu=1500 name=wire"
                 .to_owned(),
+            on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
         };
         let source = format!(
             "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
@@ -332,7 +345,7 @@ impl Routed {
                     self.wire.offload()
                 ),
                 Wire::Vxlan => panic!("no router stands on this wire here"),
-                Wire::Veth | Wire::VethOffload => {
+                on_veth => {
                     let ours = format!("x{side}");
                     self.scene
                         .net
@@ -340,10 +353,7 @@ impl Routed {
                         .unwrap();
                     self.ours.mtu(&ours, mtu).unwrap();
                     self.set_up(space, side, mtu);
-                    format!(
-                        "packet device={ours} name=wire{side} offload={}",
-                        self.wire.offload()
-                    )
+                    format!("{} name=wire{side}", on_veth.on_veth(&ours))
                 }
             };
             source += &format!(
