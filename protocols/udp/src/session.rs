@@ -155,7 +155,7 @@ impl UdpSession {
     }
 
     fn ports(&self) -> (u16, u16) {
-        (self.key as u16, (self.key >> 16) as u16)
+        (self.key.1 as u16, (self.key.1 >> 16) as u16)
     }
 
     /// Puts the header in front of a payload of one slice of less than `limit` octets, as almost every one is: those below

@@ -65,14 +65,14 @@ const FAULTS: &[(Fault, &str)] = &[
 struct Layer {
     fault: Fault,
     lower: ProtocolRef,
-    sessions: Rc<SessionTable<(u32, u32)>>,
+    sessions: Rc<SessionTable<(u64, u32)>>,
     enables: Map<u32, ProtocolRef>,
     kept: RefCell<Vec<Message>>,
 }
 
 struct LayerSession {
     fault: Fault,
-    sessions: Rc<SessionTable<(u32, u32)>>,
+    sessions: Rc<SessionTable<(u64, u32)>>,
     number: u32,
     lower: SessionRef,
     upper: ProtocolRef,
