@@ -2,10 +2,9 @@
 
 use crate::origin::Pseudo;
 use crate::protocol::{Key, Table, key, less_header};
-use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
+use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use core::num::NonZeroU16;
 use xk_core::control::{Describe, Question};
 use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
@@ -42,7 +41,7 @@ pub(crate) struct UdpSession {
     /// Octets of the largest payload.
     payload_max: usize,
     /// The header of every datagram sent here, but for length and checksum.
-    template: [u8; HEADER_LEN],
+    template: u64,
     /// The sum over pseudo-header and ports; `None` if datagrams are sent without checksum.
     base: Option<Base>,
     /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
@@ -65,14 +64,9 @@ pub(crate) fn unreachable_port(cx: &Kernel, session: &SessionRef, kind: NetworkE
     }
 }
 
-/// A header without checksum for a payload to be filled in.
-pub(crate) fn template(local: u16, peer: u16) -> [u8; HEADER_LEN] {
-    let mut octets = [0; HEADER_LEN];
-    if let (Some(dst), Some(length)) = (NonZeroU16::new(peer), Length::of_payload(0)) {
-        let src = NonZeroU16::new(local);
-        Header { src, dst, length }.emit(&mut octets);
-    }
-    octets
+/// A header without length and checksum, as a number: the source port highest.
+pub(crate) fn template(local: u16, peer: u16) -> u64 {
+    u64::from(local) << 48 | u64::from(peer) << 32
 }
 
 /// The sum to begin with for a payload of `payload` octets: `base` and the length, which counts once in the
@@ -96,19 +90,13 @@ fn end(sum: Checksum) -> u16 {
 
 /// The header for a payload of `payload` octets.
 #[inline(always)]
-fn header(template: [u8; HEADER_LEN], payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
-    let [a, b, c, d, ..] = template;
-    let [e, f] = ((payload + HEADER_LEN) as u16).to_be_bytes();
-    let [g, h] = checksum.to_be_bytes();
-    [a, b, c, d, e, f, g, h]
+fn header(template: u64, payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
+    let length = (payload + HEADER_LEN) as u16;
+    (template | u64::from(length) << 16 | u64::from(checksum)).to_be_bytes()
 }
 
 /// The header for any payload. `base` is the sum over pseudo-header and ports.
-pub(crate) fn seal(
-    template: [u8; HEADER_LEN],
-    base: Option<Base>,
-    payload: &Message,
-) -> [u8; HEADER_LEN] {
+pub(crate) fn seal(template: u64, base: Option<Base>, payload: &Message) -> [u8; HEADER_LEN] {
     let checksum = match base {
         None => 0,
         Some(base) => {
@@ -174,7 +162,7 @@ impl UdpSession {
     }
 
     fn ports(&self) -> (u16, u16) {
-        (self.key as u16, (self.key >> 16) as u16)
+        (self.key.1 as u16, (self.key.1 >> 16) as u16)
     }
 
     /// Puts the header in front of a payload of one slice of less than `limit` octets, as almost every one is: those below
