@@ -41,12 +41,15 @@ pub(super) enum System {
     LinuxVeth,
     /// UDP sockets of Linux over the loopback device.
     LinuxLoopback,
+    /// The same two with segmentation offload: many messages a call.
+    LinuxVethJoined,
+    LinuxLoopbackJoined,
     /// smoltcp over a packet socket.
     Smoltcp,
 }
 
 impl System {
-    const ALL: [(System, &'static str); 18] = [
+    const ALL: [(System, &'static str); 20] = [
         (Self::Xk(Wire::Shm), "xk shm"),
         (Self::Xk(Wire::Xdp), "xk xdp"),
         (Self::Xk(Wire::Packet), "xk packet"),
@@ -64,6 +67,8 @@ impl System {
         (Self::Bare(Wire::Host), "bare sockets"),
         (Self::LinuxVeth, "Linux veth"),
         (Self::LinuxLoopback, "Linux loopback"),
+        (Self::LinuxVethJoined, "Linux veth, GSO"),
+        (Self::LinuxLoopbackJoined, "Linux loopback, GSO"),
         (Self::Smoltcp, "smoltcp packet"),
     ];
 

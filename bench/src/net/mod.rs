@@ -16,6 +16,7 @@ mod round_trip;
 mod scene;
 mod smoltcp_raw;
 mod sockets;
+mod sockets_unsafe;
 mod space;
 mod space_unsafe;
 mod stack;
