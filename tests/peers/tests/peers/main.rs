@@ -9,6 +9,7 @@ mod host;
 mod program;
 mod router;
 mod tools;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -57,5 +58,10 @@ fn main() -> ExitCode {
         tools::nping_is_answered over Tap;
         tools::mtr_sees_the_hop over Tap;
         program::runs_a_graph_file over Tap;
+        xdp::shares_an_interface over XdpGeneric XdpNative;
+        xdp::uses_several_queues over XdpGeneric XdpNative;
+        xdp::outlasts_its_interface over XdpGeneric XdpNative;
+        xdp::starts_again_at_once over XdpGeneric XdpNative;
+        xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     })
 }
