@@ -9,7 +9,7 @@ use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::wire::Wire;
 use xk_core::{
@@ -102,8 +102,8 @@ struct Shared<D> {
     end: WireEnd,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
-    /// Frames taken from the device and not delivered yet. Shared by all shepherds: if one blocks in a delivery, the next goes on.
-    arrivals: RefCell<VecDeque<Message>>,
+    /// Frames taken from the device and not delivered yet.
+    arrivals: Arrivals,
     /// The device holds frames that have not gone out.
     unflushed: Cell<bool>,
 }
@@ -125,7 +125,7 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             frame_octets_max,
             end: WireEnd::default(),
             backlog: RefCell::default(),
-            arrivals: RefCell::default(),
+            arrivals: Arrivals::default(),
             unflushed: Cell::new(false),
         };
         Self {
@@ -278,7 +278,7 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.flush(this);
         self.shared.end.stop();
         drop(self.shared.backlog.take());
-        drop(self.shared.arrivals.take());
+        self.shared.arrivals.clear();
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
@@ -289,8 +289,8 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
 impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         let shared = &self.shared;
-        if shared.arrivals.borrow().is_empty() {
-            let arrivals = &mut *shared.arrivals.borrow_mut();
+        if shared.arrivals.is_empty() {
+            let arrivals = &mut *shared.arrivals.queue_mut();
             let outcome = shared
                 .device
                 .borrow_mut()
@@ -301,14 +301,10 @@ impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
                 }
             }
         }
-        let mut count = 0;
-        while count < budget && !cx.must_leave() {
-            let next = shared.arrivals.borrow_mut().pop_front();
-            let Some(message) = next else { break };
-            count += 1;
-            let make = |upper| self.session(upper);
-            shared.end.deliver(cx, this, message, make);
-        }
+        let make = |upper| self.session(upper);
+        let count = shared
+            .end
+            .deliver_all(cx, this, &shared.arrivals, budget, make);
         self.count_losses(cx, this);
         count
     }
@@ -345,6 +341,10 @@ impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -11,7 +11,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -50,6 +50,14 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     // Source, destination, length, checksum.
     let word = u64::from_be_bytes(*octets);
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
+}
+
+/// Both ports of the `nth` datagram of a burst, if its header can be seen at once and its length is right.
+#[inline(always)]
+fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    let (ports, length) = ports_and_length(&glance.octets);
+    (length == glance.len).then_some(ports)
 }
 
 /// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
@@ -212,6 +220,29 @@ impl Protocol for Udp {
             return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(ports) = ports_of(burst, 0)
+                && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
+            {
+                let mut run = 1;
+                while run < burst.len() && ports_of(burst, run) == Some(ports) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
