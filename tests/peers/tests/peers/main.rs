@@ -10,6 +10,7 @@ mod offload;
 mod program;
 mod router;
 mod tools;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -61,5 +62,10 @@ fn main() -> ExitCode {
         tools::mtr_sees_the_hop over Tap;
         program::runs_a_graph_file over Tap;
         program::runs_two_hosts_without_privilege over Vxlan;
+        xdp::shares_an_interface over XdpGeneric XdpNative;
+        xdp::uses_several_queues over XdpGeneric XdpNative;
+        xdp::outlasts_its_interface over XdpGeneric XdpNative;
+        xdp::starts_again_at_once over XdpGeneric XdpNative;
+        xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     })
 }
