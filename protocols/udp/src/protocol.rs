@@ -1,9 +1,9 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::origin::Origin;
+use crate::origin::{Origin, is_intact};
 use crate::session::{UdpSession, unreachable_port};
 use crate::unconnected::Unconnected;
-use crate::wire::{HEADER_LEN, Header, has_checksum};
+use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
@@ -17,10 +17,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
-use xk_kit::offload::{Offloads, TransportChecksum};
+use xk_kit::offload::Offloads;
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -286,18 +285,6 @@ pub(crate) fn less_header(ask: &mut Ask<'_>) {
     let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
 }
 
-/// Whether a datagram with its header in front has the right checksum, or none.
-fn is_intact(pseudo: Option<Checksum>, header: &[u8; HEADER_LEN], message: &Message) -> bool {
-    let Some(mut sum) = pseudo.filter(|_| has_checksum(header)) else {
-        return true;
-    };
-    sum.add_u16(message.len() as u16);
-    for slice in message.slices() {
-        sum.add(slice.octets);
-    }
-    sum.is_valid()
-}
-
 impl Udp {
     /// The taker is bound unless somebody has the place already.
     fn bind_taker(&self, key: TakerKey, taker: Taker) -> Result<(), OpenError> {
@@ -501,9 +488,7 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if message.attribute::<TransportChecksum>().is_none()
-            && !is_intact(origin.pseudo.map(|p| p.received), octets, &message)
-        {
+        if !is_intact(origin, octets, &message) {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {
