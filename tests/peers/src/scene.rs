@@ -40,8 +40,8 @@ impl Wire {
     fn on_veth(self, device: &str) -> String {
         match self {
             Self::Tap | Self::Veth | Self::VethOffload => format!("packet device={device}"),
-            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
-            Self::XdpNative => format!("xdp interface={device} mode=native"),
+            Self::XdpGeneric => format!("xdp device={device} mode=generic"),
+            Self::XdpNative => format!("xdp device={device} mode=native"),
         }
     }
 
