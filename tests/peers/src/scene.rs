@@ -56,8 +56,8 @@ impl Wire {
     /// The wire of a graph, on the veth end `device`.
     fn on_veth(self, device: &str) -> String {
         match self {
-            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
-            Self::XdpNative => format!("xdp interface={device} mode=native"),
+            Self::XdpGeneric => format!("xdp device={device} mode=generic"),
+            Self::XdpNative => format!("xdp device={device} mode=native"),
             _ => format!("packet device={device} offload={}", self.offload()),
         }
     }

@@ -52,7 +52,7 @@ fn mode(wire: Wire) -> &'static str {
 /// A host of ours on `x0`, with these parameters of its wire.
 fn start(link: &Link, wire: Wire, parameters: &str) -> Stack {
     let source = format!(
-        "host xk {{\nxdp interface=x0 mode={} {parameters} name=wire\neth wire\narp eth\n\
+        "host xk {{\nxdp device=x0 mode={} {parameters} name=wire\neth wire\narp eth\n\
          ip arp {{ address \"{OURS}/24\"; }}\nicmp ip\nudp ip\necho udp port=7\n}}\n",
         mode(wire)
     );
@@ -235,7 +235,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
     .unwrap();
     let peer = Stack::start(
         &here,
-        "host peer {\nxdp interface=x0 mode=generic\neth xdp\narp eth\nip arp { address \"192.168.1.1/24\"; }\n\
+        "host peer {\nxdp device=x0 mode=generic\neth xdp\narp eth\nip arp { address \"192.168.1.1/24\"; }\n\
          icmp ip\nprobe icmp to=\"192.168.1.200\" count=1000000 interval=\"5ms\" timeout=\"50ms\"\n}\n",
     );
     let received = || peer.reports()[0].figure("received");
