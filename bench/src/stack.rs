@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::{Arrivals, Burst, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Enable, OpenError, Outgoing, PushError, Refused};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef,
@@ -82,6 +82,21 @@ impl Session for BottomSession {
             Bottom::Keep => self.kept.queue_mut().push_back(message),
         }
         Ok(())
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        if self.what == Bottom::Keep {
+            self.kept.queue_mut().extend(burst.drain(..));
+            return Ok(());
+        }
+        burst
+            .drain(..)
+            .try_for_each(|message| self.push(cx, this, message))
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {

@@ -23,6 +23,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_host::ENTRY,
+    &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
     &xk_ip::ENTRY,
     &xk_loop::ENTRY,

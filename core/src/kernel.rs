@@ -59,7 +59,7 @@ pub struct Kernel {
     /// Not 0 while an observer looks on.
     gate: Cell<u8>,
     now: Cell<Time>,
-    session_last: Cell<u32>,
+    session_last: Cell<u64>,
     random: Random,
     pool: Pool,
     shepherds: Shepherds,
@@ -146,7 +146,7 @@ impl Kernel {
         opens: u32,
         body: S,
     ) -> SessionRef {
-        let id = self.session_last.get().wrapping_add(1);
+        let id = self.session_last.get() + 1;
         self.session_last.set(id);
         SessionRef::new(SessionId(id), this.id(), upper.id(), opens, body)
     }

@@ -27,11 +27,10 @@ impl Message {
     /// A message in one buffer of `pool`, `start` octets behind the buffer's first. Counts no failure.
     #[inline]
     pub(super) fn in_one_buffer(pool: CoreRef, start: usize, len: usize) -> Option<Self> {
-        let (head, buf) = pool.take_both(start.checked_add(len)?)?;
-        head.base.set(buf.base);
-        head.data.set(buf.base.wrapping_add(start));
-        head.room_end
-            .set(buf.base.wrapping_add(buf.capacity as usize));
+        let (head, octets) = pool.take_both(start.checked_add(len)?)?;
+        let base = head.base.get();
+        head.data.set(base.wrapping_add(start));
+        head.room_end.set(base.wrapping_add(octets));
         head.len.set(len as u32);
         head.next.set(None);
         head.rest.set(0);

@@ -40,14 +40,13 @@ impl<'a> Burst<'a> {
     /// How many messages are left to take.
     #[inline(always)]
     pub fn len(self) -> usize {
-        let end = self.end.min(self.slots.end());
-        end.saturating_sub(self.slots.next())
+        self.end.saturating_sub(self.slots.next())
     }
 
     /// True if no message is left to take.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
-        self.len() == 0
+        self.slots.next() >= self.end
     }
 
     /// True if messages are left that came through the session `lower`. If that was closed meanwhile (by whoever took the last
@@ -59,26 +58,26 @@ impl<'a> Burst<'a> {
             return false;
         }
         if lower.head().is_closed() {
-            self.slots.give_back();
+            self.give_back();
             return false;
         }
         true
     }
 
-    /// How many messages have been taken from the whole burst so far: the last one that was taken is number `taken() - 1`.
+    /// How many messages have been taken from the whole burst so far.
     #[inline(always)]
     pub fn taken(self) -> usize {
-        self.slots.next()
+        self.slots.taken()
     }
 
     /// Takes the next message, without the headers of the layers below.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "a view, not an iterator")]
     pub fn next(self) -> Option<Message> {
-        if self.is_empty() {
+        let at = self.slots.next();
+        if at >= self.end {
             return None;
         }
-        let at = self.slots.next();
         self.slots.set_next(at + 1);
         let mut message = self.slots.replace(at, None)?;
         if !message.strip_in_place(self.front) {
@@ -86,6 +85,24 @@ impl<'a> Burst<'a> {
             let _ = message.strip(self.front);
         }
         Some(message)
+    }
+
+    /// The same, if what is left came through the session `lower` all the same; see [`goes_on`](Self::goes_on).
+    #[inline(always)]
+    pub fn next_through(self, lower: &SessionRef) -> Option<Message> {
+        if lower.head().is_closed() {
+            self.give_back();
+            return None;
+        }
+        self.next()
+    }
+
+    /// Sends the rest of the whole burst back to its wire.
+    #[cold]
+    fn give_back(self) {
+        if !self.is_empty() {
+            self.slots.give_back();
+        }
     }
 
     /// Shows the first `N` octets of the message that is `nth` from the next one; `None` if there is none, or if they do
@@ -166,18 +183,18 @@ impl Arrivals {
     ///
     /// Whoever calls it in a loop leaves that once [`Kernel::must_leave`] says so.
     pub fn deliver(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
-        let count = count.min(self.len()).min(BURST_MAX);
+        let count = count.min(self.len());
         // One who looks on sees every message by itself.
         if count < 2 || cx.gate() != 0 || cx.carries_burst() {
             return self.deliver_one(cx, session, count);
         }
         let slots = self.spare.take();
         let slots = slots.unwrap_or_else(|| Rc::new(Slots::new(Rc::clone(&self.queue))));
-        slots.fill(&mut self.queue.borrow_mut(), count);
+        slots.fill(&mut self.queue.borrow_mut(), count.min(BURST_MAX));
         cx.begin_burst(&slots);
         let burst = Burst {
             slots: &slots,
-            end: BURST_MAX,
+            end: slots.end(),
             front: 0,
         };
         while !burst.is_empty() {
@@ -189,10 +206,17 @@ impl Arrivals {
         taken
     }
 
+    #[inline]
     fn deliver_one(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
-        let next = if count == 0 { None } else { self.pop_front() };
-        let Some(message) = next else { return 0 };
-        drop::<Result<(), Refused>>(session.pop(cx, message));
+        if count == 0 {
+            return 0;
+        }
+        let Some(message) = self.pop_front() else {
+            return 0;
+        };
+        if let Err(refused) = session.pop(cx, message) {
+            drop::<Refused>(refused);
+        }
         1
     }
 }

@@ -17,11 +17,14 @@ pub struct Glance<const N: usize> {
     pub has_attributes: bool,
 }
 
-/// The messages of a burst. Those from `next` to `end` are there, the others are none.
+/// The messages of a burst. Those from `next` to `end` are there, the others are none. A place before `next` is nobody's any more,
+/// so that all views see the burst end when what is left goes back.
 pub(crate) struct Slots {
     messages: [UnsafeCell<Option<Message>>; BURST_MAX],
     next: Cell<usize>,
     end: Cell<usize>,
+    /// How many went back; they count as gone, but not as taken.
+    returned: Cell<usize>,
     /// Where what is not taken goes back to.
     home: Rc<RefCell<VecDeque<Message>>>,
 }
@@ -32,6 +35,7 @@ impl Slots {
             messages: [const { UnsafeCell::new(None) }; BURST_MAX],
             next: Cell::new(0),
             end: Cell::new(0),
+            returned: Cell::new(0),
             home,
         }
     }
@@ -52,6 +56,12 @@ impl Slots {
     #[inline(always)]
     pub(super) fn end(&self) -> usize {
         self.end.get()
+    }
+
+    /// How many messages have been taken.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> usize {
+        self.next.get() - self.returned.get()
     }
 
     /// Puts a message into its place, or none; answers what was there. A place that does not exist takes nothing.
@@ -86,13 +96,18 @@ impl Slots {
         }
         self.next.set(0);
         self.end.set(end);
+        self.returned.set(0);
     }
 
     /// Sends what nobody has taken back to where it came from, to be delivered again.
     #[cold]
     pub(crate) fn give_back(&self) {
         let (next, end) = (self.next.get(), self.end.get());
-        self.end.set(next);
+        if next == end {
+            return;
+        }
+        self.next.set(end);
+        self.returned.set(end - next);
         let mut home = self.home.borrow_mut();
         for at in (next..end).rev() {
             if let Some(message) = self.replace(at, None) {

@@ -130,9 +130,7 @@ pub trait Protocol {
         lower: &SessionRef,
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
-        while burst.goes_on(lower)
-            && let Some(message) = burst.next()
-        {
+        while let Some(message) = burst.next_through(lower) {
             self.demux(cx, this, lower, message)?;
         }
         Ok(())
@@ -234,9 +232,7 @@ pub trait Session {
     /// # Errors
     /// The first message that nobody above wants; those behind it are still in the burst.
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        while burst.goes_on(this)
-            && let Some(message) = burst.next()
-        {
+        while let Some(message) = burst.next_through(this) {
             self.pop(cx, this, message)?;
         }
         Ok(())

@@ -294,9 +294,7 @@ impl ProtocolRef {
         lower: &SessionRef,
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
-        while burst.goes_on(lower)
-            && let Some(message) = burst.next()
-        {
+        while let Some(message) = burst.next_through(lower) {
             self.demux(cx, lower, message)?;
         }
         Ok(())

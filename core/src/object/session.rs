@@ -11,9 +11,9 @@ use alloc::rc::{Rc, Weak};
 use core::cell::Cell;
 use core::fmt;
 
-/// Names a session within its kernel; never used twice while the kernel runs.
+/// Names a session within its kernel; never used twice: a billion a second would last for centuries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u32);
+pub struct SessionId(pub u64);
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

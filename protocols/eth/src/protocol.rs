@@ -21,6 +21,7 @@ use xk_core::{
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther, OptPacket};
+use xk_kit::offload::{self, Offloads};
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -82,6 +83,8 @@ impl Shared {
         message: &mut Message,
         short: usize,
     ) -> Result<(), PushError> {
+        // A checksum that is left open is found from the end.
+        offload::settle(cx.pool(), message).map_err(|_| PushError::NoBuffers)?;
         let mut zeros = self.zeros.borrow_mut();
         let zeros = match &mut *zeros {
             Some(zeros) => zeros,
@@ -161,11 +164,11 @@ fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
     (front >> 16, back >> 16, back as u16)
 }
 
-/// The header of the `nth` frame of a burst, as of [`split`], if it can be seen at once and bears no mark.
+/// The header of the `nth` frame of a burst, if it can be seen at once and bears no mark.
 #[inline(always)]
-fn usual_header(burst: Burst<'_>, nth: usize) -> Option<(u64, u64, u16)> {
+fn unmarked(burst: Burst<'_>, nth: usize) -> Option<[u8; HEADER_LEN]> {
     let glance = burst.peek::<HEADER_LEN>(nth)?;
-    (!glance.has_attributes).then(|| split(&glance.octets))
+    (!glance.has_attributes).then_some(glance.octets)
 }
 
 impl Eth {
@@ -408,7 +411,7 @@ impl Protocol for Eth {
     ) -> Result<(), Refused> {
         if let Some((dst, src, word)) = message.peek_in_place::<HEADER_LEN>().map(split)
             && self.shared.is_usual(dst, src)
-            && !message.has_attributes()
+            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
             && let Some(ether_type) = EtherType::new(word)
             && let key = (src, u32::from(ether_type.get()))
             && let Some(session) = self.shared.sessions.latest(&key)
@@ -427,14 +430,15 @@ impl Protocol for Eth {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            if let Some(header) = usual_header(burst, 0)
-                && self.shared.is_usual(header.0, header.1)
-                && let Some(ether_type) = EtherType::new(header.2)
-                && let key = (header.1, u32::from(ether_type.get()))
+            if let Some(header) = unmarked(burst, 0)
+                && let (dst, src, word) = split(&header)
+                && self.shared.is_usual(dst, src)
+                && let Some(ether_type) = EtherType::new(word)
+                && let key = (src, u32::from(ether_type.get()))
                 && let Some(session) = self.shared.sessions.get(&key)
             {
                 let mut run = 1;
-                while run < burst.len() && usual_header(burst, run) == Some(header) {
+                while run < burst.len() && unmarked(burst, run) == Some(header) {
                     run += 1;
                 }
                 session.pop_burst(cx, burst.first(run).behind(HEADER_LEN))?;
@@ -445,7 +449,11 @@ impl Protocol for Eth {
         Ok(())
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.id(), || Offloads::of_protocol(cx, &self.shared.lower));
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<ListSessions>() {
             question.sessions = self.shared.sessions.sessions(question.max);
             question.total = self.shared.sessions.len();

@@ -13,6 +13,7 @@ use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, S
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use xk_kit::offload::Offloads;
 
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
@@ -330,6 +331,11 @@ impl Session for IpSession {
             }
             q.sum = words(self.local()) + others;
             q.sum_sent = words(self.source.get()) + others;
+        } else if let Some(q) = ask.get::<Offloads>() {
+            let _ = self.path(cx, this);
+            if let Some(lower) = self.lower.get().and_then(|lower| lower.protocol(cx)) {
+                q.answer(this.head().protocol(), || Offloads::of_protocol(cx, &lower));
+            }
         } else if let Some(q) = ask.get::<OverSession>() {
             let lower = self.lower.get();
             let number = q.protocol.unwrap_or(self.key.protocol());

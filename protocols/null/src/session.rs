@@ -9,7 +9,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, OptPacket};
 
 /// The key that a message is demultiplexed by: the lower session and the type number.
-pub(crate) type Key = (u32, u32);
+pub(crate) type Key = (u64, u32);
 
 pub(crate) struct NullSession {
     pub(crate) table: Rc<Table>,

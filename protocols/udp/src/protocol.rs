@@ -20,6 +20,7 @@ use xk_core::{
 use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
+use xk_kit::offload::{Offloads, TransportChecksum};
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -30,8 +31,8 @@ const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
 const EPHEMERAL_COUNT: u16 = 16_384;
 
-/// The key that a message is demultiplexed by: the lower session, the peer's port, the local port.
-pub(crate) type Key = u64;
+/// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
+pub(crate) type Key = (u64, u32);
 
 #[inline]
 pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
@@ -41,7 +42,7 @@ pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
 /// The same, with both ports as they lie in an arriving header.
 #[inline]
 fn key_of_ports(lower: &SessionRef, ports: u32) -> Key {
-    u64::from(lower.id().0) << 32 | u64::from(ports)
+    (lower.id().0, ports)
 }
 
 /// Both ports and the length in octets, as a header has them.
@@ -86,7 +87,7 @@ pub(crate) struct Table {
 pub struct Udp {
     lower: ProtocolRef,
     table: Rc<Table>,
-    origins: Map<u32, Origin>,
+    origins: Map<u64, Origin>,
 }
 
 /// Builds it from its place in a graph.
@@ -390,7 +391,10 @@ impl Udp {
             upper.clone(),
             origin.pseudo,
             (local, peer),
-            (below as usize).saturating_sub(HEADER_LEN),
+            (
+                (below as usize).saturating_sub(HEADER_LEN),
+                Offloads::of_session(cx, lower).tx_checksum,
+            ),
         )
     }
 
@@ -497,7 +501,9 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
+        if message.attribute::<TransportChecksum>().is_none()
+            && !is_intact(origin.pseudo.map(|p| p.received), octets, &message)
+        {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {
