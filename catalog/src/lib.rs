@@ -33,6 +33,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
+    &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_tap::ENTRY,
     &xk_tracer::ENTRY,

@@ -23,7 +23,7 @@ fn wire_line(end: &End, wire: Wire) -> String {
     let meeting = end.meeting.as_deref().unwrap_or_default();
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
-        Wire::Xdp => format!("xdp interface={} name=wire", VETH[end.side]),
+        Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
         Wire::Tap => format!(
             "tap device={TAP} host_address=\"{}/24\" name=wire",
             address(1)
