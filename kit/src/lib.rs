@@ -12,6 +12,7 @@ pub mod control;
 pub mod corrupt;
 pub mod device_wire;
 pub mod notice;
+pub mod offload;
 pub mod passthrough;
 pub mod serve;
 pub mod wire_end;

@@ -1,9 +1,9 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::origin::Origin;
+use crate::origin::{Origin, is_intact};
 use crate::session::{UdpSession, unreachable_port};
 use crate::unconnected::Unconnected;
-use crate::wire::{HEADER_LEN, Header, has_checksum};
+use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
@@ -11,15 +11,15 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
+use xk_kit::offload::Offloads;
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -30,8 +30,8 @@ const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
 const EPHEMERAL_COUNT: u16 = 16_384;
 
-/// The key that a message is demultiplexed by: the lower session, the peer's port, the local port.
-pub(crate) type Key = u64;
+/// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
+pub(crate) type Key = (u64, u32);
 
 #[inline]
 pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
@@ -41,7 +41,7 @@ pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
 /// The same, with both ports as they lie in an arriving header.
 #[inline]
 fn key_of_ports(lower: &SessionRef, ports: u32) -> Key {
-    u64::from(lower.id().0) << 32 | u64::from(ports)
+    (lower.id().0, ports)
 }
 
 /// Both ports and the length in octets, as a header has them.
@@ -50,6 +50,14 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     // Source, destination, length, checksum.
     let word = u64::from_be_bytes(*octets);
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
+}
+
+/// Both ports of the `nth` datagram of a burst, if its header can be seen at once and its length is right.
+#[inline(always)]
+fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    let (ports, length) = ports_and_length(&glance.octets);
+    (length == glance.len).then_some(ports)
 }
 
 /// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
@@ -78,7 +86,7 @@ pub(crate) struct Table {
 pub struct Udp {
     lower: ProtocolRef,
     table: Rc<Table>,
-    origins: Map<u32, Origin>,
+    origins: Map<u64, Origin>,
 }
 
 /// Builds it from its place in a graph.
@@ -214,6 +222,29 @@ impl Protocol for Udp {
         self.demux_other(cx, this, lower, message)
     }
 
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(ports) = ports_of(burst, 0)
+                && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
+            {
+                let mut run = 1;
+                while run < burst.len() && ports_of(burst, run) == Some(ports) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
+    }
+
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<ListSessions>() {
             self.list_sessions(question);
@@ -252,18 +283,6 @@ pub(crate) fn less_header(ask: &mut Ask<'_>) {
     let header = HEADER_LEN as u32;
     let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
     let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
-/// Whether a datagram with its header in front has the right checksum, or none.
-fn is_intact(pseudo: Option<Checksum>, header: &[u8; HEADER_LEN], message: &Message) -> bool {
-    let Some(mut sum) = pseudo.filter(|_| has_checksum(header)) else {
-        return true;
-    };
-    sum.add_u16(message.len() as u16);
-    for slice in message.slices() {
-        sum.add(slice.octets);
-    }
-    sum.is_valid()
 }
 
 impl Udp {
@@ -359,7 +378,10 @@ impl Udp {
             upper.clone(),
             origin.pseudo,
             (local, peer),
-            (below as usize).saturating_sub(HEADER_LEN),
+            (
+                (below as usize).saturating_sub(HEADER_LEN),
+                Offloads::of_session(cx, lower).tx_checksum,
+            ),
         )
     }
 
@@ -466,7 +488,7 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
+        if !is_intact(origin, octets, &message) {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {
