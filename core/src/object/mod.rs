@@ -7,6 +7,7 @@
 //!
 //! Every operation is handed `cx`, the running [`Kernel`], and `this`, the object's own handle.
 
+mod clock;
 mod errors;
 mod protocol;
 mod session;

@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::origin::Origin;
-use crate::session::{UdpSession, unreachable_port};
+use crate::session::{UdpSession, follow, takes_hold, unreachable_port};
 use crate::unconnected::Unconnected;
 use crate::wire::{HEADER_LEN, Header, has_checksum};
 use alloc::rc::Rc;
@@ -325,7 +325,9 @@ impl Udp {
             if session.head().upper() != upper.receiver.id() {
                 return Err(OpenError::InUse);
             }
-            lower.close(cx);
+            if !takes_hold(cx, &session) {
+                lower.close(cx);
+            }
             session.hold();
             return Ok(session);
         }
@@ -335,7 +337,10 @@ impl Udp {
         let body = self.session(cx, upper.receiver, lower, origin, (local, peer));
         let session = cx.new_session(this, upper.receiver, body);
         match sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                takes_hold(cx, &session);
+                Ok(session)
+            }
             // Marked closed without closing the lower one: that is the caller's again.
             Err(_) => {
                 session.retire(cx);
@@ -499,12 +504,8 @@ impl Udp {
         let (local, peer) = (header.dst.get(), header.src.map_or(0, NonZeroU16::get));
         let body = self.session(cx, upper, lower, origin, (local, peer));
         let session = cx.new_passive_session(this, upper, body);
-        lower.hold();
-        if let Err(full) = self
-            .table
-            .sessions
-            .bind(cx, key(lower, local, peer), session.clone())
-        {
+        let key = key(lower, local, peer);
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
             return Err(this.refuse(message, full));
         }
@@ -520,7 +521,10 @@ impl Udp {
             session.abort(cx);
             return Err(this.refuse(message, unwanted));
         }
-        session.pop(cx, message)
+        follow(cx, &session, lower);
+        let taken = session.pop(cx, message);
+        follow(cx, &session, lower);
+        taken
     }
 
     fn list_sessions(&self, question: &mut ListSessions) {
