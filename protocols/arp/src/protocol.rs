@@ -50,6 +50,7 @@ impl Default for Config {
             entries_max: 1024,
             sessions_max: 4096,
             queue_max: 48,
+            waiting_max: 1024,
             retries: 3,
             retry: SECOND,
             lifetime: 60 * SECOND,
@@ -66,6 +67,7 @@ impl Config {
             entries_max: params.number("entries_max", usual.entries_max).max(1),
             sessions_max: params.number("sessions_max", usual.sessions_max),
             queue_max: params.number("queue_max", usual.queue_max).max(1),
+            waiting_max: params.number("waiting_max", usual.waiting_max).max(1),
             retries: params.number("retries", usual.retries),
             // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
             retry: duration(params, "retry", usual.retry, SECOND)?,
@@ -146,7 +148,7 @@ impl Arp {
             // Who asks us will be sent something soon; what others tell unasked is worth no room.
             let entry = match known {
                 None if asked && for_us => {
-                    let made = shared.hosts.get_or_make(cx, packet.sender_ip);
+                    let made = shared.get_or_make(cx, packet.sender_ip);
                     if made.is_none() {
                         shared.count(&reason::TABLE_FULL);
                     }
@@ -180,7 +182,7 @@ impl Arp {
         if !is_station(host) || own {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
-        let entry = self.shared.hosts.get_or_make(cx, host);
+        let entry = self.shared.get_or_make(cx, host);
         entry.ok_or(OpenError::Full)
     }
 }

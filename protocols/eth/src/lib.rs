@@ -34,6 +34,7 @@
 //! # Parameters
 //! - `address`: the station's hardware address, instead of the wire's. If neither gives one, a local address is drawn.
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `passive_max`: how many sessions frames may make for one protocol above; 0: as many as it holds.
 //!
 //! # Example
 //! ```kdl
@@ -101,6 +102,15 @@ pub static ENTRY: Entry = Entry {
             },
             "4096",
             "how many sessions it holds",
+        ),
+        ParamSpec::new(
+            "passive_max",
+            ParamKind::Integer {
+                min: 0,
+                max: 16_777_216,
+            },
+            "0",
+            "how many sessions frames may make for one protocol above; 0: as many as it holds",
         ),
     ],
     blocks: &[],

@@ -70,8 +70,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         });
     }
     let key = build.cx.boot_key();
-    let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
-    build.add(Eth::new(key, build.lower(0)?, address, sessions_max))
+    let sessions = SessionTable::new(key, build.params.number("sessions_max", SESSIONS_MAX))
+        .with_passive_max(build.params.number("passive_max", 0));
+    build.add(Eth::new(key, build.lower(0)?, address, sessions))
 }
 
 impl Shared {
@@ -166,11 +167,11 @@ impl Eth {
         boot_key: [u64; 2],
         lower: ProtocolRef,
         address: Option<EthAddr>,
-        sessions_max: usize,
+        sessions: SessionTable<Key>,
     ) -> Self {
         let shared = Shared {
             lower,
-            sessions: SessionTable::new(boot_key, sessions_max),
+            sessions,
             mine: Cell::new(0),
             groups: Map::new(boot_key, GROUPS_MAX),
             zeros: RefCell::default(),

@@ -36,7 +36,7 @@ pub mod reasons {
     pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
     /// An error not sent because nobody may be told about such a packet (RFC 1122, section 3.2.2).
     pub static NOT_TOLD: Reason = Reason::new("sender not to be told", Class::NotMine);
-    /// An error not sent because there were too many before (RFC 1812, section 4.3.2.8).
+    /// An error or answer not sent because there were too many before (RFC 1812, section 4.3.2.8).
     pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
 }
 
@@ -69,7 +69,10 @@ pub(crate) struct Shared {
     id_next: Cell<u16>,
     broadcast_echo: bool,
     timestamp: bool,
+    /// How many errors may be sent.
     pub(crate) limit: Bucket,
+    /// How many requests may be answered, if not all.
+    answers: Option<Bucket>,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,
 }
@@ -91,6 +94,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         params.number("errors_per_second", 1000),
         params.number("errors_burst", 50),
     );
+    let per_second = params.number("answers_per_second", 0);
+    let answers =
+        (per_second > 0).then(|| Bucket::new(per_second, params.number("answers_burst", 1000)));
     build.add(Icmp {
         shared: Rc::new(Shared {
             lower: build.lower(0)?,
@@ -100,6 +106,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             broadcast_echo: params.flag("broadcast_echo"),
             timestamp: params.flag("timestamp"),
             limit,
+            answers,
             kept: RefCell::default(),
             figures: Cell::default(),
         }),
@@ -111,6 +118,11 @@ impl Shared {
         let mut figures = self.figures.get();
         change(&mut figures);
         self.figures.set(figures);
+    }
+
+    /// Takes a place among the answers of this moment, if there is one.
+    fn may_answer(&self, cx: &Kernel) -> bool {
+        self.answers.as_ref().is_none_or(|b| b.take(cx.now()))
     }
 
     /// An identifier that no session on `lower` has.
@@ -238,7 +250,15 @@ impl Protocol for Icmp {
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         let cast = lower.head().tag() == TAG_CAST;
-        match Header::parse(octets) {
+        let header = Header::parse(octets);
+        let request = matches!(
+            header,
+            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_))
+        );
+        if request && !self.shared.may_answer(cx) {
+            return Err(this.refuse(message, &reasons::RATE_LIMITED));
+        }
+        match header {
             Ok(Header::EchoRequest(_)) if !cast || self.shared.broadcast_echo => {
                 self.answer_echo(cx, this, lower, message)
             }

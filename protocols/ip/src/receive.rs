@@ -93,6 +93,22 @@ fn has_source_route(options: Options<'_>) -> bool {
     })
 }
 
+/// Fragments of at most so many octets are copied to be kept.
+const COPIED_OCTETS_MAX: usize = 128;
+/// Octets in front of those for the header, should the sender be told of the time exceeded.
+const HEADROOM: usize = 96;
+
+/// The same octets in a small buffer, if there is one.
+fn copy(cx: &Kernel, message: &Message) -> Option<Message> {
+    let mut octets = [0; COPIED_OCTETS_MAX];
+    let len = message.copy_to(0, &mut octets);
+    let mut short = cx.pool().copy_from(HEADROOM, octets.get(..len)?).ok()?;
+    for (key, value) in message.attributes_encoded() {
+        short.set_attribute_encoded(key, value).ok()?;
+    }
+    Some(short)
+}
+
 impl Ip {
     /// Takes a packet, header in front, from below or from ourselves.
     #[cold]
@@ -236,6 +252,12 @@ impl Ip {
             arrival.header.id,
             arrival.looped,
         );
+        // A short one would keep a buffer as long as the link's frames for the sake of a few octets.
+        if message.len() <= COPIED_OCTETS_MAX
+            && let Some(short) = copy(cx, &message)
+        {
+            message = short;
+        }
         let outcome = {
             let mut reassembly = self.shared.reassembly.borrow_mut();
             let outcome = reassembly.insert(key, &arrival.header, arrival.front, message, cx.now());

@@ -20,7 +20,9 @@
 //!
 //! # Behaviour
 //! A session belongs to one peer: it is found by the lower session and both ports. Next come unconnected sessions and
-//! enables, for the local host first and for any host then; an enable makes a session for each new peer.
+//! enables, for the local host first and for any host then; an enable makes a session for each new peer. Who wants to
+//! keep such a session takes a hold on it when he is told of it; one that nobody holds has none on the session below
+//! either, and goes when its table or that below needs the room, those with a single datagram first.
 //!
 //! An unconnected session receives from everybody who has no session of his own; each message carries its sender
 //! as the attribute `peer`. It sends each message to the peer in that attribute and keeps the lower sessions of
@@ -38,6 +40,8 @@
 //!
 //! # Parameters
 //! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
+//! - `passive_max`: how many sessions datagrams may make for one protocol above; 0: as many as it holds.
+//! - `enables_max`: how many enables and unconnected sessions it holds.
 //! - `checksum`: whether datagrams are sent with a checksum.
 //!
 //! # Example
@@ -104,6 +108,24 @@ pub static ENTRY: Entry = Entry {
             },
             "65536",
             "how many connected sessions it holds",
+        ),
+        ParamSpec::new(
+            "passive_max",
+            ParamKind::Integer {
+                min: 0,
+                max: 16_777_216,
+            },
+            "0",
+            "how many sessions datagrams may make for one protocol above; 0: as many as it holds",
+        ),
+        ParamSpec::new(
+            "enables_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 131_072,
+            },
+            "16384",
+            "how many enables and unconnected sessions it holds",
         ),
         ParamSpec::new(
             "checksum",

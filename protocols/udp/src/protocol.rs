@@ -21,8 +21,8 @@ use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
 
-/// How many enables and unconnected sessions there may be.
-const TAKERS_MAX: usize = 16_384;
+/// How many enables and unconnected sessions there may be, unless the graph says otherwise.
+const ENABLES_MAX: usize = 16_384;
 /// Of how many lower sessions it remembers what they answered.
 const ORIGINS_MAX: usize = 256;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
@@ -81,15 +81,27 @@ pub struct Udp {
     origins: Map<u32, Origin>,
 }
 
+/// Bounds.
+struct Limits {
+    sessions_max: usize,
+    passive_max: usize,
+    enables_max: usize,
+}
+
 /// Builds it from its place in a graph.
 ///
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.params.number("sessions_max", 65_536);
+    let params = build.params;
+    let limits = Limits {
+        sessions_max: params.number("sessions_max", 65_536),
+        passive_max: params.number("passive_max", 0),
+        enables_max: params.number("enables_max", ENABLES_MAX),
+    };
     let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
     let lower = build.lower(0)?;
-    Ok(add(build.cx, build.name, lower, sessions_max, checksum))
+    Ok(add_limited(build.cx, build.name, lower, limits, checksum))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -100,10 +112,25 @@ pub fn add(
     sessions_max: usize,
     checksum: bool,
 ) -> ProtocolRef {
+    let limits = Limits {
+        sessions_max,
+        passive_max: 0,
+        enables_max: ENABLES_MAX,
+    };
+    add_limited(cx, name, lower, limits, checksum)
+}
+
+fn add_limited(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    limits: Limits,
+    checksum: bool,
+) -> ProtocolRef {
     let key = cx.boot_key();
     let table = Rc::new(Table {
-        sessions: SessionTable::new(key, sessions_max),
-        takers: Map::new(key, TAKERS_MAX),
+        sessions: SessionTable::new(key, limits.sessions_max).with_passive_max(limits.passive_max),
+        takers: Map::new(key, limits.enables_max),
         checksum,
     });
     let origins = Map::new(key, ORIGINS_MAX);
