@@ -13,6 +13,7 @@ pub mod corrupt;
 pub mod device_wire;
 pub mod passthrough;
 pub mod serve;
+pub mod talkers;
 pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};

@@ -40,7 +40,7 @@
 //!
 //! # Control
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether` (sessions),
-//! `arp-table`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
 //! # Parameters
 //! - `entries_max`: how many hosts it remembers.
@@ -52,6 +52,7 @@
 //! - `lifetime`: how long an address is believed without confirmation, a second at least.
 //! - `negative`: how long a host that did not answer is not asked for again, a second at least.
 //! - `probe`: whether a host is probed for before it is ours.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -152,6 +153,7 @@ pub static ENTRY: Entry = Entry {
             "#false",
             "whether a host is probed for before it is ours",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

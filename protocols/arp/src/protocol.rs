@@ -18,6 +18,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{MyEther, PeerEther};
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source};
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
 pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);
@@ -56,6 +57,7 @@ impl Default for Config {
             lifetime: 60 * SECOND,
             negative: 5 * SECOND,
             probe: false,
+            sources_max: SOURCES_MAX,
         }
     }
 }
@@ -74,6 +76,7 @@ impl Config {
             lifetime: duration(params, "lifetime", usual.lifetime, SECOND)?,
             negative: duration(params, "negative", usual.negative, SECOND)?,
             probe: params.flag("probe"),
+            sources_max: params.number(PARAMETER.name, usual.sources_max),
         })
     }
 }
@@ -297,12 +300,19 @@ impl Protocol for Arp {
         };
         match self.receive(cx, lower, &packet) {
             Ok(()) => Ok(()),
-            Err(why) => Err(this.refuse(message, why)),
+            Err(why) => {
+                let source = Source::Host(packet.sender_ip);
+                self.shared.talkers.count(source, why);
+                Err(this.refuse(message, why))
+            }
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
+        if shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<ListSessions>() {
             question.sessions = shared.sessions.sessions(question.max);
             question.total = shared.sessions.len();

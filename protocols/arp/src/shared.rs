@@ -18,6 +18,7 @@ use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, Sess
 use xk_kit::control::{
     ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
 };
+use xk_kit::talkers::Talkers;
 
 /// The host's address could not be found out.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
@@ -41,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) lifetime: Duration,
     pub(crate) negative: Duration,
     pub(crate) probe: bool,
+    pub(crate) sources_max: usize,
 }
 
 /// What a timer is for.
@@ -87,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) hosts: Hosts,
     pub(crate) sessions: SessionTable<Key>,
     pub(crate) claims: Claims,
+    /// The hosts whose packets were dropped.
+    pub(crate) talkers: Talkers,
     /// Messages that wait for an address.
     pub(crate) waiting: Waiting,
     uppers: RefCell<Vec<ProtocolRef>>,
@@ -108,6 +112,7 @@ impl Shared {
             mine: Cell::new(EthAddr::ZERO),
             hosts: Hosts::new(boot_key, config.entries_max),
             sessions: SessionTable::new(boot_key, config.sessions_max),
+            talkers: Talkers::new(config.sources_max),
             waiting: Waiting::new(config.waiting_max),
             config,
             claims: Claims::default(),
@@ -139,6 +144,7 @@ impl Shared {
         self.sessions.clear();
         self.hosts.clear();
         self.claims.clear();
+        self.talkers.clear();
         drop(self.uppers.take());
         if let Some(broadcast) = self.broadcast.take() {
             broadcast.close(cx);

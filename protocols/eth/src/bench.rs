@@ -189,7 +189,12 @@ impl Bench {
         };
         let tray = cx.add_protocol("tray", "tray", tray);
         let sessions = SessionTable::new(cx.boot_key(), sessions_max);
-        let eth = Eth::new(cx.boot_key(), tray.clone(), None, sessions);
+        let eth = Eth::new(
+            cx.boot_key(),
+            tray.clone(),
+            None,
+            (sessions, Default::default()),
+        );
         let eth = cx.add_protocol("eth", "eth", eth);
         let notes = Rc::<Notes>::default();
         let mut uppers = Vec::new();

@@ -33,7 +33,7 @@
 //! # Control
 //! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
 //! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`, `icmp-figures`,
-//! `list-sessions`, `list-maps`, and forwards the rest.
+//! `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
 //!
 //! # Parameters
 //! - `broadcast_echo`: whether echo requests to broadcasts and groups are answered.
@@ -43,6 +43,7 @@
 //! - `answers_per_second`: how many echo and time stamp requests it answers per second; 0: all.
 //! - `answers_burst`: how many it may answer at once after a quiet time, if not all.
 //! - `sessions_max`: how many sessions it holds.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -156,6 +157,7 @@ pub static ENTRY: Entry = Entry {
             "1024",
             "how many sessions it holds",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

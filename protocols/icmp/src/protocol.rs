@@ -14,7 +14,8 @@ use xk_core::object::{OpenError, PushError, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
-use xk_kit::control::{MyHost, NetworkError, RegisterErrorProtocol, SendError};
+use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
+use xk_kit::talkers::{Source, Talkers};
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) limit: Bucket,
     /// How many requests may be answered, if not all.
     answers: Option<Bucket>,
+    /// The hosts whose messages were dropped.
+    talkers: Talkers,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,
 }
@@ -107,6 +110,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             timestamp: params.flag("timestamp"),
             limit,
             answers,
+            talkers: Talkers::read(params),
             kept: RefCell::default(),
             figures: Cell::default(),
         }),
@@ -234,6 +238,59 @@ impl Protocol for Icmp {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.take(cx, this, lower, message).inspect_err(|refused| {
+            let host = core::net::Ipv4Addr::UNSPECIFIED;
+            if let Some(peer) = lower.ask(cx, PeerHost { host }) {
+                let source = Source::Host(peer.host);
+                self.shared.talkers.count(source, refused.reason);
+            }
+        })
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<SendError>() {
+            self.send_error(cx, this, question);
+        } else if let Some(question) = ask.get::<NetworkError>() {
+            self.report_echo_error(cx, question);
+        } else if let Some(question) = ask.get::<IcmpFigures>() {
+            *question = shared.figures.get();
+        } else if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.sessions.sessions(question.max);
+            question.total = shared.sessions.len();
+        } else if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("active", shared.sessions.stats()));
+            question.maps.push(("owners", shared.owners.stats()));
+        } else {
+            return shared.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.shared.sessions.clear();
+        self.shared.owners.clear();
+        self.shared.talkers.clear();
+        drop(self.shared.kept.take());
+    }
+}
+
+impl Icmp {
+    /// Takes a message that has arrived.
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
         if let Err(error) = message.pull_up(HEADER_LEN) {
@@ -282,38 +339,6 @@ impl Protocol for Icmp {
         }
     }
 
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<SendError>() {
-            self.send_error(cx, this, question);
-        } else if let Some(question) = ask.get::<NetworkError>() {
-            self.report_echo_error(cx, question);
-        } else if let Some(question) = ask.get::<IcmpFigures>() {
-            *question = shared.figures.get();
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.sessions.sessions(question.max);
-            question.total = shared.sessions.len();
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", shared.sessions.stats()));
-            question.maps.push(("owners", shared.owners.stats()));
-        } else {
-            return shared.lower.control(cx, ask);
-        }
-        Answer::Answered
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.lower)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.sessions.clear();
-        self.shared.owners.clear();
-        drop(self.shared.kept.take());
-    }
-}
-
-impl Icmp {
     /// Sends an echo request back as a reply: its type and checksum change, the payload stays where it is.
     fn answer_echo(
         &self,

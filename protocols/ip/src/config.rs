@@ -11,6 +11,7 @@ use core::time::Duration;
 use xk_core::graph::{Build, BuildError, Params};
 use xk_kit::Cidr;
 use xk_kit::addr::Ipv4;
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX};
 
 pub(crate) const ADDRESS_EXPECTED: &str =
     "an IPv4 address of one host and its prefix, such as 10.0.0.1/24";
@@ -32,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) mtu: Option<u16>,
     pub(crate) sessions_max: usize,
     pub(crate) passive_max: usize,
+    pub(crate) sources_max: usize,
     pub(crate) loop_max: usize,
     pub(crate) paths_max: usize,
     pub(crate) next_hops_max: usize,
@@ -49,6 +51,7 @@ impl Config {
             mtu: (mtu != 0).then(|| mtu.clamp(MTU_MIN, DATAGRAM_LEN_MAX) as u16),
             sessions_max: params.number("sessions_max", 4096),
             passive_max: params.number("passive_max", 0),
+            sources_max: params.number(PARAMETER.name, SOURCES_MAX),
             loop_max: params.number("loop_max", 256),
             paths_max: params.number("paths_max", 1024usize).max(1),
             next_hops_max: params.number("next_hops_max", 1024usize).max(1),

@@ -103,16 +103,16 @@ impl Ip {
     ) -> Result<(), Refused> {
         // RFC 1812, section 5.3.4: nothing that came by a link-layer broadcast goes on.
         if !self.shared.config.forward || arrival.cast {
-            return Err(this.refuse(message, &reason::NOT_MINE));
+            return Err(self.refuse(this, message, arrival.header.src, &reason::NOT_MINE));
         }
         // RFC 3927, section 7; a packet of our own that we do not know the way for cannot come here.
         let header = &arrival.header;
         if header.src.is_link_local() || header.dst.is_link_local() || arrival.looped {
-            return Err(this.refuse(message, &reasons::MARTIAN));
+            return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
         }
         if header.src == Ipv4::UNSPECIFIED || self.shared.interfaces.kind(header.src) != Kind::Other
         {
-            return Err(this.refuse(message, &reason::BAD_SOURCE));
+            return Err(self.refuse(this, message, arrival.header.src, &reason::BAD_SOURCE));
         }
         let Some(message) = self.check_options(cx, this, &arrival, message) else {
             return Ok(());

@@ -39,7 +39,7 @@
 //! A session answers `my-host`, `peer-host`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`,
 //! and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
 //! `is-local-host`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
-//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`; from below it takes
+//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
 //! `network-error`, `send-error` and `host-conflict`.
 //!
 //! # Parameters
@@ -57,6 +57,7 @@
 //! - `reassembly_datagrams_max`: how many datagrams may be incomplete; of one source, a quarter of them.
 //! - `reassembly_timeout`: how long a datagram may stay incomplete.
 //! - `fragments_max`: how many fragments a datagram may come in.
+//! - `sources_max`: for how many sources drops are counted apart.
 //! - `address "10.0.0.1/24" on=LOWER`: a host of ours and its network; on the first interface if not said.
 //! - `route "10.0.0.0/8" via="10.0.0.1" on=LOWER metric=1`: also `route "default"`. Without `on`, the
 //!   interface whose network `via` lies in.
@@ -258,6 +259,7 @@ const PARAMETERS: &[ParamSpec] = &[
         "128",
         "how many fragments a datagram may come in",
     ),
+    xk_kit::talkers::PARAMETER,
 ];
 
 const BLOCKS: &[BlockSpec] = &[

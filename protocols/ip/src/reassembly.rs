@@ -82,6 +82,7 @@ pub(crate) enum Outcome {
 /// A datagram given up.
 pub(crate) struct Expired {
     pub(crate) fragments: usize,
+    pub(crate) from: Ipv4,
     pub(crate) to: Ipv4,
     /// The first fragment, if it was there: its header and payload.
     pub(crate) first: Option<(Front, Message)>,
@@ -175,6 +176,7 @@ impl Reassembly {
         });
         Some(Expired {
             fragments,
+            from: Ipv4::from_bits(key.0),
             to: Ipv4::from_bits(key.1),
             first,
         })

@@ -13,9 +13,10 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, Message, ProtocolRef, reason};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::LinkCast;
+use xk_kit::talkers::{Source, Talkers};
 
 /// Why it drops packets, besides the reasons that all protocols share.
 pub mod reasons {
@@ -130,6 +131,8 @@ pub(crate) struct Shared {
     /// Whether a timer for the oldest incomplete datagram is set.
     pub(crate) reassembly_armed: Cell<bool>,
     pub(crate) hops: Hops,
+    /// The hosts whose packets were dropped.
+    pub(crate) talkers: Talkers,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
     looped: RefCell<VecDeque<Message>>,
     figures: Cell<IpFigures>,
@@ -139,6 +142,7 @@ impl Shared {
     pub(crate) fn new(cx: &Kernel, config: Config, interfaces: Interfaces, routes: Routes) -> Self {
         let key = cx.boot_key();
         Self {
+            talkers: Talkers::new(config.sources_max),
             path_mtus: PathMtus::new(key, config.paths_max),
             hops: Hops::new(key, config.next_hops_max),
             sessions: SessionTable::new(key, config.sessions_max)
@@ -204,5 +208,12 @@ impl Shared {
         self.error_protocol.take();
         self.looped.take();
         self.reassembly.borrow_mut().clear();
+        self.talkers.clear();
+    }
+
+    /// Notes whose packet is being dropped.
+    #[cold]
+    pub(crate) fn blame(&self, source: Ipv4, why: &'static Reason) {
+        self.talkers.count(Source::Host(source), why);
     }
 }

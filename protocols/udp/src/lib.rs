@@ -35,7 +35,7 @@
 //!
 //! # Control
 //! Answers `my-port`, `peer-port` (connected sessions), `max-packet` and `opt-packet` (those of the layer below less
-//! eight octets), `describe`, `list-sessions`, `list-maps`; passes `network-error` on to the session's upper protocol;
+//! eight octets), `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
@@ -43,6 +43,7 @@
 //! - `passive_max`: how many sessions datagrams may make for one protocol above; 0: as many as it holds.
 //! - `enables_max`: how many enables and unconnected sessions it holds.
 //! - `checksum`: whether datagrams are sent with a checksum.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -69,6 +70,7 @@ pub mod fuzz;
 mod origin;
 mod protocol;
 mod session;
+mod table;
 mod unconnected;
 pub mod wire;
 
@@ -133,6 +135,7 @@ pub static ENTRY: Entry = Entry {
             "#true",
             "whether datagrams are sent with a checksum",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

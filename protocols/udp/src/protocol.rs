@@ -2,6 +2,7 @@
 
 use crate::origin::Origin;
 use crate::session::{UdpSession, follow, takes_hold, unreachable_port};
+use crate::table::{ANY_HOST, Limits, Table, Taker, TakerKey, port_of};
 use crate::unconnected::Unconnected;
 use crate::wire::{HEADER_LEN, Header, has_checksum};
 use alloc::rc::Rc;
@@ -11,7 +12,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -21,8 +22,6 @@ use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
 
-/// How many enables and unconnected sessions there may be, unless the graph says otherwise.
-const ENABLES_MAX: usize = 16_384;
 /// Of how many lower sessions it remembers what they answered.
 const ORIGINS_MAX: usize = 256;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
@@ -52,28 +51,6 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
 }
 
-/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
-pub(crate) type TakerKey = (u16, u32);
-
-/// Any host of ours.
-const ANY_HOST: u32 = 0;
-
-#[derive(Clone)]
-pub(crate) enum Taker {
-    /// Gets a session for each peer.
-    Enabled(ProtocolRef),
-    /// Takes from every peer.
-    Unconnected(SessionRef),
-}
-
-/// What protocol and sessions share.
-pub(crate) struct Table {
-    pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Map<TakerKey, Taker>,
-    /// Whether datagrams are sent with a checksum.
-    pub(crate) checksum: bool,
-}
-
 /// One instance of the layer.
 pub struct Udp {
     lower: ProtocolRef,
@@ -81,24 +58,12 @@ pub struct Udp {
     origins: Map<u32, Origin>,
 }
 
-/// Bounds.
-struct Limits {
-    sessions_max: usize,
-    passive_max: usize,
-    enables_max: usize,
-}
-
 /// Builds it from its place in a graph.
 ///
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let params = build.params;
-    let limits = Limits {
-        sessions_max: params.number("sessions_max", 65_536),
-        passive_max: params.number("passive_max", 0),
-        enables_max: params.number("enables_max", ENABLES_MAX),
-    };
+    let limits = Limits::read(build.params);
     let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
     let lower = build.lower(0)?;
     Ok(add_limited(build.cx, build.name, lower, limits, checksum))
@@ -114,8 +79,7 @@ pub fn add(
 ) -> ProtocolRef {
     let limits = Limits {
         sessions_max,
-        passive_max: 0,
-        enables_max: ENABLES_MAX,
+        ..Limits::default()
     };
     add_limited(cx, name, lower, limits, checksum)
 }
@@ -128,11 +92,7 @@ fn add_limited(
     checksum: bool,
 ) -> ProtocolRef {
     let key = cx.boot_key();
-    let table = Rc::new(Table {
-        sessions: SessionTable::new(key, limits.sessions_max).with_passive_max(limits.passive_max),
-        takers: Map::new(key, limits.enables_max),
-        checksum,
-    });
+    let table = Rc::new(Table::new(key, limits, checksum));
     let origins = Map::new(key, ORIGINS_MAX);
     cx.add_protocol(
         crate::ENTRY.kind,
@@ -253,6 +213,9 @@ impl Protocol for Udp {
             maps.push(("origins", self.origins.stats()));
             return Answer::Answered;
         }
+        if self.table.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
         }
@@ -270,6 +233,7 @@ impl Protocol for Udp {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.table.sessions.clear();
         self.table.takers.clear();
+        self.table.talkers.clear();
         self.origins.clear();
     }
 }
@@ -470,11 +434,14 @@ impl Udp {
             Err(_) => None,
         };
         let Some(header) = header else {
+            self.table.blame(cx, lower, 0, &reason::TRUNCATED);
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         let (ports, length) = ports_and_length(&header);
         if length != message.len() {
             if length < HEADER_LEN || length > message.len() {
+                self.table
+                    .blame(cx, lower, port_of(&header), &reason::BAD_LENGTH);
                 return Err(this.refuse(message, &reason::BAD_LENGTH));
             }
             message.truncate(length);
@@ -495,10 +462,14 @@ impl Udp {
         message: Message,
     ) -> Result<(), Refused> {
         let Ok(header) = Header::parse(octets) else {
+            self.table
+                .blame(cx, lower, port_of(octets), &reason::MALFORMED);
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
         if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
+            self.table
+                .blame(cx, lower, port_of(octets), &reason::BAD_CHECKSUM);
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {
@@ -508,12 +479,16 @@ impl Udp {
             Some(Taker::Enabled(upper)) => {
                 self.demux_enabled(cx, this, (&upper, lower), origin, &header, message)
             }
-            None if message.attribute::<LinkCast>().is_some() => {
+            None => {
+                self.table
+                    .blame(cx, lower, port_of(octets), &reason::NO_PORT);
+                if message.attribute::<LinkCast>().is_none() {
+                    return Err(this.refuse(message, &reason::NO_PORT));
+                }
                 // Nobody is told about a broadcast (RFC 1122, section 3.2.2).
                 this.discard(message, &reason::NO_PORT);
                 Ok(())
             }
-            None => Err(this.refuse(message, &reason::NO_PORT)),
         }
     }
 
@@ -534,6 +509,7 @@ impl Udp {
         let key = key(lower, local, peer);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
+            self.table.blame(cx, lower, peer, full);
             return Err(this.refuse(message, full));
         }
         let participant = |host: Option<Ipv4Addr>, port| {
@@ -546,6 +522,7 @@ impl Udp {
         );
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
+            self.table.blame(cx, lower, peer, unwanted);
             return Err(this.refuse(message, unwanted));
         }
         follow(cx, &session, lower);

@@ -1,7 +1,8 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
 use crate::origin::Pseudo;
-use crate::protocol::{Key, Table, key, less_header};
+use crate::protocol::{Key, key, less_header};
+use crate::table::Table;
 use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -254,6 +255,9 @@ impl UdpSession {
             sum.add_u16(checksum_of(&header));
             add_slices(&mut sum, &message);
             if !sum.is_valid() {
+                let port = self.ports().1;
+                self.table
+                    .blame(cx, &self.lower, port, &reason::BAD_CHECKSUM);
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
             }
         }
