@@ -120,7 +120,8 @@ pub(crate) struct Entry {
     pub(crate) asked: Cell<Option<Time>>,
     /// Whether anything was sent there since the last confirmation.
     pub(crate) used: Cell<bool>,
-    /// How many messages its sessions had sent when somebody last looked for an entry to give up.
+    /// Up to how many messages its sessions may have sent, and count as unused, when an entry to give up is looked for: what
+    /// they had when somebody last looked, at first a single one.
     pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
     /// What the sessions to this host share with it.
@@ -138,7 +139,7 @@ impl Entry {
             since: Cell::new(now),
             asked: Cell::new(None),
             used: Cell::new(false),
-            sent_seen: Cell::new(0),
+            sent_seen: Cell::new(1),
             timer: Cell::new(None),
             paths: RefCell::default(),
         }

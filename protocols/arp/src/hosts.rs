@@ -19,6 +19,8 @@ const RECENT_MAX: usize = 256;
 pub(crate) struct Hosts {
     map: Map<u32, Rc<Entry>>,
     order: Lru<u32>,
+    /// Those that had no address when they were entered here; some may have one by now.
+    unknown: Lru<u32>,
     /// Hosts forgotten shortly after they were asked for, and when that was.
     recent: RefCell<VecDeque<(u32, Time)>>,
 }
@@ -28,6 +30,7 @@ impl Hosts {
         Self {
             map: Map::new(boot_key, entries_max),
             order: Lru::new(boot_key, entries_max),
+            unknown: Lru::new(boot_key, entries_max),
             recent: RefCell::default(),
         }
     }
@@ -52,6 +55,7 @@ impl Hosts {
         entry.asked.set(self.last_asked(cx, key));
         self.map.bind(key, Rc::clone(&entry)).ok()?;
         let _ = self.order.insert(key);
+        let _ = self.unknown.insert(key);
         Some(entry)
     }
 
@@ -66,26 +70,37 @@ impl Hosts {
     /// The entry to give up in a full cache where all are needed: one without an address first, that was used longest ago;
     /// then one to which nothing was sent since the last look.
     pub(crate) fn victim(&self, sent: impl Fn(&Entry) -> u64) -> Option<Rc<Entry>> {
-        let look = |fits: &dyn Fn(&Entry) -> bool| {
-            let fits = |key: &u32| self.map.get(key).is_some_and(|entry| fits(&entry));
-            self.order.evict(SCAN_MAX, fits)
-        };
-        let unknown = look(&|entry| entry.address().is_none());
-        let key = unknown.or_else(|| {
-            look(&|entry| {
-                let sent = sent(entry);
-                entry.sent_seen.replace(sent) == sent
+        while let Some(key) = self.unknown.oldest() {
+            self.unknown.remove(&key);
+            let unknown = self.map.get(&key).filter(|e| e.address().is_none());
+            if unknown.is_some() {
+                return unknown;
+            }
+        }
+        let unused = |key: &u32| {
+            self.map.get(key).is_some_and(|entry| {
+                let sent = sent(&entry);
+                entry.sent_seen.replace(sent) >= sent
             })
-        })?;
+        };
+        let key = self.order.evict(SCAN_MAX, unused)?;
         // In its place again until it is removed.
         let _ = self.order.insert(key);
         self.map.get(&key)
+    }
+
+    /// Notes that a host's address is known no more.
+    pub(crate) fn note_unknown(&self, host: Ipv4) {
+        if self.map.contains(&host.to_bits()) {
+            let _ = self.unknown.insert(host.to_bits());
+        }
     }
 
     /// Forgets a host.
     pub(crate) fn remove(&self, cx: &Kernel, host: Ipv4) {
         let key = host.to_bits();
         self.order.remove(&key);
+        self.unknown.remove(&key);
         let Some(entry) = self.map.unbind(&key) else {
             return;
         };
@@ -116,6 +131,7 @@ impl Hosts {
 
     pub(crate) fn clear(&self) {
         self.order.clear();
+        self.unknown.clear();
         self.map.clear();
         self.recent.take();
     }

@@ -325,6 +325,7 @@ impl Shared {
                 lower.close(cx);
             }
         }
+        self.hosts.note_unknown(entry.host);
         self.forget_idle(cx, entry);
     }
 

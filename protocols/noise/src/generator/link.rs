@@ -39,7 +39,8 @@ impl Generator {
             }
             _ => (self.word(), (station, source), self.source()),
         };
-        let to = match self.once_in(2) {
+        // What claims the target's host goes to the target alone: others would believe it.
+        let to = match sender.1 == host || self.once_in(2) {
             true => self.target.ether,
             false => EthAddr::BROADCAST,
         };

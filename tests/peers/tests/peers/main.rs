@@ -6,6 +6,7 @@
 mod arp;
 mod client;
 mod host;
+mod hostile;
 mod program;
 mod router;
 mod tools;
@@ -57,5 +58,7 @@ fn main() -> ExitCode {
         tools::nping_is_answered over Tap;
         tools::mtr_sees_the_hop over Tap;
         program::runs_a_graph_file over Tap;
+        hostile::survives_noise over Tap Veth;
+        hostile::survives_scanners over Tap;
     })
 }
