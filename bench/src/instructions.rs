@@ -12,6 +12,9 @@ const OPERATIONS: u64 = 1000;
 
 /// Instructions per unit of a case; `None` if valgrind is missing or fails.
 pub fn count(bench: &str, case: &Case) -> Option<f64> {
+    if !case.is_countable() {
+        return None;
+    }
     let once = total(bench, case, OPERATIONS)?;
     let twice = total(bench, case, 2 * OPERATIONS)?;
     Some(twice.saturating_sub(once) as f64 / OPERATIONS as f64 / case.divisor)
@@ -34,9 +37,8 @@ fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
     line.rsplit(' ').find(|w| !w.is_empty())?.parse().ok()
 }
 
-/// What a program that links this crate calls first: if the environment asks for one case, runs it
-/// and answers true.
-pub fn run_if_asked() -> bool {
+/// If the environment asks for one case, runs it and answers true.
+pub(crate) fn run_if_asked() -> bool {
     let Ok(wanted) = std::env::var(VARIABLE) else {
         return false;
     };

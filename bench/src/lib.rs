@@ -9,25 +9,37 @@
 mod case;
 pub mod instructions;
 mod micro;
+mod net;
+mod origin;
+mod plot;
 mod record;
 mod report;
 mod request;
 mod stack;
 mod udp_inprocess;
 
-pub use case::{Benchmark, Case, Goal};
-pub use record::Record;
+pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
+pub use plot::Plot;
+pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 
+/// What a program that links this crate calls first: if the environment asks for a part of a benchmark (one case under a counter of
+/// instructions, one end of two), does that part and answers true.
+pub fn run_if_asked() -> bool {
+    net::run_if_asked() || instructions::run_if_asked()
+}
+
 /// Every benchmark there is, in the order in which `all` runs them.
 pub fn benchmarks() -> Vec<Benchmark> {
-    vec![
+    let mut list = vec![
         micro::layer::benchmark(),
         micro::message::benchmark(),
         micro::map::benchmark(),
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),
-    ]
+    ];
+    list.extend(net::benchmarks());
+    list
 }

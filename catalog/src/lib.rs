@@ -36,6 +36,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_tap::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
+    &xk_xdp::ENTRY,
     // catalog:protocols
 ];
 

@@ -5,10 +5,11 @@ use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
 use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::wire::Wire;
 use xk_core::{
@@ -32,16 +33,13 @@ pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
 /// The device dropped an arrival before it could be taken: its ring was full, or the frame did not fit.
 pub static DEVICE_LOSS: Reason = Reason::new("lost in device", Class::Exhausted);
 
-/// What a device does with a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Taken {
-    /// It has it; the octets may be reused.
-    Yes,
+/// A frame that a device did not take.
+#[derive(Debug)]
+pub enum Untaken {
     /// It has no room now.
-    Full,
+    Full(Message),
     /// It never takes this frame, or has failed.
-    Never,
+    Never(Message),
 }
 
 /// A device that carries whole Ethernet frames, without check sequence.
@@ -60,8 +58,11 @@ pub trait FrameDevice {
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)>;
 
-    /// Offers the device a frame.
-    fn transmit(&mut self, frame: &Message) -> Taken;
+    /// Offers the device a frame. A device that sends from the message's own octets keeps it until they have gone out.
+    ///
+    /// # Errors
+    /// The frame, if the device does not take it.
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken>;
 
     /// Sees that what the device has taken goes out. True if all did.
     ///
@@ -78,6 +79,11 @@ pub trait FrameDevice {
 
     /// The descriptor that becomes readable on arrivals.
     fn descriptor(&self) -> i32;
+
+    /// Adds what the device is like, for [`Describe`], to our hardware address in `text`.
+    fn describe(&self, text: &mut String) {
+        let _ = text;
+    }
 }
 
 /// What a device wire is like.
@@ -96,8 +102,8 @@ struct Shared<D> {
     end: WireEnd,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
-    /// Frames taken from the device and not delivered yet. Shared by all shepherds: if one blocks in a delivery, the next goes on.
-    arrivals: RefCell<VecDeque<Message>>,
+    /// Frames taken from the device and not delivered yet.
+    arrivals: Arrivals,
     /// The device holds frames that have not gone out.
     unflushed: Cell<bool>,
 }
@@ -119,7 +125,7 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             frame_octets_max,
             end: WireEnd::default(),
             backlog: RefCell::default(),
-            arrivals: RefCell::default(),
+            arrivals: Arrivals::default(),
             unflushed: Cell::new(false),
         };
         Self {
@@ -165,6 +171,7 @@ impl<D: FrameDevice> Shared<D> {
             q.number = 1;
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!("{}", self.settings.address);
+            self.device.borrow().describe(&mut q.text);
         } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
             return Answer::Unknown;
         }
@@ -174,25 +181,25 @@ impl<D: FrameDevice> Shared<D> {
     /// Offers the device a frame, behind those that wait already.
     fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
         let mut backlog = self.backlog.borrow_mut();
-        let taken = if backlog.is_empty() {
-            self.device.borrow_mut().transmit(&frame)
+        let offered = if backlog.is_empty() {
+            self.device.borrow_mut().transmit(frame)
         } else {
-            Taken::Full
+            Err(Untaken::Full(frame))
         };
-        match taken {
-            Taken::Yes => {
+        match offered {
+            Ok(()) => {
                 self.unflushed.set(true);
                 Ok(())
             }
-            Taken::Full if backlog.len() < BACKLOG_MAX => {
+            Err(Untaken::Full(frame)) if backlog.len() < BACKLOG_MAX => {
                 backlog.push_back(frame);
                 Ok(())
             }
-            Taken::Full => {
+            Err(Untaken::Full(frame)) => {
                 this.discard(cx, frame, &DEVICE_FULL);
                 Err(PushError::QueueFull)
             }
-            Taken::Never => {
+            Err(Untaken::Never(frame)) => {
                 this.discard(cx, frame, &DEVICE_ERROR);
                 Err(PushError::Unreachable)
             }
@@ -216,13 +223,15 @@ impl<D: FrameDevice> Shared<D> {
             }
             let mut backlog = self.backlog.borrow_mut();
             let before = backlog.len();
-            while let Some(frame) = backlog.front() {
+            while let Some(frame) = backlog.pop_front() {
                 match device.transmit(frame) {
-                    Taken::Yes => self.unflushed.set(true),
-                    Taken::Full => break,
-                    Taken::Never => this.head().drops().count(&DEVICE_ERROR),
+                    Ok(()) => self.unflushed.set(true),
+                    Err(Untaken::Full(frame)) => {
+                        backlog.push_front(frame);
+                        break;
+                    }
+                    Err(Untaken::Never(_)) => this.head().drops().count(&DEVICE_ERROR),
                 }
-                backlog.pop_front();
             }
             if backlog.len() == before {
                 break;
@@ -269,7 +278,7 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.flush(this);
         self.shared.end.stop();
         drop(self.shared.backlog.take());
-        drop(self.shared.arrivals.take());
+        self.shared.arrivals.clear();
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
@@ -280,8 +289,8 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
 impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         let shared = &self.shared;
-        if shared.arrivals.borrow().is_empty() {
-            let arrivals = &mut *shared.arrivals.borrow_mut();
+        if shared.arrivals.is_empty() {
+            let arrivals = &mut *shared.arrivals.queue_mut();
             let outcome = shared
                 .device
                 .borrow_mut()
@@ -292,14 +301,10 @@ impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
                 }
             }
         }
-        let mut count = 0;
-        while count < budget && !cx.must_leave() {
-            let next = shared.arrivals.borrow_mut().pop_front();
-            let Some(message) = next else { break };
-            count += 1;
-            let make = |upper| self.session(upper);
-            shared.end.deliver(cx, this, message, make);
-        }
+        let make = |upper| self.session(upper);
+        let count = shared
+            .end
+            .deliver_all(cx, this, &shared.arrivals, budget, make);
         self.count_losses(cx, this);
         count
     }
@@ -336,6 +341,10 @@ impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

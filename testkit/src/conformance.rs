@@ -44,6 +44,7 @@
 //! ```
 
 mod allocator_unsafe;
+pub mod bursts;
 pub mod control;
 pub mod hostile;
 pub mod messages;
@@ -242,6 +243,8 @@ pub const LAWS: &[Law] = &[
     ("headers may lie in slices", messages::takes_slices),
     ("kept copies are left alone", messages::leaves_copies_alone),
     ("no allocation per message", messages::allocates_nothing),
+    ("a burst is its messages one by one", bursts::are_messages),
+    ("a burst does not wait for one", bursts::pass_who_waits),
     ("damage is counted", hostile::survives_damage),
     ("strangers do not make it grow", hostile::survives_a_flood),
     ("questions are answered as listed", control::answers),

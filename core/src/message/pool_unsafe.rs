@@ -16,6 +16,9 @@ use super::node_unsafe::{Buf, BufRef, CoreRef, Desc, DescRef};
 /// Octets of the arena that a size class takes at a time.
 const SLAB_OCTETS: usize = 256 * 1024;
 
+/// A page of most machines has two to the power of this octets.
+const PAGE_BITS: u32 = 12;
+
 /// Descriptors that are claimed from the heap at a time.
 const SLAB_DESCRIPTORS: u32 = 128;
 
@@ -242,17 +245,22 @@ impl CoreRef {
 
     /// Gives a class its next part of the arena.
     fn grow_class(self, class: &Class) -> Option<()> {
-        let octets_free = (self.arena_octets - self.arena_used.get()).min(class.octets_left.get());
+        // Buffers of a power of two lie on its multiples within a page, as a device expects that shares the arena.
+        let align = 1 << class.octets.trailing_zeros().min(PAGE_BITS);
+        let begin = self
+            .arena_used
+            .get()
+            .next_multiple_of(align)
+            .min(self.arena_octets);
+        let octets_free = (self.arena_octets - begin).min(class.octets_left.get());
         let count = octets_free
             .checked_div(class.octets)?
             .min((SLAB_OCTETS / class.octets).max(1));
         let slab = self.slab::<Buf>(u32::try_from(count).ok()?)?;
         let octets = count * class.octets;
-        class
-            .fresh_base
-            .set(self.arena_base.wrapping_add(self.arena_used.get()));
+        class.fresh_base.set(self.arena_base.wrapping_add(begin));
         class.octets_left.set(class.octets_left.get() - octets);
-        self.arena_used.set(self.arena_used.get() + octets);
+        self.arena_used.set(begin + octets);
         class.fresh.refill(slab, count as u32);
         Some(())
     }
@@ -446,6 +454,19 @@ impl Pool {
     /// What the pool has done so far. Walks the free lists: not for every message.
     pub fn stats(&self) -> PoolStats {
         self.core.stats()
+    }
+
+    /// The memory that all buffers lie in, and its size in octets: for telling a device that is to share it. Positions in it
+    /// are those of [`Slice::offset`](super::Slice::offset).
+    ///
+    /// It stays where it is as long as there is a handle or a message. Who writes to it may only write where a message lies
+    /// that it has to itself, and so has whoever it hands the memory on to.
+    pub fn region(&self) -> (NonNull<u8>, usize) {
+        let base = self.core.arena_base;
+        // An arena's base is not null; the answer for one that is has no octets.
+        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| {
+            (base, self.core.arena_octets)
+        })
     }
 
     /// Whether `self` and `other` are handles of the same pool.

@@ -12,7 +12,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::participant::AddressError;
 use xk_core::reason::Class;
 use xk_core::{
@@ -164,6 +164,13 @@ fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
     let [_, _, _, _, _, _, back @ ..] = octets;
     let (front, back) = (u64::from_be_bytes(*front), u64::from_be_bytes(*back));
     (front >> 16, back >> 16, back as u16)
+}
+
+/// The header of the `nth` frame of a burst, as of [`split`], if it can be seen at once and bears no mark.
+#[inline(always)]
+fn usual_header(burst: Burst<'_>, nth: usize) -> Option<(u64, u64, u16)> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    (!glance.has_attributes).then(|| split(&glance.octets))
 }
 
 impl Eth {
@@ -430,6 +437,32 @@ impl Protocol for Eth {
             return session.pop(cx, message);
         }
         self.demux_closely(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(header) = usual_header(burst, 0)
+                && self.shared.is_usual(header.0, header.1)
+                && let Some(ether_type) = EtherType::new(header.2)
+                && let key = (header.1, u32::from(ether_type.get()))
+                && let Some(session) = self.shared.sessions.get(&key)
+            {
+                let mut run = 1;
+                while run < burst.len() && usual_header(burst, run) == Some(header) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run).behind(HEADER_LEN))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_closely(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

@@ -65,6 +65,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod errors;
 #[doc(hidden)]
 pub mod fuzz;
 mod origin;

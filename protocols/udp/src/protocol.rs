@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::origin::Origin;
-use crate::session::{UdpSession, follow, takes_hold, unreachable_port};
+use crate::session::{UdpSession, follow, takes_hold};
 use crate::table::{ANY_HOST, Limits, Table, Taker, TakerKey, port_of};
 use crate::unconnected::Unconnected;
 use crate::wire::{HEADER_LEN, Header, has_checksum};
@@ -12,7 +12,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -51,10 +51,18 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
 }
 
+/// Both ports of the `nth` datagram of a burst, if its header can be seen at once and its length is right.
+#[inline(always)]
+fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    let (ports, length) = ports_and_length(&glance.octets);
+    (length == glance.len).then_some(ports)
+}
+
 /// One instance of the layer.
 pub struct Udp {
     lower: ProtocolRef,
-    table: Rc<Table>,
+    pub(crate) table: Rc<Table>,
     origins: Map<u32, Origin>,
 }
 
@@ -199,6 +207,29 @@ impl Protocol for Udp {
             return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(ports) = ports_of(burst, 0)
+                && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
+            {
+                let mut run = 1;
+                while run < burst.len() && ports_of(burst, run) == Some(ports) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -398,7 +429,7 @@ impl Udp {
     }
 
     /// What a lower session says of itself, asked once.
-    fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+    pub(crate) fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
         let id = lower.id().0;
         if let Some(origin) = self.origins.get(&id) {
             return origin;
@@ -412,7 +443,7 @@ impl Udp {
     }
 
     /// Who takes what comes to this port and host from somebody without a session.
-    fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
+    pub(crate) fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
         let takers = &self.table.takers;
         local
             .and_then(|host| takers.get(&(port, u32::from(host))))
@@ -543,40 +574,5 @@ impl Udp {
                 }
             }
         });
-    }
-
-    /// A report about a datagram sent from here: finds its session and passes the report on.
-    fn network_error(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(error) = ask.get::<NetworkError>() else {
-            return Answer::Unknown;
-        };
-        let Some(lower) = error.session.clone() else {
-            return Answer::Unknown;
-        };
-        // A report that comes back from above, where nobody understood it, ends here.
-        if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
-            return Answer::Unknown;
-        }
-        let [a, b, c, d, ..] = error.start;
-        let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let connected = self.table.sessions.get(&key(&lower, local, peer));
-        let found = connected.or_else(|| {
-            let origin = self.origin(cx, &lower);
-            match self.taker(local, origin.local) {
-                Some(Taker::Unconnected(session)) => Some(session),
-                _ => None,
-            }
-        });
-        let Some(session) = found else {
-            return Answer::Unknown;
-        };
-        unreachable_port(cx, &session, error.kind);
-        error.start.copy_within(HEADER_LEN.., 0);
-        error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;
-        error.session = Some(session.clone());
-        match cx.protocol(session.head().upper()) {
-            Some(upper) => upper.control(cx, ask),
-            None => Answer::Unknown,
-        }
     }
 }

@@ -8,7 +8,7 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use core::num::NonZeroU16;
 use xk_core::control::{Describe, Question};
-use xk_core::object::{Closing, PushError, Refused};
+use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
@@ -200,6 +200,56 @@ impl UdpSession {
         (self.key as u16, (self.key >> 16) as u16)
     }
 
+    /// Puts the header in front of a payload of one slice of less than `limit` octets, as almost every one is: those below
+    /// [`LONG`] are summed without a call. False if this is another, or may not be sent.
+    #[inline(always)]
+    fn prepare(&self, message: &mut Message, limit: usize) -> bool {
+        let Some(payload) = message.single_slice() else {
+            return false;
+        };
+        if payload.len() >= limit
+            || payload.len() > self.payload_max
+            || self.gate.get() != Gate::Open
+        {
+            return false;
+        }
+        let checksum = match self.base {
+            None => 0,
+            Some(base) => {
+                let mut sum = begin(base, payload.len());
+                sum.add(payload);
+                end(sum)
+            }
+        };
+        let header = header(self.template, payload.len(), checksum);
+        message.push_in_place(&header)
+    }
+
+    /// The header that lies behind `front` octets of a message of one slice, if the payload has less than `limit` octets and the
+    /// checksum is right or absent; `None` says that a closer look is needed.
+    #[inline(always)]
+    fn intact_header(
+        &self,
+        message: &Message,
+        front: usize,
+        limit: usize,
+    ) -> Option<[u8; HEADER_LEN]> {
+        let (header, payload) = message.single_slice()?.get(front..)?.split_first_chunk()?;
+        if payload.len() >= limit {
+            return None;
+        }
+        let is_intact = match self.base_received {
+            Some(base) if has_checksum(header) => {
+                let mut sum = begin(base, payload.len());
+                sum.add_u16(checksum_of(header));
+                sum.add(payload);
+                sum.is_valid()
+            }
+            _ => true,
+        };
+        is_intact.then_some(*header)
+    }
+
     /// Why a message is not sent.
     #[cold]
     fn blocked(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
@@ -270,53 +320,65 @@ impl UdpSession {
 impl Session for UdpSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        // One short slice, as almost every payload is: it is summed without a call.
-        if let Some(payload) = message.single_slice()
-            && payload.len() < LONG
-            && payload.len() <= self.payload_max
-            && self.gate.get() == Gate::Open
-        {
-            let checksum = match self.base {
-                None => 0,
-                Some(base) => {
-                    let mut sum = begin(base, payload.len());
-                    sum.add(payload);
-                    end(sum)
-                }
-            };
-            let header = header(self.template, payload.len(), checksum);
-            if message.push_in_place(&header) {
-                return self.lower.push(cx, message);
-            }
+        if self.prepare(&mut message, LONG) {
+            return self.lower.push(cx, message);
         }
         self.push_other(cx, this, message)
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let prepare = |message: &mut Message| self.prepare(message, usize::MAX);
+        let other = |message| self.push_other(cx, this, message);
+        self.lower.push_prepared(cx, burst, prepare, other)
     }
 
     /// The protocol has checked length and ports; the header is still in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        if let Some(octets) = message.single_slice()
-            && let Some((header, payload)) = octets.split_first_chunk()
-            && payload.len() < LONG
+        if let Some(header) = self.intact_header(&message, 0, LONG)
+            && message.strip_in_place(HEADER_LEN)
         {
-            let header = *header;
-            let is_intact = match self.base_received {
-                Some(base) if has_checksum(&header) => {
-                    let mut sum = begin(base, payload.len());
-                    sum.add_u16(checksum_of(&header));
-                    sum.add(payload);
-                    sum.is_valid()
-                }
-                _ => true,
-            };
-            if is_intact && message.strip_in_place(HEADER_LEN) {
-                return self
-                    .upper
-                    .demux(cx, this, message)
-                    .or_else(|refused| restore(refused, &header));
-            }
+            return self
+                .upper
+                .demux(cx, this, message)
+                .or_else(|refused| restore(refused, &header));
         }
         self.pop_other(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        while burst.goes_on(this) {
+            let mut headers = [[0; HEADER_LEN]; BURST_MAX];
+            let mut run = 0;
+            while run < burst.len()
+                && let Some(header) = burst
+                    .look(run, |message, front| {
+                        self.intact_header(message, front, usize::MAX)
+                    })
+                    .flatten()
+            {
+                headers[run % BURST_MAX] = header;
+                run += 1;
+            }
+            if run == 0
+                && let Some(message) = burst.next()
+            {
+                self.pop_other(cx, this, message)?;
+                continue;
+            }
+            let before = burst.taken();
+            let part = burst.first(run).behind(HEADER_LEN);
+            if let Err(refused) = self.upper.demux_burst(cx, this, part) {
+                let at = (burst.taken() - before).wrapping_sub(1);
+                return restore(refused, &headers[at % BURST_MAX]);
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -61,7 +61,7 @@ pub fn survives_damage(fixture: &dyn Fixture) -> Verdict {
 }
 
 /// A frame with one to eight octets overwritten, a random length, now and then nothing but noise.
-fn damaged(random: &Random, whole: &[u8]) -> Vec<u8> {
+pub(super) fn damaged(random: &Random, whole: &[u8]) -> Vec<u8> {
     let mut octets = whole.to_vec();
     if random.below(8) == 0 {
         random.fill(&mut octets);

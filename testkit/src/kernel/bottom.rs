@@ -4,11 +4,13 @@ use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
 use std::rc::Rc;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable};
+use xk_core::object::{
+    Burst, Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable,
+};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Question,
-    Session, SessionRef, Upper, reason,
+    Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
@@ -299,13 +301,27 @@ impl Bottom {
         selector: Option<ProtocolId>,
         message: Message,
     ) -> Result<(), Refused> {
+        match self.session(cx, peer, selector) {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => Err(self.protocol.refuse(message, why)),
+        }
+    }
+
+    /// The session that a message from `peer` comes through: the one there is, or a new one, of which the layer above is told.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn session(
+        &self,
+        cx: &Kernel,
+        peer: Option<Part>,
+        selector: Option<ProtocolId>,
+    ) -> Result<SessionRef, &'static Reason> {
         let enabled = self.enabled(selector);
         if let Some(session) = self.find(peer, selector) {
-            return session.pop(cx, message);
+            return Ok(session);
         }
-        let Some((upper, selector)) = enabled else {
-            return Err(self.protocol.refuse(message, &reason::NO_PROTOCOL));
-        };
+        let (upper, selector) = enabled.ok_or(&reason::NO_PROTOCOL)?;
         let key = key(peer, upper.id(), selector);
         let body = BottomSession {
             state: Rc::clone(&self.state),
@@ -315,14 +331,12 @@ impl Bottom {
             key,
         };
         let session = cx.new_passive_session(&self.protocol, &upper, body);
-        if let Err(full) = self.state.sessions.bind(cx, key, session.clone()) {
-            return Err(self.protocol.refuse(message, full));
-        }
+        self.state.sessions.bind(cx, key, session.clone())?;
         if let Err(unwanted) = upper.open_done(cx, &session, self.participants(peer)) {
             session.abort(cx);
-            return Err(self.protocol.refuse(message, unwanted));
+            return Err(unwanted);
         }
-        session.pop(cx, message)
+        Ok(session)
     }
 
     /// Who takes what arrives.
@@ -511,6 +525,10 @@ impl Session for BottomSession {
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

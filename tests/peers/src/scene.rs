@@ -29,14 +29,29 @@ pub enum Wire {
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
+    /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums to the wire.
+    XdpGeneric,
+    /// The same in native mode.
+    XdpNative,
 }
 
 impl Wire {
+    /// The wire of a graph, on the veth end `device`.
+    fn on_veth(self, device: &str) -> String {
+        match self {
+            Self::Tap | Self::Veth | Self::VethOffload => format!("packet device={device}"),
+            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
+            Self::XdpNative => format!("xdp interface={device} mode=native"),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Tap => "tap",
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
+            Self::XdpGeneric => "xdp-generic",
+            Self::XdpNative => "xdp-native",
         }
     }
 }
@@ -196,7 +211,7 @@ impl Lan {
         let linux = scene.linux();
         let ours = match wire {
             Wire::Tap => linux.clone(),
-            Wire::Veth | Wire::VethOffload => scene.net.space().unwrap(),
+            _ => scene.net.space().unwrap(),
         };
         if wire != Wire::Tap {
             scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
@@ -238,7 +253,7 @@ impl Lan {
     pub fn wire_line(&self) -> String {
         match self.wire {
             Wire::Tap => format!("tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire"),
-            Wire::Veth | Wire::VethOffload => "packet device=x0 name=wire".to_owned(),
+            on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
         }
     }
 
@@ -291,7 +306,7 @@ impl Routed {
             let file = self.scene.capture_file(&format!("link{side}"));
             let wire = match self.wire {
                 Wire::Tap => format!("tap device=xkr{side} mtu={mtu} name=wire{side}"),
-                Wire::Veth | Wire::VethOffload => {
+                on_veth => {
                     let ours = format!("x{side}");
                     self.scene
                         .net
@@ -299,7 +314,7 @@ impl Routed {
                         .unwrap();
                     self.ours.mtu(&ours, mtu).unwrap();
                     self.set_up(space, side, mtu);
-                    format!("packet device={ours} name=wire{side}")
+                    format!("{} name=wire{side}", on_veth.on_veth(&ours))
                 }
             };
             source += &format!(

@@ -30,27 +30,27 @@ macro_rules! tests {
 
 fn main() -> ExitCode {
     peer::main(tests! {
-        host::answers_pings_of_all_sizes over Tap Veth VethOffload;
-        host::answers_a_flood_of_pings over Tap Veth;
+        host::answers_pings_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
+        host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
         host::answers_pings_with_options over Tap Veth;
-        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload;
+        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
         host::refuses_closed_ports over Tap Veth VethOffload;
         host::refuses_unknown_protocols over Tap Veth;
-        host::keeps_silent_towards_broadcasts over Tap Veth;
-        client::pings_in_all_sizes over Tap Veth;
-        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload;
+        host::keeps_silent_towards_broadcasts over Tap Veth XdpGeneric;
+        client::pings_in_all_sizes over Tap Veth XdpGeneric;
+        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
         client::learns_of_closed_ports over Tap Veth;
         client::learns_of_unreachable_hosts over Tap;
         client::finds_the_maximum_of_a_path over Tap Veth;
-        arp::answers_arping over Tap Veth;
-        arp::is_found_by_duplicate_detection over Tap Veth;
+        arp::answers_arping over Tap Veth XdpGeneric;
+        arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
         arp::counts_conflicts over Tap Veth;
         arp::finds_a_host_that_moved over Tap Veth;
         router::forwards_pings_of_all_sizes over Tap Veth;
         router::shows_in_traceroute over Tap Veth;
         router::tells_tracepath_a_smaller_maximum over Tap Veth;
-        router::fragments_for_a_smaller_link over Tap Veth;
-        router::carries_a_stream_of_datagrams over Tap Veth;
+        router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
+        router::carries_a_stream_of_datagrams over Tap Veth XdpGeneric;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
         tools::fping_finds_us over Tap;
