@@ -7,15 +7,17 @@
 //! depend on what else the machine does. No test asserts any of these figures.
 
 mod case;
+mod child;
 pub mod instructions;
 mod micro;
 mod record;
 mod report;
 mod request;
+mod sim;
 mod stack;
 mod udp_inprocess;
 
-pub use case::{Benchmark, Case, Goal};
+pub use case::{Benchmark, Case, Found, Goal};
 pub use record::Record;
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
@@ -29,5 +31,6 @@ pub fn benchmarks() -> Vec<Benchmark> {
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),
+        sim::benchmark(),
     ]
 }

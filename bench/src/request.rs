@@ -97,22 +97,21 @@ fn preface() -> String {
 }
 
 fn table(records: &[Record]) -> String {
-    let mut text =
-        String::from("| row | system | min | median | max | instructions | ratio | goal |\n");
-    text.push_str("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n");
+    let mut text = String::from(
+        "| row | system | unit | min | median | max | p50 | p99 | instructions | ratio | goal |\n",
+    );
+    text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |\n");
     for r in records {
         let instructions = r.instructions.map_or(String::new(), |n| format!("{n:.0}"));
-        let ratio = r
-            .ratio
-            .map_or(String::new(), |(s, x)| format!("{x:.2} of {s}"));
+        let [min, median, max] = r.figures_text();
+        let [p50, p99] = r.percentiles_text();
         let _ = writeln!(
             text,
-            "| {} | {} | {:.1} | {:.1} | {:.1} | {instructions} | {ratio} | {} |",
+            "| {} | {} | {} | {min} | {median} | {max} | {p50} | {p99} | {instructions} | {} | {} |",
             r.row,
             r.system,
-            r.min,
-            r.median,
-            r.max,
+            r.unit,
+            r.ratio_text(),
             r.goal_text()
         );
     }

@@ -1,0 +1,72 @@
+//! Measurements in a process of their own: what one needs whose memory nobody else has used.
+
+use std::process::{Command, Stdio};
+
+/// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
+const VARIABLE: &str = "XK_BENCH_CHILD";
+/// What stands before the answer on the child's standard output.
+const ANSWER: &str = "xk-bench-answer ";
+
+/// Something to measure: takes its argument, answers numbers, or why it cannot.
+pub(crate) type Work = fn(&str) -> Result<Vec<f64>, String>;
+
+/// Who can be asked for.
+const WORKS: &[(&str, Work)] = &[("sim-memory", crate::sim::memory)];
+
+/// Runs one of the works in a fresh process of this program and waits for its answer.
+pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, String> {
+    let program = std::env::current_exe().map_err(|e| format!("no path to this program: {e}"))?;
+    let output = Command::new(program)
+        .env(VARIABLE, format!("{name}|{argument}"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cannot start this program again: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let Some(answer) = text.lines().find_map(|l| l.strip_prefix(ANSWER)) else {
+        return Err(format!("the process for {name} ended without an answer"));
+    };
+    if let Some(why) = answer.strip_prefix("error ") {
+        return Err(why.to_owned());
+    }
+    let parse = |word: &str| word.parse().map_err(|_| format!("not a number: {word}"));
+    answer.split_whitespace().map(parse).collect()
+}
+
+/// If the environment asks for a measurement, runs it, prints its answer, and says true.
+pub(crate) fn run_if_asked() -> bool {
+    let Ok(wanted) = std::env::var(VARIABLE) else {
+        return false;
+    };
+    let (name, argument) = wanted.split_once('|').unwrap_or((&wanted, ""));
+    let found = WORKS.iter().find(|(known, _)| *known == name);
+    let answer = match found {
+        Some((_, work)) => work(argument),
+        None => Err(format!("nobody measures {name}")),
+    };
+    match answer {
+        Ok(list) => {
+            let list: Vec<String> = list.iter().map(f64::to_string).collect();
+            println!("{ANSWER}{}", list.join(" "));
+        }
+        Err(why) => println!("{ANSWER}error {why}"),
+    }
+    true
+}
+
+/// A figure of this process in `/proc/self/status` or `smaps_rollup`, in octets.
+pub(crate) fn memory_octets(key: &str) -> Option<f64> {
+    ["/proc/self/status", "/proc/self/smaps_rollup"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .find_map(|text| octets_of(&text, key))
+}
+
+/// The figure of a line such as `VmRSS:  1234 kB`, in octets.
+pub(crate) fn octets_of(text: &str, key: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024.0)
+}
