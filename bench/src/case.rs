@@ -1,51 +1,81 @@
 //! What is measured.
 
+use crate::plot::Plot;
+use crate::record::Record;
 use std::time::Instant;
 
 /// What a row is to reach.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// At most this, in the row's unit.
     AtMost(f64),
-    /// At least this, in the row's unit: for rates.
+    /// At least this, in the row's unit.
     AtLeast(f64),
-    /// At least this many times as fast as the system that the row is compared with.
+    /// At least this many times as fast as the system that it is compared with.
     TimesAsFast(f64),
+    /// At most this many times the figure of the system that it is compared with.
+    AtMostTimes(f64),
 }
 
-/// What a case that measures itself found in one round, in the row's unit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
-    /// The figure.
-    pub figure: f64,
-    /// The middle of the single operations' durations, if they were taken.
+/// Which way a figure is good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Better {
+    /// A time, a size.
+    #[default]
+    Lower,
+    /// A rate.
+    Higher,
+}
+
+/// What one round of a case found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// The figure, in the row's unit.
+    pub value: f64,
+    /// The middle one of the single operations within the round, if they were timed one by one.
     pub p50: Option<f64>,
-    /// What 99 of 100 operations do not exceed.
+    /// What 99 of 100 of them did not exceed.
     pub p99: Option<f64>,
+    /// What else the round found, such as what the sender sent beside what was received. The name states the unit.
+    pub also: Vec<(&'static str, f64)>,
 }
 
-impl From<f64> for Found {
-    fn from(figure: f64) -> Self {
+impl From<f64> for Sample {
+    fn from(value: f64) -> Self {
         Self {
-            figure,
+            value,
             ..Self::default()
         }
     }
 }
 
+/// Why a round found nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// This machine lacks something; the text says what and what to type.
+    Skipped(String),
+    /// Something went wrong.
+    Failed(String),
+}
+
 /// Does the operation this many times.
 pub(crate) type Run = Box<dyn FnMut(u64)>;
+/// Measures one round; the share of the usual effort is 1 but in tests.
+type Round = Box<dyn FnMut(f64) -> Result<Sample, Trouble>>;
 
-/// Does the operation about this many times and says what came out, or why it cannot be measured here.
-pub(crate) type Measure = Box<dyn FnMut(u64) -> Result<Found, String>>;
-
-enum Setup {
+enum Work {
     Pending(Box<dyn FnOnce() -> Run>),
-    Done(Run),
-    /// It measures itself.
-    Own(Measure),
-    /// A figure that somebody else has published.
-    Quoted(f64),
+    Batches(Run),
+    Rounds(Round),
+}
+
+/// A figure of another system that a row is divided by.
+#[derive(Clone, Copy, Debug)]
+pub struct Against {
+    /// Whose.
+    pub system: &'static str,
+    /// What is to be reached.
+    pub goal: Option<Goal>,
 }
 
 /// One row of one system.
@@ -54,18 +84,15 @@ pub struct Case {
     pub row: String,
     /// Whose figure it is: `xk` or a peer.
     pub system: &'static str,
-    /// The system whose figure of the same row this one is divided by.
-    pub ratio_to: Option<&'static str>,
-    /// What it is to reach.
+    /// The systems whose figures of the same row this one is compared with.
+    pub against: Vec<Against>,
+    /// What it is to reach by itself.
     pub goal: Option<Goal>,
-    /// Its unit, where it is not the benchmark's.
+    /// The unit of its figures, if it is another than the benchmark's.
     pub unit: Option<&'static str>,
-    /// Sets up what is measured, and answers what does the operation a number of times.
-    setup: Setup,
+    work: Work,
     /// How many operations one measurement does.
     pub operations: u64,
-    /// Whether instructions are counted, if they can be; not where the set-up is long.
-    pub counted: bool,
     /// How many of the row's units one operation holds: 2 for a round trip of two crossings.
     pub divisor: f64,
     /// What is subtracted: the row of the same system whose cost is contained in this one.
@@ -73,7 +100,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A row of xk.
+    /// A row of xk: nanoseconds per operation, measured by the clock around a batch of them.
     ///
     /// `setup` runs once, before the first measurement and outside it.
     pub fn new<R: FnMut(u64) + 'static>(
@@ -81,89 +108,65 @@ impl Case {
         operations: u64,
         setup: impl FnOnce() -> R + 'static,
     ) -> Self {
-        let setup = Setup::Pending(Box::new(|| Box::new(setup())));
-        Self::made(row.into(), operations, setup)
+        let work = Work::Pending(Box::new(|| Box::new(setup())));
+        Self::with(row.into(), operations, work)
     }
 
-    /// A row of xk that measures itself: `measure` is handed how many operations one round does, and answers
-    /// the figure in the row's unit, or why it cannot be measured here; then it is not asked again.
-    pub fn own(
+    /// A row of xk that measures each round by itself.
+    ///
+    /// `round` gets the share of the usual effort that is to be made: 1, and less in tests.
+    pub fn measured(
         row: impl Into<String>,
-        operations: u64,
-        measure: impl FnMut(u64) -> Result<Found, String> + 'static,
+        round: impl FnMut(f64) -> Result<Sample, Trouble> + 'static,
     ) -> Self {
-        Self::made(row.into(), operations, Setup::Own(Box::new(measure)))
+        Self::with(row.into(), 0, Work::Rounds(Box::new(round)))
     }
 
-    /// A figure that somebody else has published, beside which the others stand.
-    pub fn quoted(row: impl Into<String>, system: &'static str, figure: f64) -> Self {
-        Self::made(row.into(), 0, Setup::Quoted(figure)).of(system)
-    }
-
-    fn made(row: String, operations: u64, setup: Setup) -> Self {
+    fn with(row: String, operations: u64, work: Work) -> Self {
         Self {
             row,
             system: "xk",
-            ratio_to: None,
+            against: Vec::new(),
             goal: None,
             unit: None,
-            setup,
+            work,
             operations,
-            counted: true,
             divisor: 1.0,
             less: None,
         }
     }
 
-    /// Does the operation this many times. Nothing for a quoted figure.
+    /// True if the operation can be done a given number of times, as counting instructions needs it.
+    pub fn is_countable(&self) -> bool {
+        !matches!(self.work, Work::Rounds(_))
+    }
+
+    /// Does the operation this many times; nothing for a case that measures by itself.
     pub fn run(&mut self, operations: u64) {
-        let nothing = Setup::Quoted(0.0);
-        let mut run = match std::mem::replace(&mut self.setup, nothing) {
-            Setup::Pending(setup) => setup(),
-            Setup::Done(run) => run,
-            Setup::Own(mut measure) => {
-                let _ = measure(operations);
-                self.setup = Setup::Own(measure);
-                return;
+        if let Work::Pending(_) = self.work {
+            let nothing = Work::Batches(Box::new(|_| {}));
+            if let Work::Pending(setup) = std::mem::replace(&mut self.work, nothing) {
+                self.work = Work::Batches(setup());
             }
-            Setup::Quoted(figure) => {
-                self.setup = Setup::Quoted(figure);
-                return;
-            }
-        };
-        run(operations);
-        self.setup = Setup::Done(run);
-    }
-
-    /// Does what comes once before the first round.
-    pub(crate) fn warm_up(&mut self) {
-        if matches!(self.setup, Setup::Pending(_) | Setup::Done(_)) {
-            self.run(self.operations / 4 + 1);
+        }
+        if let Work::Batches(run) = &mut self.work {
+            run(operations);
         }
     }
 
-    /// Measures one round.
-    pub(crate) fn round(&mut self) -> Result<Found, String> {
-        match &mut self.setup {
-            Setup::Own(measure) => measure(self.operations),
-            Setup::Quoted(figure) => Ok((*figure).into()),
-            Setup::Pending(_) | Setup::Done(_) => {
-                let start = Instant::now();
-                self.run(self.operations);
-                let ns = start.elapsed().as_nanos() as f64;
-                Ok((ns / self.operations as f64 / self.divisor).into())
-            }
+    /// Measures one round with a share of the usual effort.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn measure(&mut self, effort: f64) -> Result<Sample, Trouble> {
+        if let Work::Rounds(round) = &mut self.work {
+            return round(effort);
         }
-    }
-
-    /// Whether its instructions can be counted by running it twice as often.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.counted && matches!(self.setup, Setup::Pending(_) | Setup::Done(_))
-    }
-
-    /// Whether it is a figure of somebody else's.
-    pub(crate) fn is_quoted(&self) -> bool {
-        matches!(self.setup, Setup::Quoted(_))
+        let operations = ((self.operations as f64 * effort) as u64).max(1);
+        let start = Instant::now();
+        self.run(operations);
+        let ns = start.elapsed().as_nanos() as f64;
+        Ok((ns / operations as f64 / self.divisor).into())
     }
 
     /// The same row of a peer.
@@ -173,30 +176,28 @@ impl Case {
         self
     }
 
-    /// Compares it with a peer's figure of the same row.
+    /// Compares it with a peer's figure of the same row. A goal set next that names a ratio is about it.
     #[must_use]
     pub fn beside(mut self, system: &'static str) -> Self {
-        self.ratio_to = Some(system);
+        self.against.push(Against { system, goal: None });
         self
     }
 
-    /// Sets its goal.
+    /// Sets its goal; one that names a ratio is about the system named last by [`Case::beside`].
     #[must_use]
     pub fn goal(mut self, goal: Goal) -> Self {
-        self.goal = Some(goal);
+        match (goal, self.against.last_mut()) {
+            (Goal::TimesAsFast(_) | Goal::AtMostTimes(_), Some(against)) => {
+                against.goal = Some(goal);
+            }
+            _ => self.goal = Some(goal),
+        }
         self
     }
 
-    /// Leaves the instruction count out.
+    /// Sets the unit of its figures.
     #[must_use]
-    pub fn uncounted(mut self) -> Self {
-        self.counted = false;
-        self
-    }
-
-    /// Gives it a unit of its own.
-    #[must_use]
-    pub fn in_unit(mut self, unit: &'static str) -> Self {
+    pub fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
         self
     }
@@ -224,13 +225,53 @@ pub struct Benchmark {
     pub summary: &'static str,
     /// The unit of its figures.
     pub unit: &'static str,
+    /// Which way its figures are good.
+    pub better: Better,
     /// Makes its rows; what they need is set up here, outside the measurement.
     pub cases: fn() -> Vec<Case>,
     /// Rows computed from the measured ones, such as a slope.
-    pub derived: fn(&[crate::Record]) -> Vec<crate::Record>,
+    pub derived: fn(&[Record]) -> Vec<Record>,
+    /// How its figures are drawn.
+    pub plot: Plot,
 }
 
-/// For benchmarks that compute no further rows.
-pub(crate) fn nothing_derived(_: &[crate::Record]) -> Vec<crate::Record> {
-    Vec::new()
+impl Benchmark {
+    /// A benchmark whose figures are the better the lower they are, drawn as bars.
+    pub fn new(
+        name: &'static str,
+        summary: &'static str,
+        unit: &'static str,
+        cases: fn() -> Vec<Case>,
+    ) -> Self {
+        Self {
+            name,
+            summary,
+            unit,
+            better: Better::Lower,
+            cases,
+            derived: |_| Vec::new(),
+            plot: Plot::Bars,
+        }
+    }
+
+    /// Adds rows computed from the measured ones.
+    #[must_use]
+    pub fn derived(mut self, derived: fn(&[Record]) -> Vec<Record>) -> Self {
+        self.derived = derived;
+        self
+    }
+
+    /// Its figures are rates.
+    #[must_use]
+    pub fn higher_is_better(mut self) -> Self {
+        self.better = Better::Higher;
+        self
+    }
+
+    /// Says how its figures are drawn.
+    #[must_use]
+    pub fn plot(mut self, plot: Plot) -> Self {
+        self.plot = plot;
+        self
+    }
 }

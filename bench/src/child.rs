@@ -1,5 +1,6 @@
 //! Measurements in a process of their own: what one needs whose memory nobody else has used.
 
+use crate::case::Trouble;
 use std::process::{Command, Stdio};
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
@@ -8,13 +9,20 @@ const VARIABLE: &str = "XK_BENCH_CHILD";
 const ANSWER: &str = "xk-bench-answer ";
 
 /// Something to measure: takes its argument, answers numbers, or why it cannot.
-pub(crate) type Work = fn(&str) -> Result<Vec<f64>, String>;
+type Work = fn(&str) -> Result<Vec<f64>, String>;
 
 /// Who can be asked for.
 const WORKS: &[(&str, Work)] = &[("sim-memory", crate::sim::memory)];
 
 /// Runs one of the works in a fresh process of this program and waits for its answer.
-pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, String> {
+///
+/// # Errors
+/// [`Trouble::Failed`], with what went wrong there.
+pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    answer_of(name, argument).map_err(Trouble::Failed)
+}
+
+fn answer_of(name: &str, argument: &str) -> Result<Vec<f64>, String> {
     let program = std::env::current_exe().map_err(|e| format!("no path to this program: {e}"))?;
     let output = Command::new(program)
         .env(VARIABLE, format!("{name}|{argument}"))

@@ -12,6 +12,9 @@ const OPERATIONS: u64 = 1000;
 
 /// Instructions per unit of a case; `None` if valgrind is missing or fails.
 pub fn count(bench: &str, case: &Case) -> Option<f64> {
+    if !case.is_countable() {
+        return None;
+    }
     let once = total(bench, case, OPERATIONS)?;
     let twice = total(bench, case, 2 * OPERATIONS)?;
     Some(twice.saturating_sub(once) as f64 / OPERATIONS as f64 / case.divisor)

@@ -10,6 +10,8 @@ mod case;
 mod child;
 pub mod instructions;
 mod micro;
+mod origin;
+mod plot;
 mod record;
 mod report;
 mod request;
@@ -17,8 +19,9 @@ mod sim;
 mod stack;
 mod udp_inprocess;
 
-pub use case::{Benchmark, Case, Found, Goal};
-pub use record::Record;
+pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
+pub use plot::Plot;
+pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 

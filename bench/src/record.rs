@@ -1,10 +1,21 @@
 //! One result, as the table and the JSON file show it.
 
-use crate::case::Goal;
-use serde_json::{Value, json};
+use crate::case::{Better, Goal};
+use serde_json::{Map, Value, json};
+
+/// How a figure stands to another system's of the same row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The other system.
+    pub system: &'static str,
+    /// This system's median divided by the other's.
+    pub ratio: f64,
+    /// What was to be reached.
+    pub goal: Option<Goal>,
+}
 
 /// One result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Record {
     /// The benchmark.
     pub bench: &'static str,
@@ -14,97 +25,258 @@ pub struct Record {
     pub system: &'static str,
     /// Unit of the figures.
     pub unit: &'static str,
-    /// The best round.
+    /// Which way they are good.
+    pub better: Better,
+    /// The lowest round. Not a number if there is none.
     pub min: f64,
     /// The middle round.
     pub median: f64,
-    /// The worst round.
+    /// The highest round.
     pub max: f64,
-    /// The middle over the rounds of the single operations' median, where they were timed one by one.
-    pub p50: Option<f64>,
-    /// The same of what 99 of 100 operations do not exceed.
-    pub p99: Option<f64>,
-    /// Why it was not measured: then the figures mean nothing.
-    pub skipped: Option<String>,
-    /// How many rounds; 0 for a figure that somebody else has published.
+    /// How many rounds.
     pub runs: usize,
-    /// The system compared with, and how many times as long this one takes.
-    pub ratio: Option<(&'static str, f64)>,
+    /// The middle one of the single operations, where they were timed one by one: the median over the rounds.
+    pub p50: Option<f64>,
+    /// What 99 of 100 of them did not exceed: the median over the rounds.
+    pub p99: Option<f64>,
+    /// What else was found, medians over the rounds, with names that state the unit.
+    pub also: Vec<(&'static str, f64)>,
+    /// The systems compared with.
+    pub ratios: Vec<Ratio>,
     /// Instructions per operation, if they were counted.
     pub instructions: Option<f64>,
-    /// The goal, if there is one.
+    /// The goal for the figure itself, if there is one.
     pub goal: Option<Goal>,
+    /// Why there is no figure, or fewer rounds than asked for: `skipped: ...` or `error: ...`.
+    pub note: Option<String>,
 }
 
 impl Record {
-    /// Whether the goal was reached, by the median.
-    pub fn reached(&self) -> Option<bool> {
-        if self.skipped.is_some() {
+    /// True if there is a figure.
+    pub fn is_measured(&self) -> bool {
+        self.runs > 0
+    }
+
+    /// Whether one goal was reached, by the medians; `other` is the median of the system that it is about.
+    fn reaches(&self, goal: Goal, ratio: Option<f64>) -> Option<bool> {
+        if !self.is_measured() {
             return None;
         }
-        match self.goal? {
-            Goal::AtLeast(least) => Some(self.median >= least),
-            Goal::AtMost(most) => Some(self.median <= most),
-            Goal::TimesAsFast(times) => self.ratio.map(|(_, ratio)| ratio * times <= 1.0),
-        }
+        Some(match goal {
+            Goal::AtMost(most) => self.median <= most,
+            Goal::AtLeast(least) => self.median >= least,
+            Goal::AtMostTimes(times) => ratio? <= times,
+            Goal::TimesAsFast(times) => match self.better {
+                Better::Lower => ratio? * times <= 1.0,
+                Better::Higher => ratio? >= times,
+            },
+        })
     }
 
-    /// The goal as text.
+    /// All goals, each with whether it was reached and the system that it is about.
+    fn goals(&self) -> impl Iterator<Item = (Goal, Option<&'static str>, Option<bool>)> {
+        let own = self.goal.map(|goal| (goal, None, self.reaches(goal, None)));
+        let others = self.ratios.iter().filter_map(|r| {
+            let goal = r.goal?;
+            Some((goal, Some(r.system), self.reaches(goal, Some(r.ratio))))
+        });
+        own.into_iter().chain(others)
+    }
+
+    /// Whether all goals were reached; `None` if there are none, or no figures.
+    pub fn reached(&self) -> Option<bool> {
+        self.goals()
+            .map(|(.., reached)| reached)
+            .reduce(|all, one| Some(all? && one?))?
+    }
+
+    /// The goals as text.
     pub fn goal_text(&self) -> String {
-        let mark = match self.reached() {
-            Some(true) => "reached",
-            Some(false) => "MISSED",
-            None => "not measured",
+        let mut list = Vec::new();
+        for (goal, system, reached) in self.goals() {
+            let mark = match reached {
+                Some(true) => ": reached",
+                Some(false) => ": MISSED",
+                None => "",
+            };
+            let of = system.map_or(String::new(), |s| format!(" {s}"));
+            list.push(match goal {
+                Goal::AtMost(most) => format!("<= {most}{mark}"),
+                Goal::AtLeast(least) => format!(">= {least}{mark}"),
+                Goal::AtMostTimes(times) => format!("<= {times} times{of}{mark}"),
+                Goal::TimesAsFast(times) if self.ratios.len() > 1 => {
+                    format!(">= {times} times as fast as{of}{mark}")
+                }
+                Goal::TimesAsFast(times) => format!(">= {times} times as fast{mark}"),
+            });
+        }
+        list.join("; ")
+    }
+
+    /// The goals as figures in the row's unit, for a drawing.
+    pub fn goal_figures(&self) -> Vec<f64> {
+        let own = match self.goal {
+            Some(Goal::AtMost(x) | Goal::AtLeast(x)) => Some(x),
+            _ => None,
         };
-        match self.goal {
-            Some(Goal::AtMost(most)) => format!("<= {most}: {mark}"),
-            Some(Goal::AtLeast(least)) => format!(">= {least}: {mark}"),
-            Some(Goal::TimesAsFast(times)) => format!(">= {times} times as fast: {mark}"),
-            None => String::new(),
-        }
+        let others = self.ratios.iter().filter_map(|r| {
+            let other = self.median / r.ratio;
+            Some(match (r.goal?, self.better) {
+                (Goal::AtMostTimes(times), _) | (Goal::TimesAsFast(times), Better::Higher) => {
+                    other * times
+                }
+                (Goal::TimesAsFast(times), Better::Lower) => other / times,
+                (Goal::AtMost(x) | Goal::AtLeast(x), _) => x,
+            })
+        });
+        own.into_iter()
+            .chain(others)
+            .filter(|x| x.is_finite())
+            .collect()
     }
 
-    /// Minimum, median and maximum as the tables show them.
-    pub fn figures_text(&self) -> [String; 3] {
-        if self.skipped.is_some() {
-            return Default::default();
-        }
-        [self.min, self.median, self.max].map(figure_text)
-    }
-
-    /// p50 and p99 as the tables show them.
-    pub fn percentiles_text(&self) -> [String; 2] {
-        [self.p50, self.p99].map(|p| p.map_or(String::new(), figure_text))
-    }
-
-    /// The ratio as the tables show it; for a row that was not measured, why.
+    /// The ratios as text.
     pub fn ratio_text(&self) -> String {
-        match (&self.skipped, self.ratio) {
-            (Some(why), _) => format!("skipped: {why}"),
-            (None, Some((system, ratio))) => format!("{ratio:.2} of {system}"),
-            (None, None) => String::new(),
+        let one = |r: &Ratio| format!("{} of {}", figure(r.ratio), r.system);
+        self.ratios.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What else was found, as text.
+    pub fn also_text(&self) -> String {
+        let mut list: Vec<String> = Vec::new();
+        let rest = self.also.iter().map(|(name, x)| (*name, Some(*x)));
+        for (name, x) in [("p50", self.p50), ("p99", self.p99)]
+            .into_iter()
+            .chain(rest)
+        {
+            list.extend(x.map(|x| format!("{name} {}", figure(x))));
         }
+        list.extend(self.note.clone());
+        list.join(", ")
     }
 
     /// The record for a JSON file.
     pub fn to_json(&self) -> Value {
+        let ratio = |r: &Ratio| json!({"system": r.system, "ratio": number(r.ratio), "goal": r.goal.map(|g| format!("{g:?}"))});
+        let also: Map<String, Value> = self
+            .also
+            .iter()
+            .map(|(name, x)| ((*name).to_owned(), number(*x)))
+            .collect();
+        let goal = self.goal_text();
         json!({
             "bench": self.bench, "row": self.row, "system": self.system, "unit": self.unit,
-            "min": self.min, "median": self.median, "max": self.max, "runs": self.runs,
-            "p50": self.p50, "p99": self.p99, "skipped": self.skipped,
-            "ratio_to": self.ratio.map(|(system, ratio)| json!({"system": system, "ratio": ratio})),
-            "instructions": self.instructions,
-            "goal": self.goal.map(|_| self.goal_text()),
+            "min": number(self.min), "median": number(self.median), "max": number(self.max), "runs": self.runs,
+            "p50": self.p50.map(number), "p99": self.p99.map(number), "also": also,
+            "ratio_to": self.ratios.first().map(ratio),
+            "ratios": self.ratios.iter().map(ratio).collect::<Vec<_>>(),
+            "instructions": self.instructions.map(number),
+            "goal": (!goal.is_empty()).then_some(goal),
+            "reached": self.reached(),
+            "note": self.note,
         })
     }
 }
 
-/// A figure with as many places as tell something.
-fn figure_text(figure: f64) -> String {
-    match figure.abs() {
-        0.0 => "0".into(),
-        size if size < 10.0 => format!("{figure:.3}"),
-        size if size < 100_000.0 => format!("{figure:.1}"),
-        _ => format!("{figure:.0}"),
+/// A number for a JSON file: five significant digits are more than any of them has.
+fn number(x: f64) -> Value {
+    if !x.is_finite() {
+        return Value::Null;
+    }
+    format!("{x:.4e}")
+        .parse::<f64>()
+        .map_or(Value::Null, Value::from)
+}
+
+/// A figure with as many digits as say something.
+pub(crate) fn figure(x: f64) -> String {
+    match x.abs() {
+        size if !size.is_finite() => String::new(),
+        size if size >= 10_000.0 => {
+            let digits = format!("{:.0}", size);
+            let mut text = String::from(if x < 0.0 { "-" } else { "" });
+            for (at, digit) in digits.chars().enumerate() {
+                if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                    text.push(',');
+                }
+                text.push(digit);
+            }
+            text
+        }
+        size if size >= 1000.0 => format!("{x:.0}"),
+        size if size >= 10.0 => format!("{x:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{x:.2}"),
+        _ => format!("{x:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_as_many_digits_as_they_need() {
+        let texts = [
+            0.0,
+            0.0042,
+            0.11,
+            9.96,
+            12.34,
+            1234.5,
+            12_345.6,
+            12_345_678.0,
+        ]
+        .map(figure);
+        let expected = [
+            "0.00",
+            "0.004",
+            "0.11",
+            "9.96",
+            "12.3",
+            "1234",
+            "12,346",
+            "12,345,678",
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(figure(f64::NAN), "");
+    }
+
+    fn record(better: Better, goal: Goal) -> Record {
+        let ratio = Ratio {
+            system: "bare",
+            ratio: 2.0,
+            goal: Some(goal),
+        };
+        Record {
+            median: 10.0,
+            runs: 1,
+            better,
+            ratios: vec![ratio],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_goal_is_reached_in_the_direction_of_the_unit() {
+        for (better, goal, reached, mark) in [
+            (Better::Lower, Goal::AtMostTimes(3.0), true, 15.0),
+            (Better::Lower, Goal::TimesAsFast(1.0), false, 5.0),
+            (Better::Lower, Goal::TimesAsFast(0.5), true, 10.0),
+            (Better::Higher, Goal::TimesAsFast(2.0), true, 10.0),
+            (Better::Higher, Goal::TimesAsFast(2.5), false, 12.5),
+        ] {
+            let record = record(better, goal);
+            assert_eq!(record.reached(), Some(reached), "{}", record.goal_text());
+            assert_eq!(record.goal_figures(), [mark]);
+        }
+    }
+
+    #[test]
+    fn one_missed_goal_is_enough() {
+        let mut record = record(Better::Lower, Goal::AtMostTimes(3.0));
+        record.goal = Some(Goal::AtMost(9.0));
+        assert_eq!(record.reached(), Some(false));
+        assert_eq!(record.goal_text(), "<= 9: MISSED; <= 3 times bare: reached");
+        assert_eq!(Record::default().reached(), None);
     }
 }

@@ -1,11 +1,14 @@
 //! What a person asks for: some benchmarks, and files to write.
 
+use crate::case::Benchmark;
+use crate::origin::Origin;
+use crate::plot;
 use crate::record::Record;
-use crate::report::{Options, run};
+use crate::report::{HEADS, Options, columns, run, shown};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to measure, and where to write it.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,8 @@ pub struct Request {
     pub json: Option<PathBuf>,
     /// A file for the tables as Markdown.
     pub markdown: Option<PathBuf>,
+    /// A file for the figures as SVG.
+    pub plot: Option<PathBuf>,
 }
 
 /// The names and summaries of all benchmarks.
@@ -45,75 +50,79 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
     }
     let wanted = |name: &str| request.names.iter().any(|n| n == "all" || n == name);
     let mut records = Vec::new();
-    let mut markdown = preface();
+    let origin = Origin::find();
+    let mut markdown = preface(&origin);
+    let mut panels = Vec::new();
     for benchmark in all.iter().filter(|b| wanted(b.name)) {
-        let found = run(benchmark, request.options);
+        let found = run(benchmark, &request.options);
         let _ = writeln!(
             markdown,
             "## {}\n\n{} ({}).\n",
             benchmark.name, benchmark.summary, benchmark.unit
         );
-        markdown.push_str(&table(&found));
-        records.extend(found);
+        markdown.push_str(&table(benchmark, &found));
+        records.extend(found.iter().cloned());
+        panels.push((benchmark, found));
         // Written after each, so that a long run that is ended early has left what it found.
-        write(request, &records, &markdown)?;
+        write(request, &origin, &records, &markdown)?;
+        if let Some(path) = &request.plot {
+            put(path, &plot::svg(&panels, &origin.caption())?)?;
+        }
     }
     Ok(records)
 }
 
-fn write(request: &Request, records: &[Record], markdown: &str) -> Result<(), String> {
-    let put = |path: &PathBuf, text: String| {
-        fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-    };
+fn put(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+fn write(
+    request: &Request,
+    origin: &Origin,
+    records: &[Record],
+    markdown: &str,
+) -> Result<(), String> {
     if let Some(path) = &request.json {
-        let values: Vec<Value> = records.iter().map(Record::to_json).collect();
+        let values: Vec<Value> = records.iter().map(|r| origin.with(r.to_json())).collect();
         let text = serde_json::to_string_pretty(&values).map_err(|error| error.to_string())?;
-        put(path, text + "\n")?;
+        put(path, &(text + "\n"))?;
     }
     match &request.markdown {
-        Some(path) => put(path, markdown.trim_end().to_string() + "\n"),
+        Some(path) => put(path, &(markdown.trim_end().to_string() + "\n")),
         None => Ok(()),
     }
 }
 
 /// What machine this is, and how the tables are made.
-fn preface() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = cpu
-        .lines()
-        .find_map(|l| l.strip_prefix("model name"))
-        .map(|l| l.trim_start_matches([' ', '\t', ':']));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let load = read("/proc/loadavg");
+fn preface(origin: &Origin) -> String {
     format!(
-        "# Benchmarks\n\nMade by `xk bench all --markdown docs/benchmarks.md`. Machine: {}, {cores} cores, load average {} at the \
-         start, version {}. The rows of a table were measured alternately, round by round; ratios are of medians. \
+        "# Benchmarks\n\nMade by `xk bench all --markdown docs/benchmarks.md`. Machine: {}, load average {} at the start; version {}, \
+         commit {}. The rows of a table were measured alternately, round by round; ratios are of medians. \
          Instructions are callgrind's count per unit and do not depend on the load.\n\n",
-        model.unwrap_or("unknown processor"),
-        load.split(' ').next().unwrap_or("?"),
+        origin.machine,
+        origin.load,
         env!("CARGO_PKG_VERSION"),
+        origin.commit,
     )
 }
 
-fn table(records: &[Record]) -> String {
-    let mut text = String::from(
-        "| row | system | unit | min | median | max | p50 | p99 | instructions | ratio | goal |\n",
-    );
-    text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |\n");
-    for r in records {
-        let instructions = r.instructions.map_or(String::new(), |n| format!("{n:.0}"));
-        let [min, median, max] = r.figures_text();
-        let [p50, p99] = r.percentiles_text();
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {min} | {median} | {max} | {p50} | {p99} | {instructions} | {} | {} |",
-            r.row,
-            r.system,
-            r.unit,
-            r.ratio_text(),
-            r.goal_text()
-        );
+fn table(benchmark: &Benchmark, records: &[Record]) -> String {
+    let rows: Vec<_> = records.iter().map(|r| columns(benchmark, r)).collect();
+    let shown = shown(&rows);
+    let line = |cell: &dyn Fn(usize) -> String| -> String {
+        let cells: Vec<String> = shown.iter().map(|at| cell(*at)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let mut text = line(&|at| HEADS[at].into());
+    text += &line(&|at| {
+        if (2..6).contains(&at) {
+            "---:".into()
+        } else {
+            "---".into()
+        }
+    });
+    for row in &rows {
+        text += &line(&|at| row[at].replace('|', "\\|"));
     }
     text.push('\n');
     text
@@ -137,27 +146,61 @@ mod tests {
     }
 
     #[test]
-    fn every_benchmark_measures_and_writes_records() {
-        let json = std::env::temp_dir().join(format!("xk-bench-{}.json", std::process::id()));
-        let options = Options {
-            runs: 1,
-            instructions: false,
-        };
+    fn a_benchmark_writes_records_tables_and_a_drawing() {
+        let folder = std::env::temp_dir().join(format!("xk-bench-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [json, markdown, plot] =
+            ["json", "md", "svg"].map(|end| folder.join(format!("bench.{end}")));
         let request = Request {
             names: vec!["message".into()],
-            options,
+            options: Options {
+                runs: 1,
+                instructions: false,
+                effort: 0.01,
+                ..Options::default()
+            },
             json: Some(json.clone()),
-            markdown: None,
+            markdown: Some(markdown.clone()),
+            plot: Some(plot.clone()),
         };
         let records = execute(&request).unwrap();
-        let text = fs::read_to_string(&json).unwrap();
-        fs::remove_file(&json).unwrap();
-        let values: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let [json, markdown, plot] =
+            [json, markdown, plot].map(|path| fs::read_to_string(path).unwrap());
+        fs::remove_dir_all(&folder).unwrap();
+        let values: Vec<Value> = serde_json::from_str(&json).unwrap();
         assert_eq!(values.len(), records.len());
         for key in [
-            "bench", "row", "system", "unit", "min", "median", "max", "runs", "ratio_to",
+            "bench",
+            "row",
+            "system",
+            "unit",
+            "min",
+            "median",
+            "max",
+            "runs",
+            "p50",
+            "p99",
+            "also",
+            "ratio_to",
+            "ratios",
+            "instructions",
+            "goal",
+            "note",
+            "machine",
+            "commit",
         ] {
             assert!(values.iter().all(|v| v.get(key).is_some()), "{key}");
+        }
+        assert!(
+            markdown.contains("## message") && markdown.contains("| --- | --- | ---: |"),
+            "{markdown}"
+        );
+        for record in &records {
+            assert!(
+                plot.contains(&record.row.replace('&', "&amp;")),
+                "{}",
+                record.row
+            );
         }
     }
 }

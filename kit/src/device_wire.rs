@@ -32,16 +32,13 @@ pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
 /// The device dropped an arrival before it could be taken: its ring was full, or the frame did not fit.
 pub static DEVICE_LOSS: Reason = Reason::new("lost in device", Class::Exhausted);
 
-/// What a device does with a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Taken {
-    /// It has it; the octets may be reused.
-    Yes,
+/// A frame that a device did not take.
+#[derive(Debug)]
+pub enum Untaken {
     /// It has no room now.
-    Full,
+    Full(Message),
     /// It never takes this frame, or has failed.
-    Never,
+    Never(Message),
 }
 
 /// A device that carries whole Ethernet frames, without check sequence.
@@ -60,8 +57,11 @@ pub trait FrameDevice {
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)>;
 
-    /// Offers the device a frame.
-    fn transmit(&mut self, frame: &Message) -> Taken;
+    /// Offers the device a frame. A device that sends from the message's own octets keeps it until they have gone out.
+    ///
+    /// # Errors
+    /// The frame, if the device does not take it.
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken>;
 
     /// Sees that what the device has taken goes out. True if all did.
     ///
@@ -174,25 +174,25 @@ impl<D: FrameDevice> Shared<D> {
     /// Offers the device a frame, behind those that wait already.
     fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
         let mut backlog = self.backlog.borrow_mut();
-        let taken = if backlog.is_empty() {
-            self.device.borrow_mut().transmit(&frame)
+        let offered = if backlog.is_empty() {
+            self.device.borrow_mut().transmit(frame)
         } else {
-            Taken::Full
+            Err(Untaken::Full(frame))
         };
-        match taken {
-            Taken::Yes => {
+        match offered {
+            Ok(()) => {
                 self.unflushed.set(true);
                 Ok(())
             }
-            Taken::Full if backlog.len() < BACKLOG_MAX => {
+            Err(Untaken::Full(frame)) if backlog.len() < BACKLOG_MAX => {
                 backlog.push_back(frame);
                 Ok(())
             }
-            Taken::Full => {
+            Err(Untaken::Full(frame)) => {
                 this.discard(cx, frame, &DEVICE_FULL);
                 Err(PushError::QueueFull)
             }
-            Taken::Never => {
+            Err(Untaken::Never(frame)) => {
                 this.discard(cx, frame, &DEVICE_ERROR);
                 Err(PushError::Unreachable)
             }
@@ -216,13 +216,15 @@ impl<D: FrameDevice> Shared<D> {
             }
             let mut backlog = self.backlog.borrow_mut();
             let before = backlog.len();
-            while let Some(frame) = backlog.front() {
+            while let Some(frame) = backlog.pop_front() {
                 match device.transmit(frame) {
-                    Taken::Yes => self.unflushed.set(true),
-                    Taken::Full => break,
-                    Taken::Never => this.head().drops().count(&DEVICE_ERROR),
+                    Ok(()) => self.unflushed.set(true),
+                    Err(Untaken::Full(frame)) => {
+                        backlog.push_front(frame);
+                        break;
+                    }
+                    Err(Untaken::Never(_)) => this.head().drops().count(&DEVICE_ERROR),
                 }
-                backlog.pop_front();
             }
             if backlog.len() == before {
                 break;

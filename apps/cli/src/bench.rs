@@ -18,6 +18,12 @@ pub(crate) struct Args {
     /// Write the tables to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Draw the figures into this file as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Only rows and systems whose name contains this; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Rounds; every row is measured once in each
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
@@ -40,9 +46,12 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         options: Options {
             runs: usize::from(args.runs),
             instructions: !args.no_instructions,
+            only: args.only.clone(),
+            ..Options::default()
         },
         json: args.json.clone(),
         markdown: args.markdown.clone(),
+        plot: args.plot.clone(),
     };
     xk_bench::execute(&request)
         .map(drop)

@@ -1,19 +1,18 @@
 //! What timers cost.
 
-use crate::case::{Benchmark, Case, Goal, nothing_derived};
+use crate::case::{Benchmark, Case, Goal};
 use std::hint::black_box;
 use std::time::Duration;
 use xk_core::Time;
 use xk_core::event::Wheel;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "event",
-        summary: "timers: schedule and cancel, schedule and go off",
-        unit: "ns",
+    Benchmark::new(
+        "event",
+        "timers: schedule and cancel, schedule and go off",
+        "ns",
         cases,
-        derived: nothing_derived,
-    }
+    )
 }
 
 fn filled(pending: u64) -> Wheel<u64> {

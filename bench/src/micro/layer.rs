@@ -18,13 +18,14 @@ const OCTETS: usize = 40;
 const HEADROOM: usize = 64;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "layer",
-        summary: "a 40-octet message through N null layers, down and up again",
-        unit: "ns",
+    Benchmark::new(
+        "layer",
+        "a 40-octet message through N null layers, down and up again",
+        "ns",
         cases,
-        derived,
-    }
+    )
+    .derived(derived)
+    .plot(crate::plot::Plot::Lines { x: "layers" })
 }
 
 /// A stack of null layers over `what`, and the session at its top.
@@ -109,7 +110,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
         min: figure[0],
         median: figure[1],
         max: figure[2],
-        ratio: None,
+        ratios: Vec::new(),
         instructions: None,
         goal,
         ..first.clone()

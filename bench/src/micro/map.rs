@@ -11,13 +11,13 @@ use xk_core::map::Map;
 type Key = (u64, u32);
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "map",
-        summary: "look-up of a 12-octet key, counted values",
-        unit: "ns",
+    Benchmark::new(
+        "map",
+        "look-up of a 12-octet key, counted values",
+        "ns",
         cases,
-        derived,
-    }
+    )
+    .derived(derived)
 }
 
 const CACHE: &str = "hit in the one-entry cache";
@@ -114,7 +114,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
         min: more.min - few.min,
         median: more.median - few.median,
         max: more.max - few.max,
-        ratio: None,
+        ratios: Vec::new(),
         instructions: None,
         goal,
         ..few.clone()

@@ -1,18 +1,17 @@
 //! What the message tool costs.
 
-use crate::case::{Benchmark, Case, Goal, nothing_derived};
+use crate::case::{Benchmark, Case, Goal};
 use std::hint::black_box;
 use xk_core::Pool;
 use xk_core::message::PoolConfig;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "message",
-        summary: "messages: allocate, head, split, join, clone",
-        unit: "ns",
+    Benchmark::new(
+        "message",
+        "messages: allocate, head, split, join, clone",
+        "ns",
         cases,
-        derived: nothing_derived,
-    }
+    )
 }
 
 /// The loop alone, which every row below contains.

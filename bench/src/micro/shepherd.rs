@@ -1,19 +1,18 @@
 //! What a shepherd costs.
 
-use crate::case::{Benchmark, Case, Goal, nothing_derived};
+use crate::case::{Benchmark, Case, Goal};
 use std::cell::Cell;
 use std::rc::Rc;
 use xk_core::shepherd::{Flow, Limits, Semaphore, Shepherds};
 use xk_run::switch::CoroutineSwitch;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "shepherd",
-        summary: "carrying a message, and blocking on the way",
-        unit: "ns",
+    Benchmark::new(
+        "shepherd",
+        "carrying a message, and blocking on the way",
+        "ns",
         cases,
-        derived: nothing_derived,
-    }
+    )
 }
 
 fn shepherds() -> Rc<Shepherds> {

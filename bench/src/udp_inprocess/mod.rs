@@ -7,16 +7,15 @@
 mod ours;
 mod smoltcp_peer;
 
-use crate::case::{Benchmark, Case, Goal, nothing_derived};
+use crate::case::{Benchmark, Case, Goal};
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark {
-        name: "udp-inprocess",
-        summary: "UDP/IP/ETH send + receive in one process, checksums on",
-        unit: "ns",
+    Benchmark::new(
+        "udp-inprocess",
+        "UDP/IP/ETH send + receive in one process, checksums on",
+        "ns",
         cases,
-        derived: nothing_derived,
-    }
+    )
 }
 
 const OPERATIONS: u64 = 60_000;

@@ -40,17 +40,17 @@ impl FrameDevice for Fake {
         Ok(())
     }
 
-    fn transmit(&mut self, frame: &Message) -> Taken {
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let mut state = self.0.borrow_mut();
         if frame.len() < HEADER_OCTETS {
-            return Taken::Never;
+            return Err(Untaken::Never(frame));
         }
         if state.room == 0 {
-            return Taken::Full;
+            return Err(Untaken::Full(frame));
         }
         state.room -= 1;
         state.outgoing.push(frame.octets().collect());
-        Taken::Yes
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<bool, &'static Reason> {

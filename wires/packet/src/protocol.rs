@@ -8,7 +8,7 @@ use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Taken};
+use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
 
 use crate::complete::complete;
 use crate::device::{Options, PacketDevice, Transmitted};
@@ -176,7 +176,7 @@ impl FrameDevice for PacketWire {
         }
     }
 
-    fn transmit(&mut self, frame: &Message) -> Taken {
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let mut parts = ArrayVec::<&[u8], PARTS>::new();
         let fits = frame
             .slices()
@@ -187,10 +187,11 @@ impl FrameDevice for PacketWire {
             let all: Vec<_> = frame.slices().map(|slice| slice.octets).collect();
             self.device.transmit(&all)
         };
+        drop(parts);
         match queued {
-            Ok(Transmitted::Queued) => Taken::Yes,
-            Ok(Transmitted::Full) => Taken::Full,
-            Err(_) => Taken::Never,
+            Ok(Transmitted::Queued) => Ok(()),
+            Ok(Transmitted::Full) => Err(Untaken::Full(frame)),
+            Err(_) => Err(Untaken::Never(frame)),
         }
     }
 

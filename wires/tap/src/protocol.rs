@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use arrayvec::ArrayVec;
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Taken};
+use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
 use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{Options, TapDevice, Transmitted};
@@ -119,7 +119,7 @@ impl FrameDevice for TapDevice {
         Ok(())
     }
 
-    fn transmit(&mut self, frame: &Message) -> Taken {
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let mut parts = ArrayVec::<IoSlice<'_>, PARTS>::new();
         let fits = frame
             .slices()
@@ -130,10 +130,11 @@ impl FrameDevice for TapDevice {
             let all: Vec<_> = frame.slices().map(|s| IoSlice::new(s.octets)).collect();
             TapDevice::transmit(self, &all)
         };
+        drop(parts);
         match sent {
-            Ok(Transmitted::Sent) => Taken::Yes,
-            Ok(Transmitted::WouldBlock) => Taken::Full,
-            Err(_) => Taken::Never,
+            Ok(Transmitted::Sent) => Ok(()),
+            Ok(Transmitted::WouldBlock) => Err(Untaken::Full(frame)),
+            Err(_) => Err(Untaken::Never(frame)),
         }
     }
 

@@ -1,0 +1,175 @@
+//! Why an interface could not be opened, and what to do about it.
+
+use std::io;
+
+use crate::bare::Mode;
+
+/// Why opening failed. The text of each names a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// This process may not open XDP sockets or load their program.
+    #[error(
+        "not permitted to {action} on {name}; grant it once: sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep $(which xk); \
+         or run the command by sudo; the wires `sim` and `loopback` need no privilege"
+    )]
+    NotPermitted {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        action: &'static str,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// There is no such interface.
+    #[error("no interface {name:?}; there are: {}", .existing.join(", "))]
+    NoInterface {
+        /// The name given.
+        name: String,
+        /// The interfaces there are.
+        existing: Vec<String>,
+    },
+    /// The interface carries something else than Ethernet frames.
+    #[error(
+        "{name} carries no Ethernet frames (hardware type {hardware_type}); take another interface, or the wire `host`"
+    )]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its hardware type, a number of `include/uapi/linux/if_arp.h`.
+        hardware_type: u16,
+    },
+    /// The interface is down.
+    #[error("{name} is down; bring it up: sudo ip link set {name} up")]
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// Another program is attached to the interface, or another socket to the queue.
+    #[error(
+        "{name}: {what} is taken by another program; find it: ip -d link show {name}; end it, or take it off: \
+         sudo ip link set {name} xdp off"
+    )]
+    Busy {
+        /// The interface.
+        name: String,
+        /// What is taken.
+        what: String,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// The kernel was built without XDP sockets.
+    #[error(
+        "this kernel has no XDP sockets; take a kernel of 5.9 or later built with CONFIG_XDP_SOCKETS, or the wire `packet`"
+    )]
+    NoXdp {
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// The driver does not do what the mode asks for.
+    #[error("{name}: its driver ({driver}) refuses mode={mode} ({source}); {remedy}")]
+    Mode {
+        /// The interface.
+        name: String,
+        /// Its driver.
+        driver: String,
+        /// The mode asked for.
+        mode: Mode,
+        /// What may help.
+        remedy: String,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// Its frames are longer than a buffer of the system's choice for them.
+    #[error(
+        "{name}: an MTU of {mtu} octets exceeds the {mtu_max} that fit a buffer; lower it: sudo ip link set {name} mtu \
+         {mtu_max}; or take the wire `packet`"
+    )]
+    Mtu {
+        /// The interface.
+        name: String,
+        /// Its MTU in octets.
+        mtu: usize,
+        /// The greatest that fits, in octets.
+        mtu_max: usize,
+    },
+    /// There is no such queue.
+    #[error(
+        "{name} has no queue {queue}; see how many it has: ls /sys/class/net/{name}/queues; make more: sudo ethtool -L \
+         {name} combined N"
+    )]
+    NoQueue {
+        /// The interface.
+        name: String,
+        /// The queue's number, from 0.
+        queue: u32,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// A number or list is outside what is possible.
+    #[error("{name}: {what}; {remedy}")]
+    Setting {
+        /// The interface.
+        name: String,
+        /// What is wrong.
+        what: String,
+        /// What is possible.
+        remedy: String,
+    },
+    /// The memory may not be pinned for the interface.
+    #[error(
+        "{name}: the system pins no {octets} octets of message memory for it; raise the bound (ulimit -l), or grant \
+         cap_ipc_lock: sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep $(which xk)"
+    )]
+    Memory {
+        /// The interface.
+        name: String,
+        /// How much, in octets.
+        octets: usize,
+        /// What the system gave.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("{name}: cannot {action}: {source}; `dmesg` may know more")]
+    System {
+        /// The interface.
+        name: String,
+        /// What was asked.
+        action: &'static str,
+        /// What the system gave.
+        source: io::Error,
+    },
+}
+
+impl XdpError {
+    /// Sorts a failure of `action` on `name`.
+    pub(crate) fn system(name: &str, action: &'static str, source: io::Error) -> Self {
+        let name = name.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted {
+                name,
+                action,
+                source,
+            },
+            Some(libc::EAFNOSUPPORT) => Self::NoXdp { source },
+            Some(libc::ENETDOWN) => Self::Down { name },
+            _ => Self::System {
+                name,
+                action,
+                source,
+            },
+        }
+    }
+
+    /// There is no interface of this name: tells which there are, in this thread's network namespace.
+    pub(crate) fn no_interface(name: &str) -> Self {
+        let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+        let names = table
+            .lines()
+            .skip(2)
+            .filter_map(|line| line.split_once(':'));
+        Self::NoInterface {
+            name: name.to_owned(),
+            existing: names.map(|(name, _)| name.trim().to_owned()).collect(),
+        }
+    }
+}

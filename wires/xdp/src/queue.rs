@@ -1,0 +1,380 @@
+//! One queue of an interface: a socket with its four rings, over memory that its user provides; and the program that sends
+//! frames to the sockets.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::xdp::{
+    self, SocketAddrXdp, SocketAddrXdpFlags, XdpDesc, XdpDescOptions, XdpOptionsFlags, XdpUmemReg,
+    XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+
+use crate::bare::Mode;
+use crate::bpf_unsafe::{self, ATTACH_GENERIC, ATTACH_NATIVE};
+use crate::error::XdpError;
+use crate::interface_unsafe::Interface;
+use crate::program::{MATCHES_MAX, Share, assemble};
+use crate::ring_unsafe::{Consumer, Producer};
+
+/// Octets of a chunk: what one frame is put into, with the room that the system leaves in front of it.
+pub(crate) const CHUNK_OCTETS: usize = 2048;
+/// Room that the system leaves in front of a frame (`XDP_PACKET_HEADROOM`).
+pub(crate) const HEADROOM_OCTETS: usize = 256;
+/// Octets of the longest frame.
+pub(crate) const FRAME_OCTETS_MAX: usize = CHUNK_OCTETS - HEADROOM_OCTETS;
+/// Octets of an Ethernet header with one VLAN tag (IEEE 802.3, 802.1Q).
+pub(crate) const HEADER_OCTETS_MAX: usize = 18;
+/// Octets of an Ethernet header.
+pub(crate) const HEADER_OCTETS: usize = 14;
+/// Most entries of a ring.
+pub(crate) const RING_MAX: u32 = 1 << 14;
+
+/// How long opening waits for an earlier user of the interface, whose end the system works off in the background.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(64);
+/// Frames that one call sends in copy mode (`TX_BATCH_SIZE` of the system).
+const FRAMES_A_CALL: u32 = 32;
+
+/// What the system counted as lost on one queue since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Arrivals for which there was no buffer, or that did not fit one.
+    pub no_buffer: u64,
+    /// Arrivals for which the receiving ring had no room.
+    pub ring_full: u64,
+    /// Descriptors that made no sense to the system.
+    pub invalid: u64,
+}
+
+/// Memory that frames lie in, as the system is told: whole pages, first to last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region {
+    pub(crate) address: usize,
+    pub(crate) octets: usize,
+}
+
+/// Sizes of the rings, each a power of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) receiving: u32,
+    pub(crate) sending: u32,
+}
+
+/// A bound socket. Dropping it ends the system's use of the memory, in copy mode at once.
+pub(crate) struct Queue {
+    pub(crate) arrivals: Consumer<XdpDesc>,
+    pub(crate) departures: Producer<XdpDesc>,
+    pub(crate) fill: Producer<u64>,
+    pub(crate) done: Consumer<u64>,
+    socket: OwnedFd,
+    pub(crate) is_zero_copy: bool,
+}
+
+/// How a descriptor of `octets` octets at `address` looks.
+#[inline]
+pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
+    XdpDesc {
+        addr: address,
+        len: octets as u32,
+        options: XdpDescOptions::empty(),
+    }
+}
+
+impl Queue {
+    /// Opens a socket on a queue of an interface. The system writes nothing before chunks are put into `fill`; from then on it
+    /// writes into those, until they come back as arrivals or this value is dropped.
+    pub(crate) fn open(
+        interface: &Interface,
+        queue: u32,
+        mode: Mode,
+        region: Region,
+        sizes: Sizes,
+    ) -> Result<Self, XdpError> {
+        let name = &interface.name;
+        let fails =
+            |action| move |errno: Errno| XdpError::system(name, action, io::Error::from(errno));
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+            .map_err(fails("open an XDP socket"))?;
+        let fd = socket.as_fd();
+        register(fd, name, region)?;
+        let fails_rings = fails("get rings for the socket");
+        sockopt::set_xdp_umem_fill_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, sizes.sending).map_err(fails_rings)?;
+        sockopt::set_xdp_rx_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
+        sockopt::set_xdp_tx_ring_size(fd, sizes.sending).map_err(fails_rings)?;
+        let at = sockopt::xdp_mmap_offsets(fd).map_err(fails_rings)?;
+        let unmapped = |source| XdpError::system(name, "map the rings", source);
+        let page = [
+            xdp::XDP_PGOFF_RX_RING,
+            xdp::XDP_PGOFF_TX_RING,
+            xdp::XDP_UMEM_PGOFF_FILL_RING,
+            xdp::XDP_UMEM_PGOFF_COMPLETION_RING,
+        ];
+        let (receiving, sending) = (sizes.receiving, sizes.sending);
+        let mut opened = Self {
+            arrivals: Consumer::map(fd, page[0], &at.rx, receiving).map_err(unmapped)?,
+            departures: Producer::map(fd, page[1], &at.tx, sending).map_err(unmapped)?,
+            fill: Producer::map(fd, page[2], &at.fr, receiving).map_err(unmapped)?,
+            done: Consumer::map(fd, page[3], &at.cr, sending).map_err(unmapped)?,
+            socket,
+            is_zero_copy: false,
+        };
+        opened.bind(interface, queue, mode)?;
+        let options = sockopt::xdp_options(&opened.socket).map_err(fails("ask how it copies"))?;
+        opened.is_zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
+        Ok(opened)
+    }
+
+    fn bind(&self, interface: &Interface, queue: u32, mode: Mode) -> Result<(), XdpError> {
+        let copying = match mode {
+            // The system tries without copying first.
+            Mode::Auto => SocketAddrXdpFlags::empty(),
+            Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
+            Mode::Native | Mode::Generic => SocketAddrXdpFlags::XDP_COPY,
+        };
+        let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        let address = SocketAddrXdp::new(flags, interface.index, queue);
+        let bound =
+            while_busy(|| rustix::net::bind(&self.socket, &address).map_err(io::Error::from));
+        let name = interface.name.clone();
+        bound.map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY) => XdpError::Busy {
+                name,
+                what: format!("queue {queue}"),
+                source,
+            },
+            Some(libc::EOPNOTSUPP) if mode == Mode::ZeroCopy => refused(interface, mode, source),
+            Some(libc::EINVAL | libc::ERANGE) => XdpError::NoQueue {
+                name,
+                queue,
+                source,
+            },
+            _ => XdpError::system(&name, "bind the socket to a queue", source),
+        })
+    }
+
+    /// Has the system send what was put into `departures`, if it waits for being told. True if it has taken all.
+    ///
+    /// # Errors
+    /// The interface is down or gone.
+    pub(crate) fn kick(&mut self) -> io::Result<bool> {
+        self.departures.publish();
+        if !self.departures.needs_wakeup() {
+            return Ok(true);
+        }
+        let mut waiting = self.departures.waiting();
+        // A call takes so many; one that takes none is answered by trying again later.
+        while waiting > 0 {
+            let sent = rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT);
+            if self.is_zero_copy {
+                return settle(sent).map(|()| true);
+            }
+            let left = self.departures.waiting();
+            settle(sent)?;
+            if left == waiting || (left > 0 && waiting - left < FRAMES_A_CALL) {
+                return Ok(left == 0);
+            }
+            waiting = left;
+        }
+        Ok(true)
+    }
+
+    /// Tells a driver that waits for it of fresh chunks.
+    pub(crate) fn wake_for_fill(&mut self) {
+        if self.is_zero_copy && self.fill.needs_wakeup() {
+            // Nothing is read: the call itself wakes. A failure shows at the next frame.
+            let none = &mut [0u8; 0][..];
+            let _nothing = rustix::net::recv(&self.socket, none, rustix::net::RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// What the system lost.
+    pub(crate) fn losses(&self) -> io::Result<Losses> {
+        let counted = sockopt::xdp_statistics(&self.socket)?;
+        Ok(Losses {
+            no_buffer: counted.rx_dropped,
+            ring_full: counted.rx_ring_full.unwrap_or(0),
+            invalid: counted.rx_invalid_descs + counted.tx_invalid_descs,
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What a call to send answers; that it should be tried again shows in the ring.
+fn settle<T>(sent: Result<T, Errno>) -> io::Result<()> {
+    match sent {
+        Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Makes memory known to a socket, to put frames into and take them from.
+fn register(socket: BorrowedFd<'_>, name: &str, region: Region) -> Result<(), XdpError> {
+    let known = sockopt::set_xdp_umem_reg(
+        socket,
+        XdpUmemReg {
+            addr: region.address as u64,
+            len: region.octets as u64,
+            chunk_size: CHUNK_OCTETS as u32,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        },
+    );
+    known.map_err(|errno| match errno {
+        Errno::NOBUFS | Errno::NOMEM => XdpError::Memory {
+            name: name.to_owned(),
+            octets: region.octets,
+            source: errno.into(),
+        },
+        _ => XdpError::system(
+            name,
+            "make message memory known to the socket",
+            errno.into(),
+        ),
+    })
+}
+
+/// Tries again while the interface is being given up by its last user, for a bounded time.
+fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    let mut pause = BUSY_PAUSE_MIN;
+    loop {
+        match attempt() {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < BUSY_MAX =>
+            {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(BUSY_PAUSE_MAX);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The loaded program, attached to an interface for as long as this value lives. Nothing of it outlasts the process.
+pub(crate) struct Redirect {
+    _attached: OwnedFd,
+    program: OwnedFd,
+    sockets: OwnedFd,
+    /// Which of the ways it is attached by.
+    pub(crate) is_native: bool,
+}
+
+impl Redirect {
+    /// Loads the program for `share` and attaches it.
+    pub(crate) fn attach(
+        interface: &Interface,
+        queues: u32,
+        mode: Mode,
+        share: &Share,
+    ) -> Result<Self, XdpError> {
+        let name = &interface.name;
+        let (sockets, program) = load(name, queues, share)?;
+        let attach =
+            |flags| while_busy(|| bpf_unsafe::attach(program.as_fd(), interface.index, flags));
+        let (attached, is_native) = match mode {
+            Mode::Generic => (attach(ATTACH_GENERIC), false),
+            Mode::Native | Mode::ZeroCopy => (attach(ATTACH_NATIVE), true),
+            Mode::Auto => match attach(ATTACH_NATIVE) {
+                Err(error) if is_refusal(&error) => (attach(ATTACH_GENERIC), false),
+                attached => (attached, true),
+            },
+        };
+        let attached = attached.map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy {
+                name: name.clone(),
+                what: "its entrance (XDP)".to_owned(),
+                source,
+            },
+            _ if is_refusal(&source) => refused(interface, mode, source),
+            _ => XdpError::system(name, "attach the redirect program", source),
+        })?;
+        Ok(Self {
+            _attached: attached,
+            program,
+            sockets,
+            is_native,
+        })
+    }
+
+    /// Whether the program, run on a frame as if it had arrived at queue 0, gives it to the socket of that queue.
+    pub(crate) fn would_take(&self, frame: &[u8]) -> io::Result<bool> {
+        const REDIRECT: u32 = 4;
+        Ok(bpf_unsafe::run(self.program.as_fd(), frame)? == REDIRECT)
+    }
+
+    /// Lets frames of a queue come to its socket.
+    pub(crate) fn enter(
+        &self,
+        interface: &Interface,
+        queue: u32,
+        socket: &Queue,
+    ) -> Result<(), XdpError> {
+        bpf_unsafe::set_socket(self.sockets.as_fd(), queue, socket.fd()).map_err(|source| {
+            XdpError::system(&interface.name, "enter the socket for its queue", source)
+        })
+    }
+}
+
+/// The map for sockets and the program. Both are named after this process.
+fn load(name: &str, queues: u32, share: &Share) -> Result<(OwnedFd, OwnedFd), XdpError> {
+    if share.ether_types.len() > MATCHES_MAX || share.hosts.len() > MATCHES_MAX {
+        return Err(XdpError::Setting {
+            name: name.to_owned(),
+            what: "too many EtherTypes or hosts to share by".to_owned(),
+            remedy: format!("there may be {MATCHES_MAX} of each"),
+        });
+    }
+    let object = format!("xk_{}", std::process::id());
+    let sockets = bpf_unsafe::create_map(&object, queues)
+        .map_err(|source| XdpError::system(name, "make a map of sockets", source))?;
+    let map = std::os::fd::AsRawFd::as_raw_fd(&sockets);
+    let program = bpf_unsafe::load(&object, &assemble(share, map))
+        .map_err(|source| XdpError::system(name, "load the redirect program", source))?;
+    Ok((sockets, program))
+}
+
+/// Whether a driver refuses a program as such: it takes none, none for this MTU, or none with these queues.
+fn is_refusal(error: &io::Error) -> bool {
+    let refusals = [
+        libc::EOPNOTSUPP,
+        libc::ERANGE,
+        libc::ENOSPC,
+        libc::EINVAL,
+        libc::E2BIG,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|number| refusals.contains(&number))
+}
+
+fn refused(interface: &Interface, mode: Mode, source: io::Error) -> XdpError {
+    let name = &interface.name;
+    let remedy = match source.raw_os_error() {
+        Some(libc::ERANGE | libc::E2BIG) => {
+            format!("its MTU, or its peer's, is too large for it: sudo ip link set {name} mtu 1500")
+        }
+        Some(libc::ENOSPC) => {
+            "it has too few receiving queues for its peer's sending ones, or none to spare"
+                .to_owned()
+        }
+        _ => "take mode=auto, which takes the best that there is".to_owned(),
+    };
+    XdpError::Mode {
+        name: name.clone(),
+        driver: interface.driver.clone(),
+        mode,
+        remedy,
+        source,
+    }
+}
