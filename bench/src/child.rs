@@ -1,6 +1,7 @@
 //! Measurements in a process of their own: what one needs whose memory nobody else has used.
 
 use crate::case::Trouble;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
@@ -12,33 +13,66 @@ const ANSWER: &str = "xk-bench-answer ";
 type Work = fn(&str) -> Result<Vec<f64>, String>;
 
 /// Who can be asked for.
-const WORKS: &[(&str, Work)] = &[("sim-memory", crate::sim::memory)];
+const WORKS: &[(&str, Work)] = &[
+    ("sim-memory", crate::sim::memory),
+    ("demux-memory", crate::demux::memory),
+    ("round-trips", crate::papers::round_trips),
+];
 
 /// Runs one of the works in a fresh process of this program and waits for its answer.
 ///
 /// # Errors
 /// [`Trouble::Failed`], with what went wrong there.
 pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
-    answer_of(name, argument).map_err(Trouble::Failed)
+    let mut command = Command::new(program()?);
+    answer_of(&mut command, name, argument)
 }
 
-fn answer_of(name: &str, argument: &str) -> Result<Vec<f64>, String> {
-    let program = std::env::current_exe().map_err(|e| format!("no path to this program: {e}"))?;
-    let output = Command::new(program)
+/// The same under valgrind's callgrind, which writes what it counts to `path`.
+///
+/// # Errors
+/// [`Trouble::Skipped`] without valgrind.
+pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Result<(), Trouble> {
+    let mut command = Command::new("valgrind");
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", path.display()))
+        .arg(program()?);
+    command.stderr(Stdio::null());
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err(Trouble::Skipped(
+            "needs valgrind (apt install valgrind)".into(),
+        ));
+    }
+    answer_of(&mut command, name, argument).map(drop)
+}
+
+/// This program, to be started once more.
+fn program() -> Result<PathBuf, Trouble> {
+    if cfg!(test) {
+        // It would run every test again.
+        return Err(Trouble::Skipped(
+            "a program of tests measures no processes".into(),
+        ));
+    }
+    std::env::current_exe().map_err(|e| Trouble::Failed(format!("no path to this program: {e}")))
+}
+
+fn answer_of(command: &mut Command, name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    let output = command
         .env(VARIABLE, format!("{name}|{argument}"))
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
         .output()
-        .map_err(|e| format!("cannot start this program again: {e}"))?;
+        .map_err(|e| Trouble::Failed(format!("cannot start this program again: {e}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let Some(answer) = text.lines().find_map(|l| l.strip_prefix(ANSWER)) else {
-        return Err(format!("the process for {name} ended without an answer"));
-    };
+    let none = || Trouble::Failed(format!("the process for {name} ended without an answer"));
+    let answer = text.lines().find_map(|l| l.strip_prefix(ANSWER));
+    let answer = answer.ok_or_else(none)?;
     if let Some(why) = answer.strip_prefix("error ") {
-        return Err(why.to_owned());
+        return Err(Trouble::Failed(why.to_owned()));
     }
-    let parse = |word: &str| word.parse().map_err(|_| format!("not a number: {word}"));
-    answer.split_whitespace().map(parse).collect()
+    let numbers: Result<Vec<f64>, _> = answer.split_whitespace().map(str::parse).collect();
+    numbers.map_err(|_| none())
 }
 
 /// If the environment asks for a measurement, runs it, prints its answer, and says true.

@@ -8,15 +8,18 @@
 
 mod case;
 mod child;
+mod demux;
 pub mod instructions;
 mod micro;
 mod origin;
+mod papers;
 mod plot;
 mod record;
 mod report;
 mod request;
 mod sim;
 mod stack;
+mod talks;
 mod udp_inprocess;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
@@ -27,13 +30,16 @@ pub use request::{Request, execute, list};
 
 /// Every benchmark there is, in the order in which `all` runs them.
 pub fn benchmarks() -> Vec<Benchmark> {
-    vec![
+    let mut list = vec![
         micro::layer::benchmark(),
         micro::message::benchmark(),
         micro::map::benchmark(),
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),
+        demux::benchmark(),
         sim::benchmark(),
-    ]
+    ];
+    list.extend(papers::benchmarks());
+    list
 }
