@@ -17,6 +17,7 @@ const WORKS: &[(&str, Work)] = &[
     ("sim-memory", crate::sim::memory),
     ("demux-memory", crate::demux::memory),
     ("round-trips", crate::papers::round_trips),
+    ("footprint", crate::footprint::measure),
 ];
 
 /// Runs one of the works in a fresh process of this program and waits for its answer.
@@ -45,6 +46,26 @@ pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Re
         ));
     }
     answer_of(&mut command, name, argument).map(drop)
+}
+
+/// The same in a network namespace that nobody else is in.
+///
+/// # Errors
+/// [`Trouble::Skipped`] without root, or without the program `unshare`.
+pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Trouble::Skipped(
+            "needs root, for a network namespace and a TAP device".into(),
+        ));
+    }
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(program()?);
+    if Command::new("unshare").arg("--version").output().is_err() {
+        return Err(Trouble::Skipped(
+            "needs unshare (apt install util-linux)".into(),
+        ));
+    }
+    answer_of(&mut command, name, argument)
 }
 
 /// This program, to be started once more.

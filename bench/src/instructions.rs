@@ -37,12 +37,8 @@ fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
     line.rsplit(' ').find(|w| !w.is_empty())?.parse().ok()
 }
 
-/// What a program that links this crate calls first: if the environment asks for one case, runs it
-/// and answers true. The same for a measurement that needs a process of its own.
-pub fn run_if_asked() -> bool {
-    if crate::child::run_if_asked() {
-        return true;
-    }
+/// If the environment asks for one case, runs it and answers true.
+pub(crate) fn run_if_asked() -> bool {
     let Ok(wanted) = std::env::var(VARIABLE) else {
         return false;
     };

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if xk_bench::instructions::run_if_asked() {
+    if xk_bench::run_if_asked() {
         return ExitCode::SUCCESS;
     }
     let mut names: Vec<String> = std::env::args().skip(1).collect();

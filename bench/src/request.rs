@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_benchmark_writes_records_tables_and_a_drawing() {
-        let folder = std::env::temp_dir().join(format!("xk-bench-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("xk-bench-test-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let [json, markdown, plot] =
             ["json", "md", "svg"].map(|end| folder.join(format!("bench.{end}")));

@@ -54,8 +54,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A benchmark has started this program again under a counter of instructions.
-    if xk_bench::instructions::run_if_asked() {
+    // A benchmark has started this program again for a part of it.
+    if xk_bench::run_if_asked() {
         return ExitCode::SUCCESS;
     }
     let result = match Cli::parse().command {

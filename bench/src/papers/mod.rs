@@ -8,6 +8,7 @@ mod figure_6;
 pub(crate) mod linux;
 mod table_1;
 mod table_2;
+mod tables_3_to_5;
 
 pub(crate) use table_2::round_trips;
 
@@ -25,6 +26,10 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     vec![
         table_1::benchmark(),
         table_2::benchmark(),
+        tables_3_to_5::table_3(),
+        tables_3_to_5::table_4(),
+        tables_3_to_5::table_5(),
+        tables_3_to_5::figure_5(),
         figure_6::benchmark(),
     ]
 }

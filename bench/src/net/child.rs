@@ -1,0 +1,77 @@
+//! One end of a measurement: what the program does when it was started as a peer.
+
+use super::end::{End, System, Wire};
+use super::peer::{READY, VARIABLE};
+use super::{frames, memory, sockets, space, stack};
+use crate::case::Trouble;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+
+/// If the environment asks for an end, runs it, writes what it found, and says true.
+pub(crate) fn run_if_asked() -> bool {
+    let Ok(text) = std::env::var(VARIABLE) else {
+        return false;
+    };
+    let found = match End::parse(&text) {
+        Some(end) => run(&end),
+        None => Err(Trouble::Failed(format!("cannot read {text}"))),
+    };
+    let value = match found {
+        Ok(value) => value,
+        Err(Trouble::Skipped(why)) => json!({ "skipped": why }),
+        Err(Trouble::Failed(what)) => json!({ "error": what }),
+    };
+    say(&value.to_string());
+    true
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    // A parent that has ended reads no more.
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// Tells the parent that messages may come.
+pub(super) fn ready() {
+    say(READY);
+}
+
+/// Anything that goes wrong at the system's hand.
+pub(super) fn failed(what: &str) -> impl Fn(std::io::Error) -> Trouble {
+    move |error| Trouble::Failed(format!("{what}: {error}"))
+}
+
+fn run(end: &End) -> Result<Value, Trouble> {
+    let settle = || -> std::io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid().is_none_or(|parent| parent.is_init()) {
+            return Err(std::io::Error::other("the parent has ended"));
+        }
+        if let Some(path) = &end.space {
+            space::enter(&File::open(path)?)?;
+        }
+        let mut cores = CpuSet::new();
+        cores.set(end.core);
+        sched_setaffinity(None, &cores)?;
+        Ok(())
+    };
+    settle().map_err(failed("cannot take its place"))?;
+    xk_run::interrupt_unsafe::catch();
+    match end.system {
+        System::Xk(wire) => stack::datagrams(end, wire),
+        System::XkHost => stack::host(end),
+        System::XkEth => stack::stations(end),
+        System::XkIp => stack::hosts(end),
+        System::LinuxIp => super::raw_ip::run(end),
+        System::XkFrames(wire) => stack::frames(end, wire),
+        System::Bare(Wire::Packet) => frames::packet(end),
+        System::Bare(Wire::Xdp) => frames::xdp(end),
+        System::Bare(Wire::Tap) => frames::tap(end),
+        System::Bare(Wire::Shm) => memory::run(end),
+        System::LinuxVeth | System::LinuxLoopback | System::Bare(Wire::Host) => sockets::run(end),
+        System::Smoltcp => super::smoltcp_raw::run(end),
+    }
+}

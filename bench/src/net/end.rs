@@ -1,0 +1,197 @@
+//! What one of the two processes of a measurement is to do, as it is handed to it.
+
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What carries frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Packet,
+    Xdp,
+    Tap,
+    Shm,
+    Host,
+}
+
+impl Wire {
+    /// What the catalog calls it.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+            Self::Tap => "tap",
+            Self::Shm => "shm",
+            Self::Host => "host-eth",
+        }
+    }
+}
+
+/// Who exchanges messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum System {
+    /// A graph of xk with UDP at its top, over a wire.
+    Xk(Wire),
+    /// A graph of xk with ETH at its top, over a packet socket.
+    XkEth,
+    /// The same with IP at its top.
+    XkIp,
+    /// Raw IP sockets of Linux over the veth pair.
+    LinuxIp,
+    /// A user on the sockets of Linux, by way of a graph.
+    XkHost,
+    /// A user right on a wire of xk.
+    XkFrames(Wire),
+    /// The wire's rings or calls without any stack.
+    Bare(Wire),
+    /// UDP sockets of Linux over the veth pair.
+    LinuxVeth,
+    /// UDP sockets of Linux over the loopback device.
+    LinuxLoopback,
+    /// smoltcp over a packet socket.
+    Smoltcp,
+}
+
+impl System {
+    const ALL: [(System, &'static str); 21] = [
+        (Self::XkEth, "xk packet eth"),
+        (Self::XkIp, "xk packet ip"),
+        (Self::LinuxIp, "Linux raw ip"),
+        (Self::Xk(Wire::Shm), "xk shm"),
+        (Self::Xk(Wire::Xdp), "xk xdp"),
+        (Self::Xk(Wire::Packet), "xk packet"),
+        (Self::Xk(Wire::Tap), "xk tap to Linux"),
+        (Self::XkHost, "xk host-udp"),
+        (Self::XkFrames(Wire::Shm), "xk shm wire"),
+        (Self::XkFrames(Wire::Xdp), "xk xdp wire"),
+        (Self::XkFrames(Wire::Packet), "xk packet wire"),
+        (Self::XkFrames(Wire::Tap), "xk tap wire"),
+        (Self::XkFrames(Wire::Host), "xk host-eth wire"),
+        (Self::Bare(Wire::Shm), "bare shm"),
+        (Self::Bare(Wire::Xdp), "bare xdp"),
+        (Self::Bare(Wire::Packet), "bare packet"),
+        (Self::Bare(Wire::Tap), "bare tap"),
+        (Self::Bare(Wire::Host), "bare sockets"),
+        (Self::LinuxVeth, "Linux veth"),
+        (Self::LinuxLoopback, "Linux loopback"),
+        (Self::Smoltcp, "smoltcp packet"),
+    ];
+
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(system, _)| *system == self);
+        found.map_or("?", |(_, name)| name)
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, known)| *known == name);
+        found.map(|(system, _)| *system)
+    }
+}
+
+/// What an end does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Sends a message, waits for the answer, and so on.
+    Ask,
+    /// Sends back what comes.
+    Answer,
+    /// Sends the first octet of what comes back.
+    Acknowledge,
+    /// Sends as fast as it can.
+    Send,
+    /// Counts what comes.
+    Receive,
+}
+
+impl Task {
+    /// Whether it waits for the other side to begin.
+    pub(super) fn is_passive(self) -> bool {
+        matches!(self, Self::Answer | Self::Acknowledge | Self::Receive)
+    }
+
+    const ALL: [(Task, &'static str); 5] = [
+        (Self::Acknowledge, "acknowledge"),
+        (Self::Ask, "ask"),
+        (Self::Answer, "answer"),
+        (Self::Send, "send"),
+        (Self::Receive, "receive"),
+    ];
+}
+
+/// One end.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct End {
+    pub(super) system: System,
+    pub(super) task: Task,
+    /// Which end of the scene: 0 or 1.
+    pub(super) side: usize,
+    /// Octets of a message, as the system's user sees it.
+    pub(super) octets: usize,
+    /// Whether it never sleeps.
+    pub(super) spins: bool,
+    /// The core that it runs on.
+    pub(super) core: usize,
+    /// How long it measures.
+    pub(super) time: Duration,
+    /// The namespace to go to, if it is not the parent's.
+    pub(super) space: Option<String>,
+    /// The file by which both ends meet, if they do so by one.
+    pub(super) meeting: Option<String>,
+}
+
+impl End {
+    pub(super) fn to_text(&self) -> String {
+        let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
+        json!({
+            "system": self.system.name(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
+            "spins": self.spins, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
+            "meeting": self.meeting,
+        })
+        .to_string()
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let number = |key: &str| value[key].as_u64();
+        let size = |key: &str| number(key).and_then(|n| usize::try_from(n).ok());
+        let words = |key: &str| value[key].as_str().map(str::to_owned);
+        let task = value["task"].as_str()?;
+        Some(Self {
+            system: System::of(value["system"].as_str()?)?,
+            task: Task::ALL.iter().find(|(_, name)| *name == task)?.0,
+            side: size("side")?.min(1),
+            octets: size("octets")?,
+            spins: value["spins"].as_bool()?,
+            core: size("core")?,
+            time: Duration::from_micros(number("time_us")?),
+            space: words("space"),
+            meeting: words("meeting"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_survives_its_way_to_the_other_process() {
+        for (system, _) in System::ALL {
+            for (task, _) in Task::ALL {
+                let end = End {
+                    system,
+                    task,
+                    side: 1,
+                    octets: 1400,
+                    spins: true,
+                    core: 3,
+                    time: Duration::from_micros(12_345),
+                    space: Some("/proc/1/fd/3".into()),
+                    meeting: None,
+                };
+                assert_eq!(End::parse(&end.to_text()), Some(end));
+            }
+        }
+        assert_eq!(End::parse("{}"), None);
+    }
+}

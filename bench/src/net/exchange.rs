@@ -1,0 +1,371 @@
+//! What the two ends do, over anything that carries messages.
+
+use super::child::{failed, ready};
+use super::end::{End, Task};
+use crate::case::Trouble;
+use serde_json::{Value, json};
+use std::io;
+use std::time::{Duration, Instant};
+use xk_run::interrupt_unsafe::is_requested;
+
+/// Something that carries messages to one peer and back.
+pub(super) trait Line {
+    /// Takes a message to send. False if there is no room now; it may be offered again after [`Line::flush`].
+    ///
+    /// # Errors
+    /// It will never go.
+    fn send(&mut self, message: &[u8]) -> io::Result<bool>;
+
+    /// Sees that what was taken goes out.
+    ///
+    /// # Errors
+    /// It does not.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Shows what has arrived and gives how many messages. A line that spins comes back at once if there are none, another
+    /// waits for some, but no longer than [`WAIT`], and not beyond a signal.
+    ///
+    /// # Errors
+    /// Nothing more will come.
+    fn receive(&mut self, each: impl FnMut(&[u8])) -> io::Result<usize>;
+
+    /// Sends back what has arrived, and gives how many messages.
+    ///
+    /// # Errors
+    /// As for the parts.
+    fn answer(&mut self) -> io::Result<usize>;
+}
+
+/// How long a line that sleeps waits at most.
+pub(super) const WAIT: Duration = Duration::from_millis(50);
+/// How long an answer may be under way, and the first message.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// From one try to reach the peer to the next, at the beginning.
+pub(super) const KNOCK: Duration = Duration::from_millis(20);
+/// Looks for an arrival from one look at the clock to the next.
+const LOOKS: u32 = 256;
+/// Round trips of one round at most.
+pub(super) const TRIPS_MAX: usize = 1 << 18;
+/// Messages sent or received from one look at the clock to the next.
+pub(super) const BURST: usize = 32;
+/// Share of the time that goes by before anything counts: one of so many.
+const WARM: u32 = 5;
+
+/// Runs one end over a line.
+///
+/// # Errors
+/// What the line says, or that nobody answers.
+pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
+    ready();
+    match end.task {
+        Task::Ask => ask(end, &mut line),
+        Task::Answer | Task::Acknowledge => answer(&mut line),
+        Task::Send => send(end, &mut line),
+        Task::Receive => receive(end, &mut line),
+    }
+}
+
+/// The times of round trips.
+pub(super) struct Trips {
+    begun: Instant,
+    last: Instant,
+    warm: Duration,
+    time: Duration,
+    ns: Vec<u32>,
+}
+
+impl Trips {
+    pub(super) fn new(time: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            begun: now,
+            last: now,
+            warm: time / WARM,
+            time,
+            ns: Vec::with_capacity(TRIPS_MAX),
+        }
+    }
+
+    /// The first answer has come.
+    pub(super) fn begin(&mut self) {
+        self.begun = Instant::now();
+        self.last = self.begun;
+    }
+
+    /// One more round trip is over. False if it was the last.
+    pub(super) fn note(&mut self) -> bool {
+        let now = Instant::now();
+        let trip = now.duration_since(self.last);
+        self.last = now;
+        let since = now.duration_since(self.begun);
+        if since >= self.warm {
+            self.ns
+                .push(u32::try_from(trip.as_nanos()).unwrap_or(u32::MAX));
+        }
+        since < self.warm + self.time && self.ns.len() < TRIPS_MAX
+    }
+
+    /// What was found, without what reading the clock takes: it is read once a trip.
+    pub(super) fn result(mut self) -> Value {
+        self.ns.sort_unstable();
+        let clock = f64::from(clock_ns());
+        let at = |share: f64| {
+            let place = (self.ns.len().saturating_sub(1) as f64 * share) as usize;
+            self.ns
+                .get(place)
+                .map(|ns| (f64::from(*ns) - clock).max(0.0))
+        };
+        json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len() })
+    }
+}
+
+/// What reading the clock takes, in nanoseconds: the middle of many.
+fn clock_ns() -> u32 {
+    let mut last = Instant::now();
+    let mut list = [0; 1001];
+    for ns in &mut list {
+        let now = Instant::now();
+        *ns = u32::try_from(now.duration_since(last).as_nanos()).unwrap_or(u32::MAX);
+        last = now;
+    }
+    list.sort_unstable();
+    list[list.len() / 2]
+}
+
+/// Every message begins with a number; an answer with another number is one that was given up.
+fn ask(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+    let broken = failed("while asking");
+    let mut message = vec![0x5a; end.octets.max(1)];
+    let mut trips = Trips::new(end.time);
+    let mut number = 0;
+    message[0] = number;
+    knock(line, &message)?;
+    trips.begin();
+    loop {
+        number = number.wrapping_add(1);
+        message[0] = number;
+        if !line.send(&message).map_err(&broken)? {
+            return Err(Trouble::Failed("no room for one message".into()));
+        }
+        line.flush().map_err(&broken)?;
+        await_answer(line, number, PATIENCE)?;
+        if !trips.note() || is_requested() {
+            return Ok(trips.result());
+        }
+    }
+}
+
+/// Sends the first message again and again until it is answered.
+fn knock(line: &mut impl Line, message: &[u8]) -> Result<(), Trouble> {
+    let broken = failed("at the beginning");
+    let begun = Instant::now();
+    loop {
+        let _ = line.send(message).map_err(&broken)?;
+        line.flush().map_err(&broken)?;
+        let answer = await_answer(line, message[0], KNOCK);
+        if answer.is_ok() || begun.elapsed() > PATIENCE {
+            return answer;
+        }
+    }
+}
+
+fn await_answer(line: &mut impl Line, number: u8, limit: Duration) -> Result<(), Trouble> {
+    let mut begun = None;
+    loop {
+        for _ in 0..LOOKS {
+            let mut found = false;
+            let each = |octets: &[u8]| found |= octets.first() == Some(&number);
+            let count = line.receive(each).map_err(failed("while waiting"))?;
+            if found {
+                return Ok(());
+            }
+            if count == 0 {
+                std::hint::spin_loop();
+            }
+            if count > 0 || is_requested() {
+                break;
+            }
+        }
+        let begun = *begun.get_or_insert_with(Instant::now);
+        if begun.elapsed() > limit || is_requested() {
+            return Err(Trouble::Failed(format!("no answer within {limit:?}")));
+        }
+    }
+}
+
+fn answer(line: &mut impl Line) -> Result<Value, Trouble> {
+    let mut messages = 0;
+    while !is_requested() {
+        messages += line.answer().map_err(failed("while answering"))? as u64;
+    }
+    Ok(json!({ "messages": messages }))
+}
+
+/// What was sent, and how fast.
+pub(super) fn sent(messages: u64, time: Duration) -> Value {
+    json!({ "sent": messages, "ns": time.as_nanos() as f64 })
+}
+
+/// Sends as fast as it can until told to end; each message begins with its number.
+fn send(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+    let broken = failed("while sending");
+    let mut message = vec![0x5a; end.octets.max(8)];
+    // The first one finds the way: neighbours are looked for on its behalf.
+    message[..8].copy_from_slice(&0_u64.to_le_bytes());
+    let _ = line.send(&message).map_err(&broken)?;
+    line.flush().map_err(&broken)?;
+    std::thread::sleep(KNOCK);
+    let mut number: u64 = 1;
+    let begun = Instant::now();
+    while !is_requested() && begun.elapsed() < end.time * 2 + PATIENCE {
+        // A receiver that has seen enough may have taken the device with it before the signal came.
+        let Ok(count) = send_some(line, &mut message, number) else {
+            break;
+        };
+        number += count;
+    }
+    Ok(sent(number - 1, begun.elapsed()))
+}
+
+/// Sends a burst and answers how many went.
+fn send_some(line: &mut impl Line, message: &mut [u8], from: u64) -> io::Result<u64> {
+    let mut count = 0;
+    while count < BURST as u64 {
+        message[..8].copy_from_slice(&(from + count).to_le_bytes());
+        if !line.send(message)? {
+            break;
+        }
+        count += 1;
+    }
+    line.flush()?;
+    Ok(count)
+}
+
+/// The time in which arrivals count: it begins a while after the first.
+#[derive(Default)]
+pub(super) struct Window {
+    time: Duration,
+    messages: u64,
+    number: u64,
+    first: Option<Duration>,
+    from: Option<(Duration, u64, u64)>,
+    end: Option<(Duration, u64, u64)>,
+}
+
+impl Window {
+    pub(super) fn new(time: Duration) -> Self {
+        Self {
+            time,
+            ..Self::default()
+        }
+    }
+
+    /// A message has come.
+    #[inline]
+    pub(super) fn saw(&mut self, message: &[u8]) {
+        if let Some(number) = message.first_chunk() {
+            self.saw_number(u64::from_le_bytes(*number));
+        }
+    }
+
+    /// A message with this number has come.
+    #[inline]
+    pub(super) fn saw_number(&mut self, number: u64) {
+        self.messages += 1;
+        self.number = self.number.max(number);
+    }
+
+    /// Looks at the clock. True if the time is over.
+    pub(super) fn look(&mut self, now: Duration) -> bool {
+        if self.number == 0 {
+            return now > PATIENCE;
+        }
+        let first = *self.first.get_or_insert(now);
+        let mark = (now, self.messages, self.number);
+        if now < first + self.time / WARM {
+            return false;
+        }
+        let (from, messages, _) = *self.from.get_or_insert(mark);
+        let came = self.messages > messages || now > from + PATIENCE;
+        if now < from + self.time || !came {
+            return false;
+        }
+        self.end = Some(mark);
+        true
+    }
+
+    /// What came.
+    pub(super) fn result(&self) -> Result<Value, Trouble> {
+        let (Some(from), Some(end)) = (self.from, self.end) else {
+            return Err(Trouble::Failed(match self.messages {
+                0 => format!("nothing came within {PATIENCE:?}"),
+                n => format!("only {n} messages came"),
+            }));
+        };
+        let ns = (end.0 - from.0).as_nanos() as f64;
+        let (messages, numbers) = (end.1 - from.1, end.2 - from.2);
+        let lost = 1.0 - messages as f64 / (numbers.max(1)) as f64;
+        Ok(json!({ "messages": messages, "ns": ns, "lost": lost.clamp(0.0, 1.0) }))
+    }
+}
+
+fn receive(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+    let mut window = Window::new(end.time);
+    let begun = Instant::now();
+    loop {
+        for _ in 0..BURST {
+            let count = line.receive(|octets| window.saw(octets));
+            if count.map_err(failed("while receiving"))? == 0 {
+                std::hint::spin_loop();
+                break;
+            }
+        }
+        if window.look(begun.elapsed()) || is_requested() {
+            return window.result();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_counts_what_came_within_it() {
+        let ms = Duration::from_millis;
+        let mut window = Window::new(ms(100));
+        assert!(!window.look(ms(1)), "nothing has come yet");
+        // Ten a millisecond, of which every second is lost.
+        for time in 1..=400 {
+            for n in 0..10 {
+                window.saw(&u64::to_le_bytes(time * 20 + 2 * n));
+            }
+            if window.look(ms(time)) {
+                break;
+            }
+        }
+        let found = window.result().unwrap();
+        assert_eq!(found["messages"], 1000);
+        assert_eq!(found["ns"], 1e8);
+        assert_eq!(found["lost"], 0.5);
+    }
+
+    #[test]
+    fn a_window_to_which_nothing_comes_ends() {
+        let mut window = Window::new(Duration::from_millis(100));
+        assert!(window.look(PATIENCE * 2));
+        assert!(window.result().is_err());
+    }
+
+    #[test]
+    fn trips_end_with_their_time() {
+        let mut trips = Trips::new(Duration::from_millis(5));
+        trips.begin();
+        while trips.note() {}
+        let found = trips.result();
+        assert!(found["trips"].as_u64().unwrap() > 0);
+        assert!(found["p99"].as_f64() >= found["p50"].as_f64());
+    }
+}

@@ -1,0 +1,66 @@
+//! `frames`: what the wires carry one way, without and with xk's objects on them.
+
+use super::end::{System, Task, Wire};
+use super::frames::HEADER_OCTETS;
+use super::rate;
+use super::scene::{Mode, Setting, Stage};
+use crate::case::{Benchmark, Case};
+use std::time::Duration;
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "frames",
+        "Ethernet frames one way between two processes on two cores: frames received",
+        "frames/s",
+        cases,
+    )
+    .higher_is_better()
+}
+
+/// How long a round measures.
+const TIME: Duration = Duration::from_millis(200);
+/// Octets of a frame with its header.
+const SIZES: [usize; 2] = [64, 1514];
+
+/// The wires, and what the end of the graph's side does. The other side of a TAP device is Linux's: a packet socket.
+const WAYS: [(Wire, &str, [Task; 2]); 6] = [
+    (Wire::Shm, "shm", [Task::Send, Task::Receive]),
+    (Wire::Xdp, "xdp", [Task::Send, Task::Receive]),
+    (Wire::Packet, "packet", [Task::Send, Task::Receive]),
+    (Wire::Host, "Ethernet in UDP", [Task::Send, Task::Receive]),
+    (Wire::Tap, "tap to Linux", [Task::Send, Task::Receive]),
+    (Wire::Tap, "tap from Linux", [Task::Receive, Task::Send]),
+];
+
+fn cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    for octets in SIZES {
+        for (wire, name, tasks) in WAYS {
+            for (system, label) in [(System::XkFrames(wire), "xk"), (System::Bare(wire), "bare")] {
+                let stage = stage.clone();
+                let case = Case::measured(format!("{octets} octets, {name}"), move |effort| {
+                    let setting = Setting {
+                        system,
+                        tasks,
+                        octets: match system {
+                            // Neither the ring nor sockets know a header.
+                            System::Bare(Wire::Shm | Wire::Host) => octets,
+                            _ => octets - HEADER_OCTETS,
+                        },
+                        mode: Mode::Spinning,
+                        time: TIME.mul_f64(effort),
+                    };
+                    rate(&stage.run(&setting)?, octets)
+                });
+                let case = case.of(label);
+                list.push(if label == "xk" {
+                    case.beside("bare")
+                } else {
+                    case
+                });
+            }
+        }
+    }
+    list
+}

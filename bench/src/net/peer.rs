@@ -1,0 +1,155 @@
+//! The parent's side of the two processes of a measurement: this program, started twice more.
+//!
+//! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose parent ends.
+
+use super::end::{End, Task};
+use crate::case::Trouble;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The environment variable that makes a program one end of a measurement.
+pub(super) const VARIABLE: &str = "XK_BENCH_PEER";
+/// The word by which a child says that it can be sent to.
+pub(super) const READY: &str = "ready";
+/// How long a child may take to be ready, and how much longer than asked for it may measure.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// How long it may take to end when told to.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A running child; killed if it still runs when this is dropped.
+struct Peer {
+    child: Child,
+    lines: Receiver<String>,
+    name: String,
+}
+
+impl Peer {
+    fn start(end: &End) -> Result<Self, Trouble> {
+        let name = format!("{:?} of {}", end.task, end.system.name());
+        let failed =
+            |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
+        let mut child = Command::new("/proc/self/exe")
+            .env(VARIABLE, end.to_text())
+            .env_remove(crate::instructions::VARIABLE)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed("cannot start this program again", error))?;
+        let (sender, lines) = channel();
+        if let Some(output) = child.stdout.take() {
+            let read = move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::spawn(read);
+        }
+        Ok(Self { child, lines, name })
+    }
+
+    /// The next line that it writes.
+    fn line(&mut self, limit: Duration) -> Result<String, Trouble> {
+        let what = match self.lines.recv_timeout(limit) {
+            Ok(line) => return Ok(line),
+            Err(RecvTimeoutError::Timeout) => format!("said nothing within {limit:?}"),
+            Err(RecvTimeoutError::Disconnected) => match self.child.wait() {
+                Ok(status) => format!("ended with {status}"),
+                Err(error) => format!("is lost: {error}"),
+            },
+        };
+        Err(Trouble::Failed(format!("{}: {what}", self.name)))
+    }
+
+    fn ready(&mut self) -> Result<(), Trouble> {
+        match self.line(PATIENCE)? {
+            line if line == READY => Ok(()),
+            line => Err(self.judge(&line).err().unwrap_or_else(|| {
+                Trouble::Failed(format!("{}: ended before it began", self.name))
+            })),
+        }
+    }
+
+    fn result(&mut self, limit: Duration) -> Result<Value, Trouble> {
+        let line = self.line(limit)?;
+        self.judge(&line)
+    }
+
+    /// A child's last line: what it found, or why not.
+    fn judge(&self, line: &str) -> Result<Value, Trouble> {
+        let strange = || Trouble::Failed(format!("{}: wrote {line:?}", self.name));
+        let value: Value = serde_json::from_str(line).map_err(|_| strange())?;
+        let words = |key: &str| value[key].as_str().map(str::to_owned);
+        match (words("skipped"), words("error")) {
+            (Some(why), _) => Err(Trouble::Skipped(why)),
+            (_, Some(what)) => Err(Trouble::Failed(format!("{}: {what}", self.name))),
+            _ if value.is_object() => Ok(value),
+            _ => Err(strange()),
+        }
+    }
+
+    /// Asks it to end and answers what it found.
+    fn end(mut self) -> Result<Value, Trouble> {
+        self.tell_to_end();
+        self.result(FAREWELL)
+    }
+
+    fn tell_to_end(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // The grace lets it give back by itself what it holds of the system.
+        self.tell_to_end();
+        let begun = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if begun.elapsed() > FAREWELL {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Runs both ends: that of side `first` is started first. The one that asks or receives says when it is over. Answers what that
+/// one found, then what the other did.
+///
+/// # Errors
+/// What either says, or that it said nothing.
+pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Trouble> {
+    let mut peers = Vec::with_capacity(2);
+    for end in [&ends[first], &ends[1 - first]] {
+        let mut peer = Peer::start(end)?;
+        peer.ready()?;
+        peers.push((
+            matches!(end.task, Task::Ask | Task::Receive),
+            end.time,
+            peer,
+        ));
+    }
+    // The one that says when it is over comes first.
+    peers.sort_by_key(|(decides, ..)| !decides);
+    let mut results = Vec::with_capacity(2);
+    for (decides, time, mut peer) in peers {
+        results.push(if decides {
+            peer.result(time + PATIENCE)?
+        } else {
+            peer.end()?
+        });
+    }
+    match <[Value; 2]>::try_from(results) {
+        Ok([found, rest]) => Ok((found, rest)),
+        Err(_) => Err(Trouble::Failed("two ends are needed".into())),
+    }
+}

@@ -1,0 +1,193 @@
+//! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
+
+use super::end::{End, System, Task, Wire};
+use super::memory_unsafe::Memory;
+use super::space::Scene;
+use super::{memory, peer};
+use crate::case::Trouble;
+use rustix::thread::sched_getaffinity;
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How both ends share the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A core each, and neither sleeps.
+    Spinning,
+    /// Both on one core, each sleeping until something comes.
+    OneCore,
+    /// A core each, each sleeping until something comes.
+    TwoCores,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Spinning => "spinning",
+            Self::OneCore => "one core",
+            Self::TwoCores => "two cores",
+        }
+    }
+}
+
+/// One case: who exchanges what, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) system: System,
+    /// What each side does.
+    pub(super) tasks: [Task; 2],
+    /// Octets of a message, as the system's user sees it.
+    pub(super) octets: usize,
+    pub(super) mode: Mode,
+    pub(super) time: Duration,
+}
+
+/// What the cases of a benchmark share; made when the first needs it.
+#[derive(Clone, Default)]
+pub(crate) struct Stage {
+    /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
+    mtu_octets: Option<u16>,
+    scene: Rc<OnceCell<Result<Scene, Trouble>>>,
+}
+
+/// What both ends of a case meet by, removed behind it.
+#[derive(Default)]
+struct Meeting {
+    path: Option<String>,
+    _memory: Option<Memory>,
+    folder: Option<PathBuf>,
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// What the names of folders begin with in which two ends meet; the process that made it follows.
+const FOLDER: &str = "xk-bench-of-";
+
+impl Meeting {
+    fn of(setting: &Setting) -> Result<Self, Trouble> {
+        let mut meeting = Self::default();
+        match setting.system {
+            System::Bare(Wire::Shm) => {
+                let memory = Memory::new(memory::size(setting.octets))
+                    .map_err(|error| Trouble::Failed(format!("no memory to share: {error}")))?;
+                meeting.path = Some(memory.path());
+                meeting._memory = Some(memory);
+            }
+            System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => {
+                remove_folders_of_the_dead();
+                let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
+                std::fs::create_dir_all(&folder)
+                    .map_err(|error| Trouble::Failed(format!("no folder to meet in: {error}")))?;
+                meeting.path = Some(folder.join("meeting").display().to_string());
+                meeting.folder = Some(folder);
+            }
+            _ => {}
+        }
+        Ok(meeting)
+    }
+}
+
+/// Removes what killed runs left.
+fn remove_folders_of_the_dead() {
+    let entries = std::fs::read_dir(std::env::temp_dir())
+        .into_iter()
+        .flatten()
+        .flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another run may remove it first.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Stage {
+    /// One whose frames bear at most so many octets.
+    pub(crate) fn with_mtu(mtu_octets: u16) -> Self {
+        Self {
+            mtu_octets: Some(mtu_octets),
+            ..Self::default()
+        }
+    }
+
+    /// Runs one round of a case. Answers what the end found that asks or receives, then what the other did.
+    ///
+    /// # Errors
+    /// [`Trouble`], the machine's or an end's.
+    pub(super) fn run(&self, setting: &Setting) -> Result<(Value, Value), Trouble> {
+        let cores = cores(setting.mode)?;
+        let meeting = Meeting::of(setting)?;
+        let end = |side: usize| -> Result<End, Trouble> {
+            Ok(End {
+                system: setting.system,
+                task: setting.tasks[side],
+                side,
+                octets: setting.octets,
+                spins: setting.mode == Mode::Spinning,
+                core: cores[side],
+                time: setting.time,
+                space: self.space(setting.system, side)?,
+                meeting: meeting.path.clone(),
+            })
+        };
+        let ends = [end(0)?, end(1)?];
+        peer::run(&ends, first(setting))
+    }
+
+    /// The namespace for a side of a system, if it needs one.
+    fn space(&self, system: System, side: usize) -> Result<Option<String>, Trouble> {
+        let side = match system {
+            System::LinuxLoopback | System::XkHost => return Ok(None),
+            System::Xk(Wire::Shm | Wire::Host) => return Ok(None),
+            System::XkFrames(Wire::Shm | Wire::Host) => return Ok(None),
+            System::Bare(Wire::Shm | Wire::Host) => return Ok(None),
+            // The device has both ends in one namespace.
+            System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
+            System::Xk(Wire::Packet | Wire::Xdp)
+            | System::XkFrames(Wire::Packet | Wire::Xdp)
+            | System::Bare(Wire::Packet | Wire::Xdp)
+            | System::XkEth
+            | System::XkIp
+            | System::LinuxIp
+            | System::LinuxVeth
+            | System::Smoltcp => side,
+        };
+        match self.scene.get_or_init(|| Scene::new(self.mtu_octets)) {
+            Ok(scene) => Ok(Some(scene.path(side))),
+            Err(trouble) => Err(trouble.clone()),
+        }
+    }
+}
+
+/// The side that is started first: who makes a device that the other needs, or else who answers or receives.
+fn first(setting: &Setting) -> usize {
+    match setting.system {
+        System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
+        _ => usize::from(!setting.tasks[0].is_passive()),
+    }
+}
+
+/// The cores for both sides.
+fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
+    let set = sched_getaffinity(None)
+        .map_err(|error| Trouble::Failed(format!("cannot ask for the cores: {error}")))?;
+    let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+    let first = ours.next().unwrap_or(0);
+    match (mode, ours.next()) {
+        (Mode::OneCore, _) => Ok([first; 2]),
+        (_, Some(second)) => Ok([first, second]),
+        (_, None) => Err(Trouble::Skipped("needs two cores".into())),
+    }
+}

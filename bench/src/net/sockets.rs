@@ -1,0 +1,123 @@
+//! UDP sockets of Linux: one system call a message.
+
+use super::child::failed;
+use super::end::{End, System, Task, Wire};
+use super::exchange::{self, Line, WAIT};
+use super::space::LINUX;
+use crate::case::Trouble;
+use serde_json::Value;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+/// The port of the end that answers or receives.
+pub(super) const SERVER_PORT: u16 = 7707;
+/// The port of the end that asks or sends.
+pub(super) const CLIENT_PORT: u16 = 7708;
+/// The longest message, in octets.
+const OCTETS_MAX: usize = 1 << 16;
+/// What a receiving socket may hold, in octets, if the system allows so much.
+const HELD_OCTETS: usize = 4 << 20;
+
+struct Sockets {
+    socket: UdpSocket,
+    /// How much of what comes is sent back, in octets.
+    answered_octets: usize,
+    /// To whom messages go: whoever sent last, at the end that answers.
+    peer: SocketAddr,
+    buffer: Vec<u8>,
+}
+
+/// The address and the peer's of an end.
+fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
+    let address = |side: usize| match end.system {
+        System::LinuxVeth => LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED),
+        System::LinuxLoopback | System::Bare(Wire::Host) => Ipv4Addr::LOCALHOST,
+        // The peer of a graph learns its address from what arrives.
+        _ => Ipv4Addr::UNSPECIFIED,
+    };
+    let (mine, other) = match end.task {
+        Task::Answer | Task::Acknowledge | Task::Receive => (SERVER_PORT, CLIENT_PORT),
+        Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
+    };
+    Ok((
+        (address(end.side), mine).into(),
+        (address(1 - end.side), other).into(),
+    ))
+}
+
+impl Sockets {
+    fn open(end: &End) -> io::Result<Self> {
+        let (mine, peer) = addresses(end)?;
+        let socket = UdpSocket::bind(mine)?;
+        if end.spins {
+            socket.set_nonblocking(true)?;
+        } else {
+            socket.set_read_timeout(Some(WAIT))?;
+        }
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
+        Ok(Self {
+            socket,
+            answered_octets: match end.task {
+                Task::Acknowledge => 1,
+                _ => OCTETS_MAX,
+            },
+            peer,
+            buffer: vec![0; OCTETS_MAX],
+        })
+    }
+
+    /// The next message's length, if there is one.
+    fn next(&mut self) -> io::Result<Option<usize>> {
+        match self.socket.recv_from(&mut self.buffer) {
+            Ok((octets, from)) => {
+                self.peer = from;
+                Ok(Some(octets))
+            }
+            Err(error) if is_pause(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Nothing came in time, a signal did, or an earlier message found nobody.
+fn is_pause(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+    )
+}
+
+impl Line for Sockets {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        match self.socket.send_to(message, self.peer) {
+            Ok(_) => Ok(true),
+            Err(error) if is_pause(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
+        let Some(octets) = self.next()? else {
+            return Ok(0);
+        };
+        each(&self.buffer[..octets]);
+        Ok(1)
+    }
+
+    fn answer(&mut self) -> io::Result<usize> {
+        let Some(octets) = self.next()? else {
+            return Ok(0);
+        };
+        let octets = octets.min(self.answered_octets);
+        self.socket.send_to(&self.buffer[..octets], self.peer)?;
+        Ok(1)
+    }
+}
+
+pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+    let sockets = Sockets::open(end).map_err(failed("cannot open a socket"))?;
+    exchange::run(end, sockets)
+}

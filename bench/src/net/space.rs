@@ -1,0 +1,140 @@
+//! Network namespaces without names: they, their devices and addresses live as long as this process holds them, and the system
+//! takes them back however it ends. So nothing is left behind by a panic, Ctrl-C or `kill -9`.
+
+use super::space_unsafe;
+use crate::case::Trouble;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Command, Stdio};
+
+/// One namespace.
+pub(super) struct Space {
+    link: File,
+}
+
+fn failed(what: impl std::fmt::Display) -> Trouble {
+    Trouble::Failed(what.to_string())
+}
+
+/// Does `work` on a thread of its own and answers what it answers.
+fn aside<T: Send>(work: impl FnOnce() -> Result<T, Trouble> + Send) -> Result<T, Trouble> {
+    let joined = std::thread::scope(|scope| scope.spawn(work).join());
+    joined.unwrap_or_else(|_| Err(failed("a thread panicked")))
+}
+
+impl Space {
+    /// A namespace whose loopback device is up, with IPv6 off so that nobody but the benchmark sends.
+    fn new() -> Result<Self, Trouble> {
+        let link = aside(|| {
+            space_unsafe::leave_for_a_fresh_one().map_err(|error| {
+                Trouble::Skipped(format!(
+                    "needs the right to make network namespaces ({error})"
+                ))
+            })?;
+            File::open("/proc/thread-self/ns/net").map_err(failed)
+        })?;
+        let space = Self { link };
+        space.inside(|| {
+            for place in ["all", "default"] {
+                let path = format!("/proc/sys/net/ipv6/conf/{place}/disable_ipv6");
+                // A system without IPv6 has no such file and needs none.
+                let _ = std::fs::write(path, "1");
+            }
+            Ok(())
+        })?;
+        space.ip("link set lo up")?;
+        Ok(space)
+    }
+
+    /// What another process of this user opens to get there.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.link.as_raw_fd())
+    }
+
+    fn inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Trouble> + Send,
+    ) -> Result<T, Trouble> {
+        aside(|| {
+            enter(&self.link).map_err(failed)?;
+            work()
+        })
+    }
+
+    /// Runs `ip` inside with these words.
+    fn ip(&self, words: &str) -> Result<(), Trouble> {
+        self.inside(|| {
+            let output = Command::new("ip")
+                .args(words.split(' '))
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|error| {
+                    Trouble::Skipped(format!(
+                        "needs the program ip: {error} (apt install iproute2)"
+                    ))
+                })?;
+            if output.status.success() {
+                return Ok(());
+            }
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(failed(format!("ip {words}: {}", said.trim())))
+        })
+    }
+}
+
+/// Moves the calling thread into a namespace.
+pub(super) fn enter(link: &File) -> rustix::io::Result<()> {
+    move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))
+}
+
+/// The hardware address of a side's device.
+pub(super) fn ether(side: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0x77, side as u8]
+}
+
+/// Two namespaces with a veth pair between them.
+pub(super) struct Scene {
+    spaces: [Space; 2],
+}
+
+/// The devices of the pair.
+pub(super) const VETH: [&str; 2] = ["xkb0", "xkb1"];
+/// Linux's addresses on the pair.
+pub(super) const LINUX: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+
+impl Scene {
+    /// Makes both.
+    ///
+    /// # Errors
+    /// [`Trouble::Skipped`] without root or the program `ip`.
+    pub(super) fn new(mtu_octets: Option<u16>) -> Result<Self, Trouble> {
+        if !rustix::process::geteuid().is_root() {
+            let words: Vec<String> = std::env::args().collect();
+            return Err(Trouble::Skipped(format!(
+                "needs root (sudo {})",
+                words.join(" ")
+            )));
+        }
+        let spaces = [Space::new()?, Space::new()?];
+        let ([one, two], other) = (VETH, spaces[1].path());
+        spaces[0].ip(&format!(
+            "link add {one} type veth peer name {two} netns {other}"
+        ))?;
+        for (side, space) in spaces.iter().enumerate() {
+            space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
+            let ether = format_args!("02:00:00:00:77:0{side}");
+            space.ip(&format!("link set {} address {ether}", VETH[side]))?;
+            if let Some(mtu) = mtu_octets {
+                space.ip(&format!("link set {} mtu {mtu}", VETH[side]))?;
+            }
+            space.ip(&format!("link set {} up", VETH[side]))?;
+        }
+        Ok(Self { spaces })
+    }
+
+    /// The namespace of a side.
+    pub(super) fn path(&self, side: usize) -> String {
+        self.spaces[side].path()
+    }
+}

@@ -1,0 +1,198 @@
+//! xk: a graph composed from its text and run by the poll loop, with a user at its top.
+
+use super::child::{failed, ready};
+use super::end::{End, Wire};
+use super::frames::{HEADER_OCTETS, TAP, header};
+use super::sockets::{CLIENT_PORT, SERVER_PORT};
+use super::space::VETH;
+use super::user::{Place, User};
+use crate::case::Trouble;
+use serde_json::Value;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use xk_catalog::Catalog;
+use xk_core::numbers::Number;
+use xk_core::{Part, Participant, Participants};
+use xk_lang::Severity;
+use xk_run::{Idle, Runner, real_kernel};
+
+/// Memory for the messages of an end, in octets.
+const POOL_OCTETS: usize = 64 << 20;
+
+/// The wire's line of the graph.
+fn wire_line(end: &End, wire: Wire) -> String {
+    let meeting = end.meeting.as_deref().unwrap_or_default();
+    match wire {
+        Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
+        Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
+        Wire::Tap => format!(
+            "tap device={TAP} host_address=\"{}/24\" name=wire",
+            address(1)
+        ),
+        Wire::Host => {
+            let at = |side: usize| format!("127.0.0.1:{}", [CLIENT_PORT, SERVER_PORT][side]);
+            let (mine, other) = (at(end.side), at(1 - end.side));
+            format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
+        }
+        Wire::Shm => format!("shm path=\"{meeting}\" name=wire"),
+    }
+}
+
+/// The address of a side; over TAP, Linux has the second.
+fn address(side: usize) -> &'static str {
+    ["10.77.1.1", "10.77.1.2"][side]
+}
+
+/// UDP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
+pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
+    if wire == Wire::Tap && end.side == 1 {
+        return super::sockets::run(end);
+    }
+    let text = format!(
+        "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\nudp ip\n}}\n",
+        wire_line(end, wire),
+        address(end.side),
+    );
+    let [mine, other] = [end.side, 1 - end.side].map(address);
+    let place = Place {
+        lower: "udp",
+        participants: participants(end, mine, other),
+        header: Vec::new(),
+    };
+    run(end, wire.kind(), &text, place)
+}
+
+/// Whom a user on UDP speaks to, or what it serves.
+fn participants(end: &End, mine: &str, other: &str) -> Participants {
+    let at = |port, host: &str| {
+        let host: Ipv4Addr = host.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Participant::of(Part::Host(host)).with(Part::port(port))
+    };
+    match end.task.is_passive() {
+        false => Participants::pair(at(CLIENT_PORT, mine), at(SERVER_PORT, other)),
+        true => Participants::local(Part::port(SERVER_PORT)),
+    }
+}
+
+/// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section 9.2.4).
+const ETHER_TYPE: u32 = 0x88b5;
+/// The number of the user on IP: the first for experiments (RFC 3692 section 2.1).
+pub(super) const IP_PROTOCOL: u8 = 253;
+
+/// ETH over a packet socket, with a user that knows its peer's station.
+pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
+    let text = format!(
+        "host end {{\n{}\neth wire\n}}\n",
+        wire_line(end, Wire::Packet)
+    );
+    let station = |side| Participant::of(Part::Ether(super::space::ether(side)));
+    let participants = match end.task.is_passive() {
+        false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
+        true => Participants::local(Part::Any),
+    };
+    let place = Place {
+        lower: "eth",
+        participants,
+        header: Vec::new(),
+    };
+    run(end, Wire::Packet.kind(), &text, place)
+}
+
+/// IP, ARP and ETH over a packet socket, with a user that knows its peer's host.
+pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
+    let text = format!(
+        "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\n}}\n",
+        wire_line(end, Wire::Packet),
+        address(end.side),
+    );
+    let host = |side| {
+        let host: Ipv4Addr = address(side).parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Participant::of(Part::Host(host))
+    };
+    let participants = match end.task.is_passive() {
+        false => Participants::pair(host(end.side), host(1 - end.side)),
+        true => Participants::local(Part::Any),
+    };
+    let place = Place {
+        lower: "ip",
+        participants,
+        header: Vec::new(),
+    };
+    run(end, Wire::Packet.kind(), &text, place)
+}
+
+/// The system's sockets as a lower layer, over its loopback device.
+pub(super) fn host(end: &End) -> Result<Value, Trouble> {
+    const LOOPBACK: &str = "127.0.0.1";
+    let place = Place {
+        lower: "udp",
+        participants: participants(end, LOOPBACK, LOOPBACK),
+        header: Vec::new(),
+    };
+    run(end, "host-udp", "host end {\nhost-udp name=udp\n}\n", place)
+}
+
+/// A wire and a user that makes whole frames.
+pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
+    if wire == Wire::Tap && end.side == 1 {
+        return super::frames::tap(end);
+    }
+    let text = format!("host end {{\n{}\n}}\n", wire_line(end, wire));
+    debug_assert!(HEADER_OCTETS == header(end.side).len());
+    let place = Place {
+        lower: "wire",
+        participants: Participants::default(),
+        header: header(end.side).into(),
+    };
+    run(end, wire.kind(), &text, place)
+}
+
+fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
+    let catalog = Catalog::standard();
+    if catalog.find(kind).is_none() {
+        let what = format!("the catalog has no `{kind}`");
+        return Err(Trouble::Skipped(what));
+    }
+    // The first line of what is said to a person; the rest shows the place in a file that there is none of.
+    let wrong =
+        |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
+    let graph = xk_compose::check(text, "bench.kdl", &catalog).map_err(|d| wrong(d.to_text()))?;
+    let host = graph
+        .host("end")
+        .ok_or_else(|| wrong("the graph has no host".into()))?;
+    let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
+    if missing.has_errors() {
+        let text = missing.to_text();
+        return Err(Trouble::Skipped(
+            text.lines().next().unwrap_or_default().to_owned(),
+        ));
+    }
+    let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(failed("cannot make a kernel"))?);
+    let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
+    let lower = built.find(place.lower).cloned();
+    let lower = lower.ok_or_else(|| wrong(format!("the graph has no {}", place.lower)))?;
+    for (lower, number) in [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))] {
+        let upper = "user";
+        let _ = kernel.numbers_mut().add(Number {
+            upper,
+            lower,
+            number,
+        });
+    }
+    let user = User::new(end, place, lower);
+    let found = user.found();
+    let this = kernel.add_protocol("user", "user", user.clone());
+    xk_compose::start(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
+    let idle = if end.spins { Idle::Spin } else { Idle::Sleep };
+    let runner =
+        Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
+    ready();
+    let turn = Rc::new(move |cx: &xk_core::Kernel| user.turn(cx, &this));
+    let ended = runner
+        .run(Some(found.limit()), turn)
+        .map_err(failed("the poll loop ended"));
+    drop(runner);
+    kernel.stop();
+    ended?;
+    found.result()
+}

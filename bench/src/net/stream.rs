@@ -1,0 +1,100 @@
+//! `udp-stream`: messages one way, counted where they arrive.
+
+use super::end::{System, Task, Wire};
+use super::scene::{Mode, Setting, Stage};
+use super::{octets_of_frame, rate};
+use crate::case::{Benchmark, Case, Goal};
+use std::time::Duration;
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "udp-stream",
+        "UDP one way between two processes on two cores: messages received",
+        "messages/s",
+        cases,
+    )
+    .higher_is_better()
+}
+
+/// How long a round measures.
+const TIME: Duration = Duration::from_millis(250);
+const SIZES: [usize; 3] = [64, 1472, 16_384];
+
+/// Who takes part, and whether messages of 16 Ki octets can go: smoltcp's buffer for fragments is smaller, and a frame is.
+const SYSTEMS: [(System, bool); 11] = [
+    (System::Xk(Wire::Shm), true),
+    (System::Xk(Wire::Xdp), true),
+    (System::Xk(Wire::Packet), true),
+    (System::Xk(Wire::Tap), true),
+    (System::XkHost, true),
+    (System::LinuxLoopback, true),
+    (System::LinuxVeth, true),
+    (System::Smoltcp, false),
+    (System::Bare(Wire::Shm), true),
+    (System::Bare(Wire::Xdp), false),
+    (System::Bare(Wire::Packet), false),
+];
+
+fn cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    for octets in SIZES {
+        for (system, carries_long) in SYSTEMS {
+            if octets <= 1472 || carries_long {
+                list.push(case(&stage, octets, system));
+            }
+        }
+    }
+    list
+}
+
+fn case(stage: &Stage, octets: usize, system: System) -> Case {
+    let stage = stage.clone();
+    let row = match octets {
+        16_384 => "16 Ki octets".to_owned(),
+        n => format!("{n} octets"),
+    };
+    let case = Case::measured(row, move |effort| {
+        let setting = Setting {
+            system,
+            tasks: [Task::Send, Task::Receive],
+            octets: match system {
+                System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
+                _ => octets,
+            },
+            mode: Mode::Spinning,
+            time: TIME.mul_f64(effort),
+        };
+        rate(&stage.run(&setting)?, octets)
+    });
+    goals(case.of(system.name()), octets, system)
+}
+
+/// What each is compared with, and what it is to reach.
+fn goals(case: Case, octets: usize, system: System) -> Case {
+    let [loopback, veth] = [System::LinuxLoopback, System::LinuxVeth].map(System::name);
+    let has_bare = octets <= 1472;
+    match system {
+        System::Xk(Wire::Shm) => {
+            let case = case.beside(System::Bare(Wire::Shm).name()).beside(loopback);
+            if octets == 64 {
+                case.goal(Goal::AtLeast(10e6))
+            } else {
+                case
+            }
+        }
+        System::Xk(wire @ (Wire::Xdp | Wire::Packet)) if has_bare => {
+            let case = case.beside(System::Bare(wire).name());
+            let is_goal = octets == 64 && wire == Wire::Xdp;
+            let case = if is_goal {
+                case.goal(Goal::TimesAsFast(0.9))
+            } else {
+                case
+            };
+            case.beside(veth)
+        }
+        System::XkHost => case.beside(loopback),
+        System::Xk(_) | System::Smoltcp => case.beside(veth),
+        _ => case,
+    }
+}

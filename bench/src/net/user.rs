@@ -1,0 +1,256 @@
+//! The user of a measured graph: a protocol at its top that sends the next message from where the last one arrives.
+
+use super::end::{End, Task};
+use super::exchange::{BURST, KNOCK, PATIENCE, Trips, Window, sent};
+use crate::case::Trouble;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::object::{OpenError, Refused};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper};
+use xk_kit::attribute::LinkCast;
+
+/// Room for the headers of UDP, IP and Ethernet, in octets.
+const HEADROOM: usize = 128;
+/// Octets sent in one turn at most, so that fragments find room in a device's ring.
+const BURST_OCTETS: usize = 1 << 16;
+
+/// Where a user stands.
+pub(super) struct Place {
+    /// The node below it.
+    pub(super) lower: &'static str,
+    /// Whom it speaks to, or whom it serves.
+    pub(super) participants: Participants,
+    /// What it puts before each message, if nothing below does.
+    pub(super) header: Vec<u8>,
+}
+
+/// The user; clones are the same one.
+#[derive(Clone)]
+pub(super) struct User(Rc<Inner>);
+
+/// What it finds.
+pub(super) struct Found(Rc<Inner>);
+
+struct Inner {
+    task: Task,
+    time: Duration,
+    lower: ProtocolRef,
+    participants: Participants,
+    /// Where a message's own octets begin.
+    at: usize,
+    /// What is sent, but for its number.
+    data: RefCell<Vec<u8>>,
+    burst: usize,
+    session: RefCell<Option<SessionRef>>,
+    number: Cell<u64>,
+    /// When something last came, or the beginning.
+    heard: Cell<Time>,
+    begun: Cell<Option<Time>>,
+    connected: Cell<bool>,
+    done: Cell<bool>,
+    trips: RefCell<Trips>,
+    window: RefCell<Window>,
+    now: Cell<Time>,
+}
+
+impl User {
+    pub(super) fn new(end: &End, place: Place, lower: ProtocolRef) -> Self {
+        let mut data = place.header;
+        let at = data.len();
+        let least = if matches!(end.task, Task::Send | Task::Receive) {
+            8
+        } else {
+            1
+        };
+        data.resize(at + end.octets.max(least), 0x5a);
+        Self(Rc::new(Inner {
+            task: end.task,
+            time: end.time,
+            lower,
+            participants: place.participants,
+            at,
+            burst: (BURST_OCTETS / data.len()).clamp(1, BURST),
+            data: RefCell::new(data),
+            session: RefCell::default(),
+            number: Cell::new(0),
+            heard: Cell::new(Time::ZERO),
+            begun: Cell::new(None),
+            connected: Cell::new(false),
+            done: Cell::new(false),
+            trips: RefCell::new(Trips::new(end.time)),
+            window: RefCell::new(Window::new(end.time)),
+            now: Cell::new(Time::ZERO),
+        }))
+    }
+
+    pub(super) fn found(&self) -> Found {
+        Found(Rc::clone(&self.0))
+    }
+
+    /// What is to be done between two turns of the poll loop. True if it is over.
+    pub(super) fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+        let inner = &*self.0;
+        let now = cx.now();
+        let Some(begun) = inner.begun.get() else {
+            inner.begun.set(Some(now));
+            inner.heard.set(now);
+            self.timeout(cx, this, 0);
+            return false;
+        };
+        inner.now.set(now);
+        match inner.task {
+            Task::Ask => inner.done.get() || now.since(inner.heard.get()) > PATIENCE,
+            Task::Answer | Task::Acknowledge => false,
+            Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
+            Task::Send => {
+                if now.since(begun) > KNOCK {
+                    inner.send_some(cx);
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Sends the message with the present number; false if it did not go.
+    #[inline]
+    fn send(&self, cx: &Kernel) -> bool {
+        let session = self.session.borrow();
+        let Some(session) = &*session else {
+            return false;
+        };
+        let mut data = self.data.borrow_mut();
+        let number = self.number.get().to_le_bytes();
+        let length = number.len().min(data.len() - self.at);
+        data[self.at..self.at + length].copy_from_slice(&number[..length]);
+        let message = cx.pool().copy_from(HEADROOM, &data);
+        drop(data);
+        message.is_ok_and(|message| session.push(cx, message).is_ok())
+    }
+
+    fn send_some(&self, cx: &Kernel) {
+        for _ in 0..self.burst {
+            self.number.set(self.number.get() + 1);
+            if !self.send(cx) {
+                self.number.set(self.number.get() - 1);
+                return;
+            }
+        }
+    }
+
+    /// Whether an answer is the one that is waited for, and if so, sends the next question.
+    #[inline]
+    fn answered(&self, cx: &Kernel, message: &Message) {
+        let mut first = [0];
+        let number = self.number.get();
+        if message.copy_to(self.at, &mut first) == 0 || first[0] != number as u8 || self.done.get()
+        {
+            return;
+        }
+        self.heard.set(cx.now());
+        let mut trips = self.trips.borrow_mut();
+        if !self.connected.replace(true) {
+            trips.begin();
+        } else if !trips.note() {
+            self.done.set(true);
+            return;
+        }
+        drop(trips);
+        self.number.set(number + 1);
+        self.send(cx);
+    }
+
+    #[inline]
+    fn received(&self, message: &Message) {
+        let mut number = [0; 8];
+        if message.copy_to(self.at, &mut number) == number.len() {
+            self.window
+                .borrow_mut()
+                .saw_number(u64::from_le_bytes(number));
+        }
+    }
+}
+
+impl Protocol for User {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let inner = &*self.0;
+        let (upper, participants) = (Upper::new(this), inner.participants.clone());
+        if inner.task.is_passive() || inner.at > 0 {
+            let _stands = inner.lower.open_enable(cx, upper, participants.clone())?;
+        }
+        if matches!(inner.task, Task::Ask | Task::Send) {
+            *inner.session.borrow_mut() = Some(inner.lower.open(cx, upper, participants)?);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        match self.0.task {
+            Task::Ask => self.0.answered(cx, &message),
+            Task::Receive => self.0.received(&message),
+            Task::Answer | Task::Acknowledge => {
+                message.remove_attribute::<LinkCast>();
+                if self.0.task == Task::Acknowledge {
+                    message.truncate(self.0.at + 1);
+                }
+                // One that does not go is missed by whoever asked.
+                let _ = lower.push(cx, message);
+            }
+            Task::Send => {}
+        }
+        Ok(())
+    }
+
+    /// Knocks until somebody answers.
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        let inner = &*self.0;
+        let knocks = match inner.task {
+            Task::Ask => !inner.connected.get(),
+            Task::Send => inner.begun.get() == Some(cx.now()),
+            Task::Answer | Task::Acknowledge | Task::Receive => false,
+        };
+        if knocks {
+            inner.send(cx);
+            let _ = cx.schedule_protocol(this, KNOCK, 0);
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.0.session.take());
+    }
+}
+
+impl Found {
+    /// How long the poll loop may run at most.
+    pub(super) fn limit(&self) -> Duration {
+        self.0.time * 2 + PATIENCE * 4
+    }
+
+    /// What was found, in the same form as over a line.
+    pub(super) fn result(self) -> Result<Value, Trouble> {
+        let inner = &*self.0;
+        match inner.task {
+            Task::Ask if inner.done.get() => {
+                let trips = inner.trips.replace(Trips::new(Duration::ZERO));
+                Ok(trips.result())
+            }
+            Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
+            Task::Receive => inner.window.borrow().result(),
+            Task::Answer | Task::Acknowledge => Ok(json!({})),
+            Task::Send => {
+                let begun = inner.begun.get().unwrap_or(Time::ZERO) + KNOCK;
+                Ok(sent(inner.number.get(), inner.now.get().since(begun)))
+            }
+        }
+    }
+}
