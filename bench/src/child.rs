@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
-const VARIABLE: &str = "XK_BENCH_CHILD";
+pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
 /// What stands before the answer on the child's standard output.
 const ANSWER: &str = "xk-bench-answer ";
 

@@ -155,6 +155,8 @@ fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {
     let child = Command::new(command)
         .args(["run", "--no-control"])
         .arg(graph)
+        // It links this crate too: left in, the variable would make it measure a footprint again, without end.
+        .env_remove(child::VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -56,8 +56,8 @@ fn cases() -> Vec<Case> {
         list.push(timed(*hosts).goal(HOP_GOAL));
     }
     for hosts in HOSTS {
-        let case = Case::measured(format!("{hosts} hosts, memory of a host"), move |_| {
-            let figures = child::ask("sim-memory", &hosts.to_string())?;
+        let case = Case::measured(format!("{hosts} hosts, memory of a host"), move |effort| {
+            let figures = child::ask("sim-memory", &scaled(hosts, effort).to_string())?;
             Ok(figures.first().copied().unwrap_or(f64::NAN).into())
         });
         list.push(case.unit("octets"));
@@ -85,7 +85,7 @@ fn timed(hosts: usize) -> Case {
     let mut network = None;
     Case::measured(hop_row(hosts), move |effort| {
         if network.is_none() {
-            network = Some(Bouncing::new(hosts).map_err(Trouble::Failed)?);
+            network = Some(Bouncing::new(scaled(hosts, effort)).map_err(Trouble::Failed)?);
         }
         let Some(network) = &mut network else {
             return Err(Trouble::Failed("there is no network".into()));
@@ -99,7 +99,8 @@ fn timed(hosts: usize) -> Case {
 
 /// A share of so many, but some.
 fn scaled(count: usize, effort: f64) -> usize {
-    ((count as f64 * effort) as usize).max(2 * LINK_HOSTS)
+    // An even number, for every host has a neighbour.
+    ((count as f64 * effort) as usize / 2 * 2).max(LINK_HOSTS)
 }
 
 fn hop_row(hosts: usize) -> String {
