@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Enable, OpenError, Outgoing, PushError, Refused};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef,
@@ -47,7 +47,7 @@ pub(crate) struct BottomWire {
     ether: [u8; 6],
     upper: RefCell<Option<ProtocolRef>>,
     session: RefCell<Option<SessionRef>>,
-    kept: Rc<RefCell<Vec<Message>>>,
+    kept: Rc<Arrivals>,
 }
 
 impl BottomWire {
@@ -63,7 +63,7 @@ impl BottomWire {
     }
 
     /// Where pushed messages are kept.
-    pub(crate) fn kept(&self) -> Rc<RefCell<Vec<Message>>> {
+    pub(crate) fn kept(&self) -> Rc<Arrivals> {
         Rc::clone(&self.kept)
     }
 }
@@ -71,7 +71,7 @@ impl BottomWire {
 struct BottomSession {
     what: Bottom,
     upper: ProtocolRef,
-    kept: Rc<RefCell<Vec<Message>>>,
+    kept: Rc<Arrivals>,
 }
 
 impl Session for BottomSession {
@@ -79,13 +79,32 @@ impl Session for BottomSession {
         match self.what {
             Bottom::Sink => drop(message),
             Bottom::Mirror => this.pop(cx, message).map_err(|_| PushError::Unreachable)?,
-            Bottom::Keep => self.kept.borrow_mut().push(message),
+            Bottom::Keep => self.kept.queue_mut().push_back(message),
         }
         Ok(())
     }
 
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        if self.what == Bottom::Keep {
+            self.kept.queue_mut().extend(burst.drain(..));
+            return Ok(());
+        }
+        burst
+            .drain(..)
+            .try_for_each(|message| self.push(cx, this, message))
+    }
+
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -143,7 +162,7 @@ impl Protocol for BottomWire {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.upper.borrow_mut().take();
         self.session.borrow_mut().take();
-        self.kept.borrow_mut().clear();
+        self.kept.clear();
     }
 }
 

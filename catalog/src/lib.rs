@@ -23,6 +23,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_host::ENTRY,
+    &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
     &xk_ip::ENTRY,
     &xk_loop::ENTRY,
@@ -35,6 +37,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_tap::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
+    &xk_xdp::ENTRY,
     // catalog:protocols
 ];
 

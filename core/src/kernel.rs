@@ -3,7 +3,9 @@
 use crate::event::{self, Wheel};
 use crate::message::{Message, Pool};
 use crate::numbers::Numbers;
-use crate::object::{OpenError, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef};
+use crate::object::{
+    OpenError, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef, Slots,
+};
 use crate::random::Random;
 use crate::reason::Reason;
 use crate::shepherd::{Semaphore, Shepherds, Ticket, WaitError};
@@ -58,7 +60,7 @@ pub enum Cancel {
 pub struct Kernel {
     /// Not 0 while an observer looks on.
     gate: Cell<u8>,
-    session_last: Cell<u32>,
+    session_last: Cell<u64>,
     now: Cell<Time>,
     /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the wheel, which a
     /// message alone never needs.
@@ -70,6 +72,8 @@ pub struct Kernel {
     protocols: RefCell<Vec<ProtocolRef>>,
     numbers: RefCell<Numbers>,
     observer: RefCell<Option<Rc<dyn Observer>>>,
+    /// The burst that the loop's shepherd carries up.
+    burst: RefCell<Option<Rc<Slots>>>,
     surroundings: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     boot_key: [u64; 2],
 }
@@ -91,6 +95,7 @@ impl Kernel {
             protocols: RefCell::default(),
             numbers: RefCell::default(),
             observer: RefCell::default(),
+            burst: RefCell::default(),
             surroundings: RefCell::default(),
             boot_key,
         }
@@ -147,7 +152,7 @@ impl Kernel {
         opens: u32,
         body: S,
     ) -> SessionRef {
-        let id = self.session_last.get().wrapping_add(1);
+        let id = self.session_last.get() + 1;
         self.session_last.set(id);
         SessionRef::new(SessionId(id), this.id(), upper.id(), opens, body)
     }
@@ -206,6 +211,10 @@ impl Kernel {
     /// # Errors
     /// [`WaitError`]: no signal in time, the semaphore closed, or no shepherd left to go on meanwhile.
     pub fn wait(&self, semaphore: &Semaphore, timeout: Option<Duration>) -> Result<(), WaitError> {
+        if semaphore.try_wait() {
+            return Ok(());
+        }
+        self.set_burst_aside();
         let Some(timeout) = timeout else {
             return semaphore.wait(&self.shepherds);
         };
@@ -387,6 +396,35 @@ impl Kernel {
             .iter()
             .find(|p| p.name() == name)
             .cloned()
+    }
+
+    // ---- bursts ----
+
+    /// True while a wire delivers a burst.
+    pub(crate) fn carries_burst(&self) -> bool {
+        self.burst.borrow().is_some()
+    }
+
+    /// A wire begins to deliver a burst.
+    pub(crate) fn begin_burst(&self, slots: &Rc<Slots>) {
+        *self.burst.borrow_mut() = Some(Rc::clone(slots));
+    }
+
+    /// A wire has delivered its burst. The kernel may have another by now, if this one was set aside.
+    pub(crate) fn end_burst(&self, slots: &Rc<Slots>) {
+        let mut burst = self.burst.borrow_mut();
+        if burst.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, slots)) {
+            *burst = None;
+        }
+    }
+
+    /// The shepherd is about to block: what is left of the burst that it carries goes back to the wire, for the next one.
+    #[cold]
+    fn set_burst_aside(&self) {
+        let burst = self.burst.take();
+        if let Some(slots) = burst {
+            slots.give_back();
+        }
     }
 
     // ---- counting and looking on ----

@@ -2,13 +2,15 @@
 
 use crate::EthAddr;
 use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use crate::offload::{self, Offloads};
 use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::wire::Wire;
 use xk_core::{
@@ -71,6 +73,12 @@ pub trait FrameDevice {
         Ok(true)
     }
 
+    /// Whether it completes partial checksums, or carries them to a receiver who knows ([`crate::offload`]). For one that does
+    /// not, they are completed before it gets a frame.
+    fn takes_partial_checksums(&self) -> bool {
+        false
+    }
+
     /// How many arrivals the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
@@ -78,6 +86,11 @@ pub trait FrameDevice {
 
     /// The descriptor that becomes readable on arrivals.
     fn descriptor(&self) -> i32;
+
+    /// Adds what the device is like, for [`Describe`], to our hardware address in `text`.
+    fn describe(&self, text: &mut String) {
+        let _ = text;
+    }
 }
 
 /// What a device wire is like.
@@ -94,10 +107,12 @@ struct Shared<D> {
     settings: DeviceSettings,
     frame_octets_max: usize,
     end: WireEnd,
+    /// Frames may go to the device with partial checksums.
+    partial_checksums: bool,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
-    /// Frames taken from the device and not delivered yet. Shared by all shepherds: if one blocks in a delivery, the next goes on.
-    arrivals: RefCell<VecDeque<Message>>,
+    /// Frames taken from the device and not delivered yet.
+    arrivals: Arrivals,
     /// The device holds frames that have not gone out.
     unflushed: Cell<bool>,
 }
@@ -114,12 +129,13 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
     pub fn new(device: D, settings: DeviceSettings) -> Self {
         let frame_octets_max = device.mtu() + HEADER_OCTETS;
         let shared = Shared {
+            partial_checksums: device.takes_partial_checksums(),
             device: RefCell::new(device),
             settings,
             frame_octets_max,
             end: WireEnd::default(),
             backlog: RefCell::default(),
-            arrivals: RefCell::default(),
+            arrivals: Arrivals::default(),
             unflushed: Cell::new(false),
         };
         Self {
@@ -165,6 +181,7 @@ impl<D: FrameDevice> Shared<D> {
             q.number = 1;
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!("{}", self.settings.address);
+            self.device.borrow().describe(&mut q.text);
         } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
             return Answer::Unknown;
         }
@@ -259,7 +276,11 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.end.open_disable();
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.id(), self.shared.partial_checksums);
+            return Answer::Answered;
+        }
         match self.shared.end.control(ask) {
             Answer::Answered => Answer::Answered,
             Answer::Unknown => self.shared.answer(ask),
@@ -271,7 +292,7 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.flush(this);
         self.shared.end.stop();
         drop(self.shared.backlog.take());
-        drop(self.shared.arrivals.take());
+        self.shared.arrivals.clear();
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
@@ -282,8 +303,8 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
 impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         let shared = &self.shared;
-        if shared.arrivals.borrow().is_empty() {
-            let arrivals = &mut *shared.arrivals.borrow_mut();
+        if shared.arrivals.is_empty() {
+            let arrivals = &mut *shared.arrivals.queue_mut();
             let outcome = shared
                 .device
                 .borrow_mut()
@@ -294,14 +315,10 @@ impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
                 }
             }
         }
-        let mut count = 0;
-        while count < budget && !cx.must_leave() {
-            let next = shared.arrivals.borrow_mut().pop_front();
-            let Some(message) = next else { break };
-            count += 1;
-            let make = |upper| self.session(upper);
-            shared.end.deliver(cx, this, message, make);
-        }
+        let make = |upper| self.session(upper);
+        let count = shared
+            .end
+            .deliver_all(cx, this, &shared.arrivals, budget, make);
         self.count_losses(cx, this);
         count
     }
@@ -327,6 +344,11 @@ struct DeviceSession<D> {
 
 impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let mut message = message;
+        if !self.shared.partial_checksums && offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         if message.len() > self.shared.frame_octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
@@ -338,6 +360,10 @@ impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -11,6 +11,7 @@ pub mod checksum;
 pub mod control;
 pub mod corrupt;
 pub mod device_wire;
+pub mod offload;
 pub mod passthrough;
 pub mod serve;
 pub mod wire_end;

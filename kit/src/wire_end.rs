@@ -2,7 +2,7 @@
 
 use core::cell::{Cell, RefCell};
 use xk_core::control::ListSessions;
-use xk_core::object::{Closing, Enable, OpenError};
+use xk_core::object::{Arrivals, Closing, Enable, OpenError};
 use xk_core::reason;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper,
@@ -111,6 +111,36 @@ impl WireEnd {
                 this.discard(message, why);
             }
         }
+    }
+
+    /// Passes up what waits, in bursts, but for a first arrival that makes the session. Takes at most `budget` messages, and stops
+    /// when the shepherd that carries them no longer leads the loop. Answers how many it took: for the wire's `poll`.
+    pub fn deliver_all<S: Session + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        arrivals: &Arrivals,
+        budget: usize,
+        body: impl Fn(ProtocolRef) -> S,
+    ) -> usize {
+        let mut count = 0;
+        while count < budget && !cx.must_leave() {
+            let taken = match self.session() {
+                Some(session) => arrivals.deliver(cx, &session, budget - count),
+                None => match arrivals.pop_front() {
+                    Some(message) => {
+                        self.deliver(cx, this, message, &body);
+                        1
+                    }
+                    None => 0,
+                },
+            };
+            if taken == 0 {
+                break;
+            }
+            count += taken;
+        }
+        count
     }
 
     /// Answers [`ListSessions`]: for the wire's `control`.

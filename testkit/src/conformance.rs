@@ -44,6 +44,7 @@
 //! ```
 
 mod allocator_unsafe;
+pub mod bursts;
 pub mod control;
 pub mod hostile;
 pub mod messages;
@@ -167,6 +168,18 @@ pub trait Fixture {
         Some((Some(peer), sent.message.octets().collect()))
     }
 
+    /// True if it stands on nothing of the graph: the system carries what one instance sends to the other. Then nothing can
+    /// be captured or injected below it, and the laws that need that are skipped.
+    fn is_anchor(&self) -> bool {
+        false
+    }
+
+    /// Lets the system carry what the instances of an anchor have sent; gives how many messages arrived.
+    fn carry(&self, world: &World<'_>) -> usize {
+        let _ = world;
+        0
+    }
+
     /// Asks a question of the protocol's own, by name; `None` if there is none of this name.
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
         let _ = (world, name);
@@ -244,6 +257,8 @@ pub const LAWS: &[Law] = &[
     ("no allocation per message", messages::allocates_nothing),
     ("damage is counted", hostile::survives_damage),
     ("strangers do not make it grow", hostile::survives_a_flood),
+    ("a burst is its messages one by one", bursts::are_messages),
+    ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
     ("calls are for the rpc realm", rpc::takes_no_calls),
     ("nothing is left after stop", sessions::stops),

@@ -17,13 +17,14 @@ mod bottom;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Lower, ReachedBottom, Sent};
-pub use top::{Event, Received, Top};
+pub use top::{Event, OnDemux, Received, Top};
 
 use core::ops::Deref;
 use core::time::Duration;
+use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Message, Pool};
 
 /// Room in front of every message made here, in octets: as whoever makes a message reserves it.
@@ -34,7 +35,7 @@ const TIMERS_MAX: usize = 1 << 18;
 
 /// A kernel whose clock moves only by [`TestKernel::advance`], and whose shepherds never switch.
 pub struct TestKernel {
-    kernel: Kernel,
+    kernel: Rc<Kernel>,
 }
 
 impl Deref for TestKernel {
@@ -59,13 +60,35 @@ impl TestKernel {
     /// A kernel with this pool.
     #[must_use]
     pub fn with_pool(seed: u64, pool: Pool) -> Self {
+        Self::with_parts(seed, pool, Box::new(NoSwitch))
+    }
+
+    /// A kernel whose shepherds can block, inside [`Shepherds::run`].
+    ///
+    /// # Panics
+    /// If the machine has no memory for the pool.
+    #[must_use]
+    pub fn with_switch(seed: u64, switch: Box<dyn Switch>) -> Self {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory for a message pool");
+        Self::with_parts(seed, pool, switch)
+    }
+
+    fn with_parts(seed: u64, pool: Pool, switch: Box<dyn Switch>) -> Self {
         let kernel = Kernel::new(Config {
             seed,
             pool,
-            shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+            shepherds: Shepherds::new(switch, Limits::default()),
             timers_max: TIMERS_MAX,
         });
-        Self { kernel }
+        Self {
+            kernel: Rc::new(kernel),
+        }
+    }
+
+    /// The kernel itself, for a loop that keeps it.
+    #[must_use]
+    pub fn share(&self) -> Rc<Kernel> {
+        Rc::clone(&self.kernel)
     }
 
     /// Lets virtual time pass: every timer due meanwhile goes off at its own time. Answers how many did.

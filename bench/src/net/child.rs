@@ -71,7 +71,11 @@ fn run(end: &End) -> Result<Value, Trouble> {
         System::Bare(Wire::Xdp) => frames::xdp(end),
         System::Bare(Wire::Tap) => frames::tap(end),
         System::Bare(Wire::Shm) => memory::run(end),
-        System::LinuxVeth | System::LinuxLoopback | System::Bare(Wire::Host) => sockets::run(end),
+        System::LinuxVeth
+        | System::LinuxLoopback
+        | System::LinuxVethJoined
+        | System::LinuxLoopbackJoined
+        | System::Bare(Wire::Host) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
     }
 }

@@ -47,12 +47,15 @@ pub(crate) enum System {
     LinuxVeth,
     /// UDP sockets of Linux over the loopback device.
     LinuxLoopback,
+    /// The same two with segmentation offload: many messages a call.
+    LinuxVethJoined,
+    LinuxLoopbackJoined,
     /// smoltcp over a packet socket.
     Smoltcp,
 }
 
 impl System {
-    const ALL: [(System, &'static str); 21] = [
+    const ALL: [(System, &'static str); 23] = [
         (Self::XkEth, "xk packet eth"),
         (Self::XkIp, "xk packet ip"),
         (Self::LinuxIp, "Linux raw ip"),
@@ -73,6 +76,8 @@ impl System {
         (Self::Bare(Wire::Host), "bare sockets"),
         (Self::LinuxVeth, "Linux veth"),
         (Self::LinuxLoopback, "Linux loopback"),
+        (Self::LinuxVethJoined, "Linux veth, GSO"),
+        (Self::LinuxLoopbackJoined, "Linux loopback, GSO"),
         (Self::Smoltcp, "smoltcp packet"),
     ];
 

@@ -17,6 +17,7 @@ mod round_trip;
 pub(crate) mod scene;
 mod smoltcp_raw;
 mod sockets;
+mod sockets_unsafe;
 mod space;
 mod space_unsafe;
 mod stack;

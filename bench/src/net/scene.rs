@@ -149,7 +149,9 @@ impl Stage {
     /// The namespace for a side of a system, if it needs one.
     fn space(&self, system: System, side: usize) -> Result<Option<String>, Trouble> {
         let side = match system {
-            System::LinuxLoopback | System::XkHost => return Ok(None),
+            System::LinuxLoopback | System::LinuxLoopbackJoined | System::XkHost => {
+                return Ok(None);
+            }
             System::Xk(Wire::Shm | Wire::Host) => return Ok(None),
             System::XkFrames(Wire::Shm | Wire::Host) => return Ok(None),
             System::Bare(Wire::Shm | Wire::Host) => return Ok(None),
@@ -162,6 +164,7 @@ impl Stage {
             | System::XkIp
             | System::LinuxIp
             | System::LinuxVeth
+            | System::LinuxVethJoined
             | System::Smoltcp => side,
         };
         match self.scene.get_or_init(|| Scene::new(self.mtu_octets)) {

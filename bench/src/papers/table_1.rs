@@ -160,7 +160,7 @@ fn boundary() -> Vec<Case> {
             for _ in 0..operations {
                 let Some(taken) = message.take() else { return };
                 let _ = session.push(&cx, taken);
-                message = kept.borrow_mut().pop();
+                message = kept.pop_front();
             }
         }
     });

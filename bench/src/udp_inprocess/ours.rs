@@ -8,6 +8,7 @@ use xk_catalog::{Catalog, PROTOCOLS};
 use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::object::{Arrivals, Outgoing};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Entry, Kernel, Message, Part, Participant, Participants, Pool, ProtocolRef, SessionRef, Upper,
@@ -33,7 +34,7 @@ static CABLE: Entry = Entry {
 /// What a host's cable has to carry, and where it comes in.
 struct CableEnd {
     number: u8,
-    kept: RefCell<Option<Rc<RefCell<Vec<Message>>>>>,
+    kept: RefCell<Option<Rc<Arrivals>>>,
 }
 
 fn build_cable(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
@@ -49,7 +50,7 @@ fn build_cable(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// One host of the pair.
 pub(crate) struct Host {
     pub(crate) cx: Rc<Kernel>,
-    kept: Rc<RefCell<Vec<Message>>>,
+    kept: Rc<Arrivals>,
     wire: SessionRef,
     pub(crate) udp: ProtocolRef,
 }
@@ -116,12 +117,10 @@ impl Host {
     /// Carries what the other host has sent in here.
     pub(crate) fn take_from(&self, other: &Host) -> usize {
         let mut carried = 0;
-        loop {
-            let frame = other.kept.borrow_mut().pop();
-            let Some(frame) = frame else { return carried };
-            let _ = self.wire.pop(&self.cx, frame);
-            carried += 1;
+        while !other.kept.is_empty() {
+            carried += other.kept.deliver(&self.cx, &self.wire, usize::MAX);
         }
+        carried
     }
 }
 
@@ -178,6 +177,18 @@ impl Pair {
             .expect("the pool has room")
     }
 
+    /// Sends `count` messages: one alone by `push`, several by `push_burst`.
+    fn send(&self, octets: usize, count: u64) {
+        let cx = &self.a.cx;
+        let sent = if count == 1 {
+            self.session.push(cx, black_box(self.message(octets)))
+        } else {
+            let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
+            self.session.push_burst(cx, black_box(&mut burst))
+        };
+        sent.expect("the cable takes everything");
+    }
+
     /// Sends and receives messages of this size, in batches.
     pub(crate) fn exchange(self, octets: usize, batch: u64) -> impl FnMut(u64) {
         move |operations| {
@@ -185,12 +196,7 @@ impl Pair {
             let mut left = operations;
             while left > 0 {
                 let now = left.min(batch);
-                for _ in 0..now {
-                    let sent = self
-                        .session
-                        .push(&self.a.cx, black_box(self.message(octets)));
-                    sent.expect("the cable takes everything");
-                }
+                self.send(octets, now);
                 self.b.take_from(&self.a);
                 left -= now;
             }

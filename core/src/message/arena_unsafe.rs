@@ -29,8 +29,8 @@ pub unsafe trait Arena {
     }
 }
 
-/// An arena on the heap of this process. Its pages are the operating system's zero pages until they are first used:
-/// an idle pool costs address space and no memory.
+/// An arena on the heap of this process, which begins at a page. Its pages are the operating system's zero pages until they
+/// are first used: an idle pool costs address space and no memory.
 #[derive(Debug)]
 pub struct HeapArena {
     block: NonNull<u8>,
@@ -43,6 +43,9 @@ pub struct HeapArena {
 /// writes every octet itself, so the arena aligns its base within the block.
 const BLOCK_ALIGN: usize = 16;
 
+/// Octets of a page: devices that share the arena want whole ones, with nothing else in them.
+const PAGE: usize = 4096;
+
 impl HeapArena {
     /// An arena of `octets` octets (at least one alignment unit), all zero.
     ///
@@ -51,14 +54,15 @@ impl HeapArena {
     pub fn new(octets: usize) -> Result<Self, PoolError> {
         let octets = octets.max(BUFFER_ALIGN);
         let layout = octets
-            .checked_add(BUFFER_ALIGN)
+            .checked_next_multiple_of(PAGE)
+            .and_then(|octets| octets.checked_add(PAGE))
             .and_then(|size| Layout::from_size_align(size, BLOCK_ALIGN).ok())
             .ok_or(PoolError::OutOfMemory)?;
         // SAFETY: the layout's size is not zero.
         let block = unsafe { alloc::alloc::alloc_zeroed(layout) };
         let block = NonNull::new(block).ok_or(PoolError::OutOfMemory)?;
-        let skip = block.as_ptr().align_offset(BUFFER_ALIGN) % BUFFER_ALIGN;
-        // SAFETY: `skip` is less than BUFFER_ALIGN, and the block has that many octets more than the arena.
+        let skip = block.as_ptr().align_offset(PAGE) % PAGE;
+        // SAFETY: `skip` is less than a page, and the block has a page more than the arena.
         let base = unsafe { block.add(skip) };
         Ok(Self {
             block,

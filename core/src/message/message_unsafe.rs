@@ -27,11 +27,10 @@ impl Message {
     /// A message in one buffer of `pool`, `start` octets behind the buffer's first. Counts no failure.
     #[inline]
     pub(super) fn in_one_buffer(pool: CoreRef, start: usize, len: usize) -> Option<Self> {
-        let (head, buf) = pool.take_both(start.checked_add(len)?)?;
-        head.base.set(buf.base);
-        head.data.set(buf.base.wrapping_add(start));
-        head.room_end
-            .set(buf.base.wrapping_add(buf.capacity as usize));
+        let (head, octets) = pool.take_both(start.checked_add(len)?)?;
+        let base = head.base.get();
+        head.data.set(base.wrapping_add(start));
+        head.room_end.set(base.wrapping_add(octets));
         head.len.set(len as u32);
         head.next.set(None);
         head.rest.set(0);
@@ -124,6 +123,17 @@ impl Message {
         true
     }
 
+    /// Has the processor fetch the first octets, for somebody who reads them soon. Changes nothing.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing that the program sees, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.head.data.get().cast()) };
+        }
+    }
+
     /// The octets of one slice of the chain.
     #[inline]
     pub(super) fn octets_of(&self, desc: DescRef) -> &[u8] {
@@ -193,6 +203,20 @@ impl Message {
         }
         let start = self.head.data.get();
         // SAFETY: a slice with octets lies in a buffer, so its start is not null; for the rest see `octets_of`.
+        unsafe {
+            core::hint::assert_unchecked(!start.is_null());
+            Some(&*start.cast::<[u8; N]>())
+        }
+    }
+
+    /// The `N` octets behind the first `n`, if the first slice has all of them.
+    #[inline]
+    pub fn peek_behind<const N: usize>(&self, n: usize) -> Option<&[u8; N]> {
+        if self.head.len() < n.saturating_add(N) {
+            return None;
+        }
+        let start = self.head.data.get().wrapping_add(n);
+        // SAFETY: as in `peek_in_place`; `n` and the `N` octets behind it lie inside the slice.
         unsafe {
             core::hint::assert_unchecked(!start.is_null());
             Some(&*start.cast::<[u8; N]>())

@@ -16,6 +16,9 @@ use super::node_unsafe::{Buf, BufRef, CoreRef, Desc, DescRef};
 /// Octets of the arena that a size class takes at a time.
 const SLAB_OCTETS: usize = 256 * 1024;
 
+/// A page of most machines has two to the power of this octets.
+const PAGE_BITS: u32 = 12;
+
 /// Descriptors that are claimed from the heap at a time.
 const SLAB_DESCRIPTORS: u32 = 128;
 
@@ -58,6 +61,10 @@ impl<T> Fresh<T> {
 
 /// One size class.
 struct Class {
+    /// Descriptors given back together with their buffer, which they keep, with one reference: what the next message of this
+    /// size takes. Only the buffer's descriptor is looked at then.
+    pairs: Cell<Option<DescRef>>,
+    /// Buffers without a descriptor.
     free: Cell<Option<BufRef>>,
     /// Octets of a buffer; 0 in the unused places.
     octets: usize,
@@ -70,12 +77,19 @@ struct Class {
 impl Class {
     fn new(size: Option<&SizeClass>) -> Self {
         Self {
+            pairs: Cell::new(None),
             free: Cell::new(None),
             octets: size.map_or(0, |size| size.octets),
             octets_left: Cell::new(size.map_or(0, |size| size.octets_max)),
             fresh: Fresh::new(),
             fresh_base: Cell::new(core::ptr::null_mut()),
         }
+    }
+
+    fn unlist_pair(&self) -> Option<DescRef> {
+        let desc = self.pairs.get()?;
+        self.pairs.set(desc.next.get());
+        Some(desc)
     }
 }
 
@@ -132,6 +146,11 @@ impl PoolCore {
                 free += 1;
                 next = buf.next_free.get();
             }
+            let mut next = class.pairs.get();
+            while let Some(desc) = next {
+                free += 1;
+                next = desc.next.get();
+            }
             let high_water = class.fresh.taken.get();
             ClassStats {
                 octets: class.octets,
@@ -166,22 +185,36 @@ impl Drop for PoolCore {
 
 // These take the reference by value: the last of the `put`s frees the pool, and then no borrow of it may be alive.
 impl CoreRef {
-    /// A buffer of at least `octets` octets, with one reference, and a descriptor that holds it. The fields of the
-    /// slice, `next`, `rest` and the attributes are left to the caller.
+    /// A descriptor that holds a buffer of at least `octets` octets, with one reference, and the octets of the buffer. `base` of
+    /// the descriptor is the buffer's; the other fields of the slice, `next`, `rest` and the attributes are left to the caller.
     #[inline]
-    pub(super) fn take_both(self, octets: usize) -> Option<(DescRef, BufRef)> {
-        let at = self
+    pub(super) fn take_both(self, octets: usize) -> Option<(DescRef, usize)> {
+        let class = self.classes.iter().find(|class| octets <= class.octets)?;
+        let Some(desc) = class.pairs.get() else {
+            return self.take_both_slow(octets);
+        };
+        class.pairs.set(desc.next.get());
+        self.alive.set(self.alive.get() + (ONE_BUF + ONE_DESC));
+        Some((desc, class.octets))
+    }
+
+    /// There is no pair of the right size: brings one together.
+    #[cold]
+    #[inline(never)]
+    fn take_both_slow(self, octets: usize) -> Option<(DescRef, usize)> {
+        let first = self
             .classes
             .iter()
             .position(|class| octets <= class.octets)?;
-        let buf = self.unlist_buf(at).or_else(|| self.take_buf_slow(at))?;
+        let buf = (first..CLASSES_MAX).find_map(|at| self.any_buf(at))?;
         buf.refs.set(1);
         let Some(desc) = self.unlist_desc(buf) else {
             self.list_buf(buf);
             return None;
         };
+        desc.base.set(buf.base);
         self.alive.set(self.alive.get() + (ONE_BUF + ONE_DESC));
-        Some((desc, buf))
+        Some((desc, buf.capacity as usize))
     }
 
     /// A descriptor for `buf`, of which it takes a reference counted by the caller. The rest as above.
@@ -192,29 +225,42 @@ impl CoreRef {
         Some(desc)
     }
 
-    #[inline]
-    fn unlist_buf(self, at: usize) -> Option<BufRef> {
+    /// An unused buffer of one class.
+    fn any_buf(self, at: usize) -> Option<BufRef> {
         let class = &self.classes[at];
-        let buf = class.free.get()?;
-        class.free.set(buf.next_free.get());
-        Some(buf)
+        if let Some(buf) = class.free.get() {
+            class.free.set(buf.next_free.get());
+            return Some(buf);
+        }
+        if let Some(desc) = class.unlist_pair() {
+            self.list_desc(desc);
+            return Some(desc.buf.get());
+        }
+        self.fresh_buf(at)
     }
 
     #[inline]
     fn unlist_desc(self, buf: BufRef) -> Option<DescRef> {
-        let Some(desc) = self.desc_free.get() else {
-            return self.fresh_desc(buf);
+        let desc = match self.desc_free.get() {
+            Some(desc) => {
+                self.desc_free.set(desc.next.get());
+                desc
+            }
+            None => return self.other_desc(buf),
         };
-        self.desc_free.set(desc.next.get());
         desc.buf.set(buf);
         Some(desc)
     }
 
-    /// The free list of class `first` is empty: an unused buffer, or else one of a larger class.
+    /// No descriptor is free by itself: one of a pair, or a fresh one.
     #[cold]
     #[inline(never)]
-    fn take_buf_slow(self, first: usize) -> Option<BufRef> {
-        (first..CLASSES_MAX).find_map(|at| self.unlist_buf(at).or_else(|| self.fresh_buf(at)))
+    fn other_desc(self, buf: BufRef) -> Option<DescRef> {
+        let Some(desc) = self.classes.iter().find_map(Class::unlist_pair) else {
+            return self.fresh_desc(buf);
+        };
+        self.list_buf(desc.buf.replace(buf));
+        Some(desc)
     }
 
     fn fresh_buf(self, at: usize) -> Option<BufRef> {
@@ -242,17 +288,22 @@ impl CoreRef {
 
     /// Gives a class its next part of the arena.
     fn grow_class(self, class: &Class) -> Option<()> {
-        let octets_free = (self.arena_octets - self.arena_used.get()).min(class.octets_left.get());
+        // Buffers of a power of two lie on its multiples within a page, as a device expects that shares the arena.
+        let align = 1 << class.octets.trailing_zeros().min(PAGE_BITS);
+        let begin = self
+            .arena_used
+            .get()
+            .next_multiple_of(align)
+            .min(self.arena_octets);
+        let octets_free = (self.arena_octets - begin).min(class.octets_left.get());
         let count = octets_free
             .checked_div(class.octets)?
             .min((SLAB_OCTETS / class.octets).max(1));
         let slab = self.slab::<Buf>(u32::try_from(count).ok()?)?;
         let octets = count * class.octets;
-        class
-            .fresh_base
-            .set(self.arena_base.wrapping_add(self.arena_used.get()));
+        class.fresh_base.set(self.arena_base.wrapping_add(begin));
         class.octets_left.set(class.octets_left.get() - octets);
-        self.arena_used.set(self.arena_used.get() + octets);
+        self.arena_used.set(begin + octets);
         class.fresh.refill(slab, count as u32);
         Some(())
     }
@@ -287,11 +338,13 @@ impl CoreRef {
         self.leave(ONE_DESC);
     }
 
-    /// Both of the above: the counter is touched once.
+    /// Takes both back together: they stay so, and the counter is touched once. `desc` holds the only reference to `buf`, and
+    /// keeps it.
     #[inline]
     pub(super) fn put_both(self, desc: DescRef, buf: BufRef) {
-        self.list_buf(buf);
-        self.list_desc(desc);
+        let class = &self.classes[buf.class as usize % CLASSES_MAX];
+        desc.next.set(class.pairs.get());
+        class.pairs.set(Some(desc));
         self.leave(ONE_DESC + ONE_BUF);
     }
 
@@ -446,6 +499,19 @@ impl Pool {
     /// What the pool has done so far. Walks the free lists: not for every message.
     pub fn stats(&self) -> PoolStats {
         self.core.stats()
+    }
+
+    /// The memory that all buffers lie in, and its size in octets: for telling a device that is to share it. Positions in it
+    /// are those of [`Slice::offset`](super::Slice::offset).
+    ///
+    /// It stays where it is as long as there is a handle or a message. Who writes to it may only write where a message lies
+    /// that it has to itself, and so has whoever it hands the memory on to.
+    pub fn region(&self) -> (NonNull<u8>, usize) {
+        let base = self.core.arena_base;
+        // An arena's base is not null; the answer for one that is has no octets.
+        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| {
+            (base, self.core.arena_octets)
+        })
     }
 
     /// Whether `self` and `other` are handles of the same pool.

@@ -7,6 +7,8 @@
 //!
 //! Every operation is handed `cx`, the running [`Kernel`], and `this`, the object's own handle.
 
+mod burst;
+mod burst_slots_unsafe;
 mod errors;
 mod protocol;
 mod session;
@@ -15,6 +17,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use burst::{Arrivals, BURST_MAX, Burst, Outgoing};
+pub use burst_slots_unsafe::Glance;
+pub(crate) use burst_slots_unsafe::Slots;
 pub use errors::{CallError, OpenError, PushError, Refused};
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
 pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
@@ -112,6 +117,25 @@ pub trait Protocol {
         Err(this.refuse(message, &reason::NOT_SUPPORTED))
     }
 
+    /// Takes several messages that came up through the session `lower` one after the other. What is to be seen from outside
+    /// is the same as if each came alone, in this order; the default passes them to `demux` one by one.
+    ///
+    /// # Errors
+    /// The first message that nobody wants, as `demux` gives it back. Those behind it are still in the burst, for the
+    /// caller to hand over again.
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while let Some(message) = burst.next_through(lower) {
+            self.demux(cx, this, lower, message)?;
+        }
+        Ok(())
+    }
+
     /// Takes a request of the rpc realm and answers with the reply. May block the shepherd.
     ///
     /// # Errors
@@ -166,6 +190,24 @@ pub trait Session {
         Err(PushError::NotSupported)
     }
 
+    /// Takes several messages down towards the peer, all of them, in this order. What is to be seen from outside is the same
+    /// as if each came alone; the default pushes them one by one.
+    ///
+    /// # Errors
+    /// The first error. The messages behind it have been sent all the same, or dropped for a reason of their own.
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let mut result = Ok(());
+        for message in burst.drain(..) {
+            result = result.and(self.push(cx, this, message));
+        }
+        result
+    }
+
     /// Takes a request down and waits for the reply; blocks this shepherd.
     ///
     /// # Errors
@@ -182,6 +224,18 @@ pub trait Session {
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         let _ = cx;
         Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
+    }
+
+    /// Takes several messages up that the protocol's `demux_burst` found to belong here. As for
+    /// [`Protocol::demux_burst`]; the default pops them one by one.
+    ///
+    /// # Errors
+    /// The first message that nobody above wants; those behind it are still in the burst.
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        while let Some(message) = burst.next_through(this) {
+            self.pop(cx, this, message)?;
+        }
+        Ok(())
     }
 
     /// Answers a question, or forwards it. The default forwards to [`Session::lower`].

@@ -1,6 +1,6 @@
 //! The counted handle of a protocol, and what every protocol has in common.
 
-use super::{Enable, OpenError, Protocol, Refused, SessionRef};
+use super::{Burst, Enable, OpenError, Protocol, Refused, SessionRef};
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -259,6 +259,45 @@ impl ProtocolRef {
         let result = self.0.body.demux(cx, self, lower, message);
         cx.trace_leave(span);
         result
+    }
+
+    /// Passes several messages up to this protocol, as they came through the session `lower`.
+    ///
+    /// # Errors
+    /// The first message that nobody wants; those behind it are still in the burst.
+    #[inline]
+    pub fn demux_burst(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        if cx.gate() != 0 {
+            return self.demux_one_by_one(cx, lower, burst);
+        }
+        let before = burst.taken();
+        let result = self.0.body.demux_burst(cx, self, lower, burst);
+        let taken = burst.taken() - before;
+        let head = &self.0.head;
+        head.received.set(head.received.get() + taken as u64);
+        if taken == 0 && result.is_ok() {
+            // One that leaves messages lying gets them singly, so that every round of every caller makes progress.
+            return self.demux_one_by_one(cx, lower, burst);
+        }
+        result
+    }
+
+    #[cold]
+    fn demux_one_by_one(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while let Some(message) = burst.next_through(lower) {
+            self.demux(cx, lower, message)?;
+        }
+        Ok(())
     }
 
     /// See [`Protocol::call_demux`].

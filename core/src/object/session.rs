@@ -1,6 +1,6 @@
 //! The counted handle of a session, and what every session has in common.
 
-use super::{CallError, ProtocolId, ProtocolRef, PushError, Refused, Session};
+use super::{Burst, CallError, Outgoing, ProtocolId, ProtocolRef, PushError, Refused, Session};
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -11,9 +11,9 @@ use alloc::rc::{Rc, Weak};
 use core::cell::Cell;
 use core::fmt;
 
-/// Names a session within its kernel; never used twice while the kernel runs.
+/// Names a session within its kernel; never used twice: a billion a second would last for centuries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u32);
+pub struct SessionId(pub u64);
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -209,6 +209,55 @@ impl SessionRef {
         result
     }
 
+    /// Sends several messages down, one behind the other, and leaves none in `burst`.
+    ///
+    /// # Errors
+    /// The first error; the messages behind it have been sent all the same, or dropped for a reason of their own.
+    #[inline]
+    pub fn push_burst(&self, cx: &Kernel, burst: &mut Outgoing) -> Result<(), PushError> {
+        let head = &self.0.head;
+        if head.gate.get() | cx.gate() != 0 {
+            return self.push_burst_gated(cx, burst);
+        }
+        head.sent.set(head.sent.get() + burst.len() as u64);
+        self.0.body.push_burst(cx, self, burst)
+    }
+
+    #[cold]
+    fn push_burst_gated(&self, cx: &Kernel, burst: &mut Outgoing) -> Result<(), PushError> {
+        let mut result = Ok(());
+        for message in burst.drain(..) {
+            result = result.and(self.push(cx, message));
+        }
+        result
+    }
+
+    /// What a layer's `push_burst` does with its session below, this one: `prepare` puts the layer's header in front of a message,
+    /// or answers false and leaves it as it is; such a one is for `other`, by itself and behind those before it.
+    ///
+    /// # Errors
+    /// The first error, as of [`push_burst`](Self::push_burst).
+    #[inline]
+    pub fn push_prepared(
+        &self,
+        cx: &Kernel,
+        burst: &mut Outgoing,
+        mut prepare: impl FnMut(&mut Message) -> bool,
+        mut other: impl FnMut(Message) -> Result<(), PushError>,
+    ) -> Result<(), PushError> {
+        let mut result = Ok(());
+        while let Some(ready) = burst.iter_mut().position(|message| !prepare(message)) {
+            let mut rest: Outgoing = burst.drain(ready..).collect();
+            let message = rest.pop_at(0);
+            result = result.and(self.push_burst(cx, burst));
+            if let Some(message) = message {
+                result = result.and(other(message));
+            }
+            core::mem::swap(burst, &mut rest);
+        }
+        result.and(self.push_burst(cx, burst))
+    }
+
     /// Sends a request down and waits for the reply.
     ///
     /// # Errors
@@ -258,6 +307,40 @@ impl SessionRef {
         let result = self.0.body.pop(cx, self, message);
         cx.trace_leave(span);
         result
+    }
+
+    /// Passes several messages up into the session; used by its own protocol's `demux_burst`.
+    ///
+    /// # Errors
+    /// The first message that nobody above wants; those behind it are still in the burst.
+    #[inline]
+    pub fn pop_burst(&self, cx: &Kernel, burst: Burst<'_>) -> Result<(), Refused> {
+        let head = &self.0.head;
+        if head.gate.get() & CLOSED | cx.gate() != 0 || burst.is_empty() {
+            return self.pop_one_by_one(cx, burst);
+        }
+        // The first counts at once, so that the session does not look idle; the others when it is known how many were taken.
+        head.received.set(head.received.get() + 1);
+        let before = burst.taken();
+        let result = self.0.body.pop_burst(cx, self, burst);
+        let taken = (burst.taken() - before) as u64;
+        head.received.set(head.received.get() + taken - 1);
+        if head.is_closed() && taken > 1 {
+            // Its counts were added to the protocol's when it closed.
+            cx.fold_counts(head.protocol, 0, taken - 1);
+        } else if taken == 0 && result.is_ok() {
+            // As in `ProtocolRef::demux_burst`.
+            return self.pop_one_by_one(cx, burst);
+        }
+        result
+    }
+
+    #[cold]
+    fn pop_one_by_one(&self, cx: &Kernel, burst: Burst<'_>) -> Result<(), Refused> {
+        while let Some(message) = burst.next() {
+            self.pop(cx, message)?;
+        }
+        Ok(())
     }
 
     /// Asks a question; a closed session answers none.

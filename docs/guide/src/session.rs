@@ -14,7 +14,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, re
 use xk_kit::control::{MaxPacket, OptPacket};
 
 /// The key that a message is demultiplexed by: the lower session and the type number.
-pub(crate) type Key = (u32, u16);
+pub(crate) type Key = (u64, u16);
 
 /// What the graph says of every session of an instance.
 #[derive(Clone, Copy)]

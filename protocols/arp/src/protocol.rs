@@ -18,6 +18,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{MyEther, PeerEther};
+use xk_kit::offload::Offloads;
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
 pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);
@@ -299,8 +300,12 @@ impl Protocol for Arp {
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.id(), || Offloads::of_protocol(cx, &shared.eth));
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<ListSessions>() {
             question.sessions = shared.sessions.sessions(question.max);
             question.total = shared.sessions.len();

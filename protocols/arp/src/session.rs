@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, ProtocolId, PushError, SessionSlot};
+use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MyHost, PeerEther, PeerHost};
 
@@ -95,6 +95,24 @@ impl Session for ArpSession {
         let result = lower.push(cx, message);
         if result == Err(PushError::Closed) {
             self.drop_lower(cx);
+        }
+        result
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let lower = self.path.lower.get();
+        if let Some(lower) = lower.filter(|lower| !lower.head().is_closed()) {
+            self.path.entry.used.set(true);
+            return lower.push_burst(cx, burst);
+        }
+        let mut result = Ok(());
+        for message in burst.drain(..) {
+            result = result.and(self.push(cx, this, message));
         }
         result
     }

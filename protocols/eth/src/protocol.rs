@@ -12,7 +12,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::participant::AddressError;
 use xk_core::reason::Class;
 use xk_core::{
@@ -21,6 +21,7 @@ use xk_core::{
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther, OptPacket};
+use xk_kit::offload::{self, Offloads};
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -82,6 +83,8 @@ impl Shared {
         message: &mut Message,
         short: usize,
     ) -> Result<(), PushError> {
+        // A checksum that is left open is found from the end.
+        offload::settle(cx.pool(), message).map_err(|_| PushError::NoBuffers)?;
         let mut zeros = self.zeros.borrow_mut();
         let zeros = match &mut *zeros {
             Some(zeros) => zeros,
@@ -159,6 +162,13 @@ fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
     let [_, _, _, _, _, _, back @ ..] = octets;
     let (front, back) = (u64::from_be_bytes(*front), u64::from_be_bytes(*back));
     (front >> 16, back >> 16, back as u16)
+}
+
+/// The header of the `nth` frame of a burst, if it can be seen at once and bears no mark.
+#[inline(always)]
+fn unmarked(burst: Burst<'_>, nth: usize) -> Option<[u8; HEADER_LEN]> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    (!glance.has_attributes).then_some(glance.octets)
 }
 
 impl Eth {
@@ -401,7 +411,7 @@ impl Protocol for Eth {
     ) -> Result<(), Refused> {
         if let Some((dst, src, word)) = message.peek_in_place::<HEADER_LEN>().map(split)
             && self.shared.is_usual(dst, src)
-            && !message.has_attributes()
+            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
             && let Some(ether_type) = EtherType::new(word)
             && let key = (src, u32::from(ether_type.get()))
             && let Some(session) = self.shared.sessions.latest(&key)
@@ -412,7 +422,38 @@ impl Protocol for Eth {
         self.demux_closely(cx, this, lower, message)
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(header) = unmarked(burst, 0)
+                && let (dst, src, word) = split(&header)
+                && self.shared.is_usual(dst, src)
+                && let Some(ether_type) = EtherType::new(word)
+                && let key = (src, u32::from(ether_type.get()))
+                && let Some(session) = self.shared.sessions.get(&key)
+            {
+                let mut run = 1;
+                while run < burst.len() && unmarked(burst, run) == Some(header) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run).behind(HEADER_LEN))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_closely(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.id(), || Offloads::of_protocol(cx, &self.shared.lower));
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<ListSessions>() {
             question.sessions = self.shared.sessions.sessions(question.max);
             question.total = self.shared.sessions.len();

@@ -9,7 +9,7 @@ use crate::wire::{
 use alloc::format;
 use alloc::rc::Rc;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, PushError, Refused};
+use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{LinkType, MaxPacket, OptPacket, PeerEther};
 
@@ -166,9 +166,28 @@ impl Session for EthSession {
         self.push_other(cx, this, message)
     }
 
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let prepare = |message: &mut Message| {
+            let octets = message.len();
+            let is_plain = octets >= PAYLOAD_LEN_MIN && octets <= self.plain_max;
+            is_plain && message.push_in_place(&self.header)
+        };
+        let other = |message| self.push_other(cx, this, message);
+        self.lower.push_prepared(cx, burst, prepare, other)
+    }
+
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

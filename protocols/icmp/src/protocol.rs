@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) lower: ProtocolRef,
     pub(crate) sessions: SessionTable<Key>,
     /// The session of each upper protocol on each session below.
-    pub(crate) owners: Map<(u32, u32), SessionRef>,
+    pub(crate) owners: Map<(u64, u32), SessionRef>,
     id_next: Cell<u16>,
     broadcast_echo: bool,
     timestamp: bool,

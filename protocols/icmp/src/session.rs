@@ -11,13 +11,13 @@ use xk_kit::Checksum;
 use xk_kit::control::{MaxPacket, OptPacket};
 
 /// The key that replies are demultiplexed by: the session below and the identifier.
-pub(crate) type Key = (u32, u16);
+pub(crate) type Key = (u64, u16);
 
 pub(crate) struct EchoSession {
     pub(crate) shared: Rc<Shared>,
     pub(crate) key: Key,
     /// The session below and the upper protocol, by which an open finds this session.
-    pub(crate) owner: (u32, u32),
+    pub(crate) owner: (u64, u32),
     pub(crate) lower: SessionRef,
     pub(crate) upper: ProtocolRef,
     /// The number of the last request.
@@ -25,7 +25,7 @@ pub(crate) struct EchoSession {
 }
 
 /// By what an open finds a session.
-pub(crate) fn owner(lower: &SessionRef, upper: ProtocolId) -> (u32, u32) {
+pub(crate) fn owner(lower: &SessionRef, upper: ProtocolId) -> (u64, u32) {
     (lower.id().0, upper.0)
 }
 

@@ -19,6 +19,7 @@ use xk_kit::control::{
     DeliverError, HostConflict, IsLocalHost, MaxPacket, MyHost, NetworkError, NetworkErrorKind,
     OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
 };
+use xk_kit::offload;
 
 /// The octets of a packet's header, for putting it back in front.
 #[derive(Clone, Copy)]
@@ -113,10 +114,12 @@ impl Ip {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        packet: Message,
+        mut packet: Message,
         cause: SendErrorCause,
         link_broadcast: bool,
     ) -> bool {
+        // It becomes part of another message. Without a buffer its quotation has a sum that is not whole.
+        let _ = offload::settle(cx.pool(), &mut packet);
         let protocol = self.shared.error_protocol.borrow().clone();
         let Some(protocol) = protocol.filter(|protocol| protocol != this) else {
             return false;

@@ -11,7 +11,7 @@ use crate::shared::{
 use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN, Plain};
 use alloc::rc::Rc;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{BURST_MAX, Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
@@ -96,6 +96,35 @@ impl Ip {
         self.receive(cx, this, false, message)
     }
 
+    /// Hands up the first packets of a burst, all that belong to the session of the first.
+    fn pop_run(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (first, key, session): (Plain, Key, SessionRef),
+        burst: Burst<'_>,
+    ) {
+        let mut headers = [first; BURST_MAX];
+        let mut run = 1;
+        while run < burst.len()
+            && let Some(header) = plain(burst, run)
+            && Key::of_plain(header) == key
+        {
+            headers[run % BURST_MAX] = header;
+            run += 1;
+        }
+        let before = burst.taken();
+        let part = burst.first(run).behind(HEADER_LEN);
+        while let Err(refused) = session.pop_burst(cx, part) {
+            let at = (burst.taken() - before).wrapping_sub(1);
+            // A refusal is answered before the next packet goes up.
+            self.refused_own(cx, this, headers[at % BURST_MAX], refused);
+            if !part.goes_on(&session) {
+                break;
+            }
+        }
+    }
+
     /// A whole datagram to us alone was refused above.
     #[cold]
     #[inline(never)]
@@ -106,8 +135,13 @@ impl Ip {
         header: Plain,
         refused: Refused,
     ) -> Result<(), Refused> {
-        self.refused(cx, this, &Front::copy(&header.octets()), false, refused);
+        self.refused_own(cx, this, header, refused);
         Ok(())
+    }
+
+    #[cold]
+    fn refused_own(&self, cx: &Kernel, this: &ProtocolRef, header: Plain, refused: Refused) {
+        self.refused(cx, this, &Front::copy(&header.octets()), false, refused);
     }
 
     /// The local host that a session to `peer` gets, and the flags of its key.
@@ -226,7 +260,7 @@ impl Protocol for Ip {
     ) -> Result<(), Refused> {
         if let Some(plain) = message.peek_in_place::<HEADER_LEN>().and_then(Plain::parse)
             && plain.total_len() == message.len()
-            && !message.has_attributes()
+            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);
@@ -236,6 +270,26 @@ impl Protocol for Ip {
             };
         }
         self.demux_other(cx, this, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(first) = plain(burst, 0)
+                && let key = Key::of_plain(first)
+                && let Some(session) = self.shared.sessions.get(&key)
+            {
+                self.pop_run(cx, this, (first, key, session), burst);
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -263,6 +317,15 @@ impl Protocol for Ip {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.shared.clear(cx);
     }
+}
+
+/// The header of the `nth` packet of a burst, if that is a whole datagram to us alone that can be seen at once and is no longer
+/// than it says.
+#[inline(always)]
+fn plain(burst: Burst<'_>, nth: usize) -> Option<Plain> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    let header = Plain::parse(&glance.octets)?;
+    (header.total_len() == glance.len && !glance.has_attributes).then_some(header)
 }
 
 /// The key of the session that a packet belongs to.

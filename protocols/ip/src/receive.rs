@@ -14,6 +14,7 @@ use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::SendErrorCause;
+use xk_kit::offload::TransportChecksum;
 
 /// An arrival whose header has been read.
 pub(crate) struct Arrival {
@@ -229,6 +230,8 @@ impl Ip {
             this.discard(message, &reason::TRUNCATED);
             return;
         }
+        // What is known of a part says nothing of the whole.
+        message.remove_attribute::<TransportChecksum>();
         let key: FragmentKey = (
             arrival.header.src.to_bits(),
             arrival.header.dst.to_bits(),

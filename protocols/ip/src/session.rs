@@ -9,10 +9,11 @@ use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Templ
 use alloc::rc::Rc;
 use core::cell::Cell;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, OpenError, PushError, Refused, SessionSlot};
+use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use xk_kit::offload::Offloads;
 
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
@@ -157,6 +158,24 @@ impl IpSession {
             })
     }
 
+    /// Writes the header of a packet that goes straight to the next hop, as almost all do; false if this one does not.
+    #[inline(always)]
+    fn prepare(&self, message: &mut Message) -> bool {
+        let known = self.generation.get() == self.shared.generation.get();
+        let len = message.len();
+        let fits = len + HEADER_LEN <= usize::from(self.mtu.get());
+        known
+            && fits
+            && !message.has_attributes()
+            && message.fill_in_place(|header| {
+                // Cannot be too long: it fits the path.
+                let _ = self
+                    .template
+                    .get()
+                    .emit(len, self.next_id(), self.whole, header);
+            })
+    }
+
     /// Hands a packet with its header to the next hop.
     #[inline(always)]
     fn send(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
@@ -250,28 +269,39 @@ fn template(shared: &Shared, key: Key, source: Ipv4) -> Template {
 impl Session for IpSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let known = self.generation.get() == self.shared.generation.get();
-        let len = message.len();
-        let fits = len + HEADER_LEN <= usize::from(self.mtu.get());
-        if known
-            && fits
-            && !message.has_attributes()
-            && message.fill_in_place(|header| {
-                // Cannot be too long: it fits the path.
-                let _ = self
-                    .template
-                    .get()
-                    .emit(len, self.next_id(), self.whole, header);
-            })
-        {
+        if self.prepare(&mut message) {
             return self.send(cx, message);
         }
         self.push_other(cx, this, message)
     }
 
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let lower = self.lower.get().filter(|lower| !lower.head().is_closed());
+        let Some(lower) = lower else {
+            // The first finds the way for the others.
+            let first = match burst.pop_at(0) {
+                Some(message) => self.push(cx, this, message),
+                None => return Ok(()),
+            };
+            return first.and(self.push_burst(cx, this, burst));
+        };
+        let prepare = |message: &mut Message| self.prepare(message);
+        let other = |message| self.push_other(cx, this, message);
+        lower.push_prepared(cx, burst, prepare, other)
+    }
+
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -301,6 +331,11 @@ impl Session for IpSession {
             }
             q.sum = words(self.local()) + others;
             q.sum_sent = words(self.source.get()) + others;
+        } else if let Some(q) = ask.get::<Offloads>() {
+            let _ = self.path(cx, this);
+            if let Some(lower) = self.lower.get().and_then(|lower| lower.protocol(cx)) {
+                q.answer(this.head().protocol(), || Offloads::of_protocol(cx, &lower));
+            }
         } else if let Some(q) = ask.get::<OverSession>() {
             let lower = self.lower.get();
             let number = q.protocol.unwrap_or(self.key.protocol());

@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
 };
@@ -141,6 +141,29 @@ impl Protocol for Null {
             return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            let header = |nth| burst.peek::<HEADER_OCTETS>(nth).map(|seen| seen.octets);
+            if let Some(first) = header(0)
+                && let key = (lower.id().0, Header::parse(&first).number)
+                && let Some(session) = self.table.sessions.get(&key)
+            {
+                let run = (0..burst.len()).take_while(|nth| header(*nth) == Some(first));
+                let run = burst.first(run.count());
+                session.pop_burst(cx, run.behind(HEADER_OCTETS))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

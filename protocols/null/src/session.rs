@@ -4,12 +4,12 @@ use crate::protocol::Table;
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, PushError, Refused};
+use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, OptPacket};
 
 /// The key that a message is demultiplexed by: the lower session and the type number.
-pub(crate) type Key = (u32, u32);
+pub(crate) type Key = (u64, u32);
 
 pub(crate) struct NullSession {
     pub(crate) table: Rc<Table>,
@@ -40,9 +40,24 @@ impl Session for NullSession {
         self.push_reserved(cx, message)
     }
 
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        _: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let prepare = |message: &mut Message| message.push_in_place(&self.template);
+        let other = |message| self.push_reserved(cx, message);
+        self.lower.push_prepared(cx, burst, prepare, other)
+    }
+
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -10,7 +10,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, re
 use xk_kit::control::{MaxPacket, OptPacket};
 
 /// The key that a message is demultiplexed by: the lower session and the type number.
-pub(crate) type Key = (u32, u8);
+pub(crate) type Key = (u64, u8);
 
 /// Asked of a session: how many messages of the peer never came, or came too late to be waited for.
 #[derive(Clone, Copy, Debug, Default)]

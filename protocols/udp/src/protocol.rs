@@ -11,7 +11,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -20,6 +20,7 @@ use xk_core::{
 use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
+use xk_kit::offload::{Offloads, TransportChecksum};
 
 /// How many enables and unconnected sessions there may be.
 const TAKERS_MAX: usize = 16_384;
@@ -30,8 +31,8 @@ const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
 const EPHEMERAL_COUNT: u16 = 16_384;
 
-/// The key that a message is demultiplexed by: the lower session, the peer's port, the local port.
-pub(crate) type Key = u64;
+/// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
+pub(crate) type Key = (u64, u32);
 
 #[inline]
 pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
@@ -41,7 +42,7 @@ pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
 /// The same, with both ports as they lie in an arriving header.
 #[inline]
 fn key_of_ports(lower: &SessionRef, ports: u32) -> Key {
-    u64::from(lower.id().0) << 32 | u64::from(ports)
+    (lower.id().0, ports)
 }
 
 /// Both ports and the length in octets, as a header has them.
@@ -50,6 +51,14 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     // Source, destination, length, checksum.
     let word = u64::from_be_bytes(*octets);
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
+}
+
+/// Both ports of the `nth` datagram of a burst, if its header can be seen at once and its length is right.
+#[inline(always)]
+fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
+    let glance = burst.peek::<HEADER_LEN>(nth)?;
+    let (ports, length) = ports_and_length(&glance.octets);
+    (length == glance.len).then_some(ports)
 }
 
 /// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
@@ -78,7 +87,7 @@ pub(crate) struct Table {
 pub struct Udp {
     lower: ProtocolRef,
     table: Rc<Table>,
-    origins: Map<u32, Origin>,
+    origins: Map<u64, Origin>,
 }
 
 /// Builds it from its place in a graph.
@@ -212,6 +221,29 @@ impl Protocol for Udp {
             return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            if let Some(ports) = ports_of(burst, 0)
+                && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
+            {
+                let mut run = 1;
+                while run < burst.len() && ports_of(burst, run) == Some(ports) {
+                    run += 1;
+                }
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -359,7 +391,10 @@ impl Udp {
             upper.clone(),
             origin.pseudo,
             (local, peer),
-            (below as usize).saturating_sub(HEADER_LEN),
+            (
+                (below as usize).saturating_sub(HEADER_LEN),
+                Offloads::of_session(cx, lower).tx_checksum,
+            ),
         )
     }
 
@@ -466,7 +501,9 @@ impl Udp {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if !is_intact(origin.pseudo.map(|p| p.received), octets, &message) {
+        if message.attribute::<TransportChecksum>().is_none()
+            && !is_intact(origin.pseudo.map(|p| p.received), octets, &message)
+        {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {

@@ -2,22 +2,25 @@
 
 use crate::origin::Pseudo;
 use crate::protocol::{Key, Table, key, less_header};
-use crate::wire::{HEADER_LEN, Header, Length, has_checksum};
+use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use core::num::NonZeroU16;
 use xk_core::control::{Describe, Question};
-use xk_core::object::{Closing, PushError, Refused};
+use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
+use xk_kit::offload::TransportChecksum;
 
 /// The peer has nobody on this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// The peer sent from port zero: it wants no reply.
 pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+
+/// Where in a datagram the checksum is.
+const CHECKSUM_AT: u16 = 6;
 
 /// What keeps a message from being sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,11 +41,13 @@ pub(crate) struct UdpSession {
     /// Octets of the largest payload.
     payload_max: usize,
     /// The header of every datagram sent here, but for length and checksum.
-    template: [u8; HEADER_LEN],
+    template: u64,
     /// The sum over pseudo-header and ports; `None` if datagrams are sent without checksum.
     base: Option<Base>,
     /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
     base_received: Option<Base>,
+    /// The layers below complete checksums, so that long payloads need not be summed here.
+    leaves_sums: bool,
 }
 
 /// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
@@ -59,14 +64,9 @@ pub(crate) fn unreachable_port(cx: &Kernel, session: &SessionRef, kind: NetworkE
     }
 }
 
-/// A header without checksum for a payload to be filled in.
-pub(crate) fn template(local: u16, peer: u16) -> [u8; HEADER_LEN] {
-    let mut octets = [0; HEADER_LEN];
-    if let (Some(dst), Some(length)) = (NonZeroU16::new(peer), Length::of_payload(0)) {
-        let src = NonZeroU16::new(local);
-        Header { src, dst, length }.emit(&mut octets);
-    }
-    octets
+/// A header without length and checksum, as a number: the source port highest.
+pub(crate) fn template(local: u16, peer: u16) -> u64 {
+    u64::from(local) << 48 | u64::from(peer) << 32
 }
 
 /// The sum to begin with for a payload of `payload` octets: `base` and the length, which counts once in the
@@ -90,19 +90,13 @@ fn end(sum: Checksum) -> u16 {
 
 /// The header for a payload of `payload` octets.
 #[inline(always)]
-fn header(template: [u8; HEADER_LEN], payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
-    let [a, b, c, d, ..] = template;
-    let [e, f] = ((payload + HEADER_LEN) as u16).to_be_bytes();
-    let [g, h] = checksum.to_be_bytes();
-    [a, b, c, d, e, f, g, h]
+fn header(template: u64, payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
+    let length = (payload + HEADER_LEN) as u16;
+    (template | u64::from(length) << 16 | u64::from(checksum)).to_be_bytes()
 }
 
 /// The header for any payload. `base` is the sum over pseudo-header and ports.
-pub(crate) fn seal(
-    template: [u8; HEADER_LEN],
-    base: Option<Base>,
-    payload: &Message,
-) -> [u8; HEADER_LEN] {
+pub(crate) fn seal(template: u64, base: Option<Base>, payload: &Message) -> [u8; HEADER_LEN] {
     let checksum = match base {
         None => 0,
         Some(base) => {
@@ -150,7 +144,7 @@ impl UdpSession {
         upper: ProtocolRef,
         pseudo: Option<Pseudo>,
         (local, peer): (u16, u16),
-        payload_max: usize,
+        (payload_max, leaves_sums): (usize, bool),
     ) -> Self {
         let gate = if peer == 0 { Gate::NoPeer } else { Gate::Open };
         Self {
@@ -163,11 +157,62 @@ impl UdpSession {
             template: template(local, peer),
             base: base(table, pseudo.map(|p| p.sent), (local, peer)),
             base_received: base_of(pseudo.map(|p| p.received), (local, peer)),
+            leaves_sums,
         }
     }
 
     fn ports(&self) -> (u16, u16) {
-        (self.key as u16, (self.key >> 16) as u16)
+        (self.key.1 as u16, (self.key.1 >> 16) as u16)
+    }
+
+    /// Puts the header in front of a payload of one slice of less than `limit` octets, as almost every one is: those below
+    /// [`LONG`] are summed without a call. False if this is another, or may not be sent.
+    #[inline(always)]
+    fn prepare(&self, message: &mut Message, limit: usize) -> bool {
+        let Some(payload) = message.single_slice() else {
+            return false;
+        };
+        if payload.len() >= limit
+            || payload.len() > self.payload_max
+            || self.gate.get() != Gate::Open
+        {
+            return false;
+        }
+        let checksum = match self.base {
+            None => 0,
+            Some(base) => {
+                let mut sum = begin(base, payload.len());
+                sum.add(payload);
+                end(sum)
+            }
+        };
+        let header = header(self.template, payload.len(), checksum);
+        message.push_in_place(&header)
+    }
+
+    /// The header that lies behind `front` octets of a message of one slice, if the payload has less than `limit` octets and the
+    /// checksum is right or absent; `None` says that a closer look is needed.
+    #[inline(always)]
+    fn intact_header(
+        &self,
+        message: &Message,
+        front: usize,
+        limit: usize,
+    ) -> Option<[u8; HEADER_LEN]> {
+        let (header, payload) = message.single_slice()?.get(front..)?.split_first_chunk()?;
+        if payload.len() >= limit || message.has_attributes() {
+            return None;
+        }
+        let is_intact = match self.base_received {
+            Some(base) if has_checksum(header) => {
+                let mut sum = begin(base, payload.len());
+                sum.add_u16(checksum_of(header));
+                sum.add(payload);
+                sum.is_valid()
+            }
+            _ => true,
+        };
+        is_intact.then_some(*header)
     }
 
     /// Why a message is not sent.
@@ -199,12 +244,36 @@ impl UdpSession {
         if message.len() > self.payload_max || self.gate.get() != Gate::Open {
             return self.blocked(cx, this, message);
         }
-        let header = seal(self.template, self.base, &message);
+        let header = match self.base {
+            Some(base) if self.leaves_sums && message.len() >= LONG => {
+                self.leave_sum(base, &mut message)
+            }
+            base => seal(self.template, base, &message),
+        };
         if message.push_array(&header).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
         self.lower.push(cx, message)
+    }
+
+    /// The header for a payload whose sum somebody below completes: the field holds that over the pseudo-header.
+    fn leave_sum(&self, base: Base, message: &mut Message) -> [u8; HEADER_LEN] {
+        let length = message.len() + HEADER_LEN;
+        let partial = TransportChecksum::Partial {
+            segment: length as u32,
+            field: CHECKSUM_AT,
+        };
+        if message.set_attribute(partial).is_err() {
+            return seal(self.template, Some(base), message);
+        }
+        // The ports are in `base` and will be summed once more: out with them.
+        let (local, peer) = self.ports();
+        let mut pseudo = Checksum::resume(base);
+        pseudo.add_u16(!local);
+        pseudo.add_u16(!peer);
+        pseudo.add_u16(length as u16);
+        header(self.template, message.len(), !pseudo.finish())
     }
 
     /// Hands any payload up if the checksum is right, or absent.
@@ -218,7 +287,10 @@ impl UdpSession {
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
-        if has_checksum(&header)
+        let is_verified =
+            message.has_attributes() && message.remove_attribute::<TransportChecksum>().is_some();
+        if !is_verified
+            && has_checksum(&header)
             && let Some(base) = self.base_received
         {
             let mut sum = begin(base, message.len());
@@ -237,53 +309,67 @@ impl UdpSession {
 impl Session for UdpSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        // One short slice, as almost every payload is: it is summed without a call.
-        if let Some(payload) = message.single_slice()
-            && payload.len() < LONG
-            && payload.len() <= self.payload_max
-            && self.gate.get() == Gate::Open
-        {
-            let checksum = match self.base {
-                None => 0,
-                Some(base) => {
-                    let mut sum = begin(base, payload.len());
-                    sum.add(payload);
-                    end(sum)
-                }
-            };
-            let header = header(self.template, payload.len(), checksum);
-            if message.push_in_place(&header) {
-                return self.lower.push(cx, message);
-            }
+        if self.prepare(&mut message, LONG) {
+            return self.lower.push(cx, message);
         }
         self.push_other(cx, this, message)
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        // Sums that are left to the layers below go the other way.
+        let limit = if self.leaves_sums { LONG } else { usize::MAX };
+        let prepare = |message: &mut Message| self.prepare(message, limit);
+        let other = |message| self.push_other(cx, this, message);
+        self.lower.push_prepared(cx, burst, prepare, other)
     }
 
     /// The protocol has checked length and ports; the header is still in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        if let Some(octets) = message.single_slice()
-            && let Some((header, payload)) = octets.split_first_chunk()
-            && payload.len() < LONG
+        if let Some(header) = self.intact_header(&message, 0, LONG)
+            && message.strip_in_place(HEADER_LEN)
         {
-            let header = *header;
-            let is_intact = match self.base_received {
-                Some(base) if has_checksum(&header) => {
-                    let mut sum = begin(base, payload.len());
-                    sum.add_u16(checksum_of(&header));
-                    sum.add(payload);
-                    sum.is_valid()
-                }
-                _ => true,
-            };
-            if is_intact && message.strip_in_place(HEADER_LEN) {
-                return self
-                    .upper
-                    .demux(cx, this, message)
-                    .or_else(|refused| restore(refused, &header));
-            }
+            return self
+                .upper
+                .demux(cx, this, message)
+                .or_else(|refused| restore(refused, &header));
         }
         self.pop_other(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        while burst.goes_on(this) {
+            let mut headers = [[0; HEADER_LEN]; BURST_MAX];
+            let mut run = 0;
+            while run < burst.len()
+                && let Some(header) = burst
+                    .look(run, |message, front| {
+                        self.intact_header(message, front, usize::MAX)
+                    })
+                    .flatten()
+            {
+                headers[run % BURST_MAX] = header;
+                run += 1;
+            }
+            if run == 0
+                && let Some(message) = burst.next()
+            {
+                self.pop_other(cx, this, message)?;
+                continue;
+            }
+            let before = burst.taken();
+            let part = burst.first(run).behind(HEADER_LEN);
+            if let Err(refused) = self.upper.demux_burst(cx, this, part) {
+                let at = (burst.taken() - before).wrapping_sub(1);
+                return restore(refused, &headers[at % BURST_MAX]);
+            }
+        }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {

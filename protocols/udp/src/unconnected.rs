@@ -17,6 +17,7 @@ use xk_core::{
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, max_packet};
+use xk_kit::offload::TransportChecksum;
 
 /// Of how many hosts an unconnected session keeps the lower session.
 pub const PEERS_MAX: usize = 64;
@@ -79,6 +80,7 @@ impl Unconnected {
             return Err(session.refuse(cx, message, &reason::NOT_SUPPORTED));
         };
         let port = header.src.map_or(0, NonZeroU16::get);
+        message.remove_attribute::<TransportChecksum>();
         if message.set_attribute(Peer { host, port }).is_err() {
             return Err(session.refuse(cx, message, &ATTRIBUTES_FULL));
         }

@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use xk_core::graph::{Below, Build, BuildError, Family, Params, Realm, Value};
 use xk_core::map::Map;
-use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{
+    Burst, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
+};
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
     SessionRef, Upper, reason,
@@ -33,6 +35,8 @@ enum Fault {
     AnswersEverything,
     ForwardsNothing,
     LetsCallersWait,
+    TurnsBurstsRound,
+    HoardsBursts,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to at all.
@@ -53,20 +57,22 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::AnswersEverything, "law 9"),
     (Fault::ForwardsNothing, "law 9"),
     (Fault::LetsCallersWait, "law 5"),
+    (Fault::TurnsBurstsRound, "law 5: bursts of"),
+    (Fault::HoardsBursts, "law 5: nobody waits"),
 ];
 
 /// A layer whose header is the type number, one octet.
 struct Layer {
     fault: Fault,
     lower: ProtocolRef,
-    sessions: Rc<SessionTable<(u32, u32)>>,
+    sessions: Rc<SessionTable<(u64, u32)>>,
     enables: Map<u32, ProtocolRef>,
     kept: RefCell<Vec<Message>>,
 }
 
 struct LayerSession {
     fault: Fault,
-    sessions: Rc<SessionTable<(u32, u32)>>,
+    sessions: Rc<SessionTable<(u64, u32)>>,
     number: u32,
     lower: SessionRef,
     upper: ProtocolRef,
@@ -217,6 +223,35 @@ impl Protocol for Layer {
         match found.map_or_else(|| self.first(cx, this, lower, number), Ok) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
+        }
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        match self.fault {
+            Fault::TurnsBurstsRound => {
+                let all: Vec<_> = core::iter::from_fn(|| burst.next()).collect();
+                let mut turned = all.into_iter().rev();
+                turned.try_for_each(|message| self.demux(cx, this, lower, message))
+            }
+            Fault::HoardsBursts => {
+                let all: Vec<_> = core::iter::from_fn(|| burst.next()).collect();
+                for message in all {
+                    drop(self.demux(cx, this, lower, message));
+                }
+                Ok(())
+            }
+            _ => {
+                while let Some(message) = burst.next_through(lower) {
+                    self.demux(cx, this, lower, message)?;
+                }
+                Ok(())
+            }
         }
     }
 

@@ -54,7 +54,15 @@ impl<'f> World<'f> {
     /// If the protocol does not start.
     #[must_use]
     pub fn new(fixture: &'f dyn Fixture) -> Self {
-        let cx = TestKernel::new(SEED);
+        Self::on(fixture, TestKernel::new(SEED))
+    }
+
+    /// Builds and starts both instances on this kernel.
+    ///
+    /// # Panics
+    /// If the protocol does not start.
+    #[must_use]
+    pub fn on(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
         for number in fixture.entry().numbers {
             cx.numbers_mut()
                 .add(*number)
@@ -172,7 +180,8 @@ impl<'f> World<'f> {
     /// If the instances do not fall silent.
     pub fn exchange(&self) {
         for _ in 0..ROUNDS_MAX {
-            if self.carry(&self.a, &self.b) + self.carry(&self.b, &self.a) == 0 {
+            let carried = self.carry(&self.a, &self.b) + self.carry(&self.b, &self.a);
+            if carried + self.fixture.carry(self) == 0 {
                 return;
             }
         }

@@ -4,16 +4,19 @@ use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
 use std::rc::Rc;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable};
+use xk_core::object::{
+    Burst, Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable,
+};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Question,
-    Session, SessionRef, Upper, reason,
+    Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
     PeerHost, PseudoHeader,
 };
+use xk_kit::offload::Offloads;
 
 /// How many sessions a [`Bottom`] holds; idle ones are evicted for new ones, as in any protocol.
 const SESSIONS_MAX: usize = 4096;
@@ -46,6 +49,8 @@ pub struct Lower {
     pub link_type: Option<u16>,
     /// The protocol number that counts in its [`PseudoHeader`], for [`Addressing::Host`].
     pub protocol: u8,
+    /// Whether it takes messages whose checksum is left to it ([`Offloads`]).
+    pub partial_checksums: bool,
 }
 
 impl Lower {
@@ -60,6 +65,7 @@ impl Lower {
             ether: None,
             link_type: None,
             protocol: 0,
+            partial_checksums: false,
         }
     }
 
@@ -299,13 +305,27 @@ impl Bottom {
         selector: Option<ProtocolId>,
         message: Message,
     ) -> Result<(), Refused> {
+        match self.session(cx, peer, selector) {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => Err(self.protocol.refuse(message, why)),
+        }
+    }
+
+    /// The session that a message from `peer` comes through: the one there is, or a new one, of which the layer above is told.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn session(
+        &self,
+        cx: &Kernel,
+        peer: Option<Part>,
+        selector: Option<ProtocolId>,
+    ) -> Result<SessionRef, &'static Reason> {
         let enabled = self.enabled(selector);
         if let Some(session) = self.find(peer, selector) {
-            return session.pop(cx, message);
+            return Ok(session);
         }
-        let Some((upper, selector)) = enabled else {
-            return Err(self.protocol.refuse(message, &reason::NO_PROTOCOL));
-        };
+        let (upper, selector) = enabled.ok_or(&reason::NO_PROTOCOL)?;
         let key = key(peer, upper.id(), selector);
         let body = BottomSession {
             state: Rc::clone(&self.state),
@@ -315,14 +335,12 @@ impl Bottom {
             key,
         };
         let session = cx.new_passive_session(&self.protocol, &upper, body);
-        if let Err(full) = self.state.sessions.bind(cx, key, session.clone()) {
-            return Err(self.protocol.refuse(message, full));
-        }
+        self.state.sessions.bind(cx, key, session.clone())?;
         if let Err(unwanted) = upper.open_done(cx, &session, self.participants(peer)) {
             session.abort(cx);
-            return Err(self.protocol.refuse(message, unwanted));
+            return Err(unwanted);
         }
-        session.pop(cx, message)
+        Ok(session)
     }
 
     /// Who takes what arrives.
@@ -414,7 +432,11 @@ impl Protocol for BottomProtocol {
         enables.retain(|(number, _, _)| *number != enable.0);
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.id(), self.0.lower.partial_checksums);
+            return Answer::Answered;
+        }
         if let Some(list) = ask.get::<ListSessions>() {
             list.sessions = self.0.sessions.sessions(list.max);
             list.total = self.0.sessions.len();
@@ -513,7 +535,15 @@ impl Session for BottomSession {
         self.upper.demux(cx, this, message)
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
+    }
+
+    fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums);
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Describe>() {
             question.text = format!("to {:?}", self.peer);
             return Answer::Answered;

@@ -42,7 +42,11 @@ struct State {
     refuse: Cell<Option<&'static Reason>>,
     forgets: Cell<bool>,
     echoes: Cell<bool>,
+    on_demux: RefCell<Option<OnDemux>>,
 }
+
+/// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may refuse the message.
+pub type OnDemux = Rc<dyn Fn(&Kernel, &SessionRef, u64) -> Result<(), &'static Reason>>;
 
 /// The highest protocol of a test.
 #[derive(Clone)]
@@ -182,6 +186,12 @@ impl Top {
         self.state.echoes.set(echoes);
     }
 
+    /// Has something else done first with every message that reaches it.
+    pub fn on_demux(&self, on_demux: Option<OnDemux>) {
+        let before = self.state.on_demux.replace(on_demux);
+        drop(before);
+    }
+
     /// Drops all that it has kept.
     pub fn clear(&self) {
         self.state.clear();
@@ -199,9 +209,10 @@ impl State {
         let received = self.received.take();
         let opened = self.opened.take();
         let errors = self.errors.take();
+        let on_demux = self.on_demux.take();
         self.events.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop((received, opened, errors));
+        drop((received, opened, errors, on_demux));
     }
 }
 
@@ -242,6 +253,12 @@ impl Protocol for TopProtocol {
         }
         state.note(Event::Demux(lower.id(), message.len()));
         state.received_count.set(state.received_count.get() + 1);
+        let on_demux = state.on_demux.borrow().clone();
+        if let Some(Err(reason)) =
+            on_demux.map(|on_demux| on_demux(cx, lower, state.received_count.get()))
+        {
+            return Err(this.refuse(message, reason));
+        }
         if state.echoes.get() {
             // What cannot be sent is counted by who did not take it.
             let _ = lower.push(cx, message);

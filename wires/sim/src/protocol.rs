@@ -13,6 +13,7 @@ use xk_core::{
 };
 use xk_kit::EthAddr;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 /// The link type of Ethernet in captures.
@@ -225,6 +226,11 @@ pub(crate) struct SimSession {
 impl Session for SimSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let port = &self.port;
+        let mut message = message;
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         if message.len() > port.frame_octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(port.frame_octets_max).unwrap_or(u32::MAX);

@@ -279,47 +279,53 @@ struct GetInfo {
     info: u64,
 }
 
-// SAFETY: laid out as the union's part for information; `name_of` gives a buffer's address with its length.
+// SAFETY: laid out as the union's part for information; `info` gives a buffer's address with its length.
 unsafe impl Attributes for GetInfo {}
 
-/// The numbers and names of all objects of a kind on this machine; links have no names. For finding what was left behind.
+/// An object that the system has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its number among those of its kind.
+    pub id: u32,
+    /// Its name: `xk_` and the process number for ours. Links have none.
+    pub name: String,
+    /// The program that a link attaches.
+    pub program: Option<u32>,
+}
+
+/// All objects of a kind on this machine, for finding what was left behind.
 ///
 /// # Errors
 /// No right to ask (`CAP_SYS_ADMIN`).
-pub fn objects(kind: Object) -> io::Result<Vec<(u32, String)>> {
-    let (command, open, name_at) = match kind {
-        Object::Program => (PROGRAM_NEXT, PROGRAM_OPEN, Some(64)),
-        Object::Map => (MAP_NEXT, MAP_OPEN, Some(24)),
-        Object::Link => (LINK_NEXT, LINK_OPEN, None),
+pub fn objects(kind: Object) -> io::Result<Vec<Found>> {
+    let (command, open) = match kind {
+        Object::Program => (PROGRAM_NEXT, PROGRAM_OPEN),
+        Object::Map => (MAP_NEXT, MAP_OPEN),
+        Object::Link => (LINK_NEXT, LINK_OPEN),
     };
     let mut found = Vec::new();
     let mut last = 0;
     loop {
-        let mut attributes = NextId {
-            id: last,
+        let asked = |id| NextId {
+            id,
             next: 0,
             flags: 0,
         };
+        let mut attributes = asked(last);
         match bpf(command, &mut attributes) {
             Ok(_) => last = attributes.next,
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(found),
             Err(error) => return Err(error),
         }
-        let mut this = NextId {
-            id: last,
-            next: 0,
-            flags: 0,
-        };
         // It may be gone by now.
-        if let Ok(object) = bpf_open(open, &mut this) {
-            let name = name_at.map_or(Ok(String::new()), |at| name_of(&object, at));
-            found.push((last, name.unwrap_or_default()));
+        if let Ok(object) = bpf_open(open, &mut asked(last)) {
+            found.push(describe(kind, last, &info(&object)?));
         }
     }
 }
 
-/// The name of an object, at this position in its information.
-fn name_of(object: &OwnedFd, at: usize) -> io::Result<String> {
+/// What the system tells of an object, as octets.
+fn info(object: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut info = [0u64; 32];
     let mut attributes = GetInfo {
         object: object.as_raw_fd() as u32,
@@ -327,10 +333,32 @@ fn name_of(object: &OwnedFd, at: usize) -> io::Result<String> {
         info: info.as_mut_ptr().expose_provenance() as u64,
     };
     bpf(INFO, &mut attributes)?;
-    let octets = info.iter().flat_map(|word| word.to_ne_bytes());
-    let name = octets.skip(at).take(NAME_OCTETS);
-    Ok(name
-        .take_while(|octet| *octet != 0)
-        .map(char::from)
-        .collect())
+    Ok(info.iter().flat_map(|word| word.to_ne_bytes()).collect())
+}
+
+/// Reads the information on an object (`struct bpf_prog_info`, `bpf_map_info`, `bpf_link_info`).
+fn describe(kind: Object, id: u32, info: &[u8]) -> Found {
+    let name = |at: usize| {
+        let octets = info.iter().skip(at).take(NAME_OCTETS);
+        let name = octets.take_while(|octet| **octet != 0);
+        name.map(|octet| char::from(*octet)).collect()
+    };
+    let number = |at: usize| Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?));
+    match kind {
+        Object::Program => Found {
+            id,
+            name: name(64),
+            program: None,
+        },
+        Object::Map => Found {
+            id,
+            name: name(24),
+            program: None,
+        },
+        Object::Link => Found {
+            id,
+            name: String::new(),
+            program: number(8),
+        },
+    }
 }

@@ -1,18 +1,201 @@
-//! AF_XDP sockets: frames between an interface and rings in shared memory.
+//! # Synopsis
+//! `xdp interface=NAME` — an existing network interface, through `AF_XDP` sockets.
 //!
-//! [`XdpSocket`] is one queue of an interface with memory of its own, for programs that want frames and no graph.
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes out of the interface.
+//!
+//! # Above
+//! One protocol that makes Ethernet frames: `eth`.
+//!
+//! # Below
+//! Nothing.
+//!
+//! # Behaviour
+//! A program of a few instructions stands at the entrance of the interface. It gives frames that are ours to our sockets and
+//! leaves the others to the host's own stack, which goes on using the interface. The messages' memory is the frames' memory:
+//! the system puts an arrival into a buffer of the message pool, and takes a frame to send from where its message lies. A
+//! frame in several pieces, or from another pool, is copied first; `describe` tells how often.
+//!
+//! Which frames are ours says `share`:
+//!
+//! | share | ours | the host's |
+//! | --- | --- | --- |
+//! | `address` | those for our hardware address, and those for groups and for all | the others, and those for groups and for all |
+//! | `"10.0.0.2,0x88b5"` | the same, but of those for our hardware address only IPv4 packets for these hosts, ARP packets whose target they are, and frames of these EtherTypes | the same, and the rest |
+//! | `nothing` | all | none |
+//!
+//! As a rule the graph has a hardware address of its own, and with it the ARP answers that are for it; so it stands beside the
+//! host like another station. `address=own` uses the interface's, and then needs a list. Frames for groups and for all, such
+//! as ARP requests, the program leaves to the host, and a packet socket hears them for us: both sides get them. Frames with a
+//! VLAN tag are the host's.
+//!
+//! How frames pass says `mode`: `zero-copy` and `native` need a driver that does it, `generic` works on all, and `auto` takes
+//! the first of these that does. On a veth pair `native` and `generic` work; `generic` is faster there with one or a few
+//! frames at a time.
+//!
+//! - Idle, a look at a queue is one load from memory. Frames sent in one turn go out with one system call, or none where the
+//!   driver looks by itself.
+//! - Each queue has up to `frames` buffers of 2048 octets lent to the system. All queues together may have a quarter of the
+//!   message memory. That memory is kept in place by the system as long as the wire is open.
+//! - Arrivals for which there was no buffer or no room are counted as "lost in device". Frames that the sending ring has no
+//!   room for wait among at most 256, then are dropped as "device full".
+//! - If the interface goes down that is counted as "device down", and frames pass again once it is up. If it is removed that is
+//!   counted as "device gone"; the graph goes on without it.
+//! - When the process ends, however it does, the program goes with it: nothing is pinned or left behind. If the interface is
+//!   still being given up by its last user, opening waits for up to two seconds.
+//! - A sender on this machine may leave a transport checksum to the wire. On interfaces of kind veth and tun it is computed
+//!   here. It may leave cutting into segments to the wire as well; `ethtool -K DEVICE tso off gso off` at the sender's end
+//!   prevents it.
+//! - In mode `zero-copy` buffers that the driver still has when the wire ends are given up until the process ends.
+//!
+//! Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`, and nothing after it. The error names the command that grants
+//! them. The MTU is at most 1774 octets.
+//!
+//! Programs may use one queue without a graph, with memory of its own, as [`XdpSocket`].
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (while it is
+//! promiscuous, it takes all groups), `describe`, `list-sessions`.
+//!
+//! # Parameters
+//! - `interface`: the interface's name.
+//! - `mode`: `auto`, `zero-copy`, `native` or `generic`; the default is `auto`.
+//! - `queues`: how many of its queues, from the first on, 1 to 64; the default is 1. Frames of other queues are the host's.
+//! - `frames`: arrivals that may wait in each queue, and frames that may wait to be sent: 64 to 16384, rounded up to a power of
+//!   two; the default is 1024.
+//! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
+//! - `share`: which frames are ours; the default is `address`.
+//! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
+//! - `finish_checksums`: compute checksums that a sender on this machine has left open; the default is to do so on interfaces
+//!   whose driver is veth or tun.
+//!
+//! # Example
+//! ```kdl
+//! host machine {
+//!     xdp  interface=eth0
+//!     eth  xdp
+//!     arp  eth
+//!     ip   arp { address "192.0.2.9/24"; route default via="192.0.2.1" }
+//!     icmp ip
+//! }
+//! ```
+//!
+//! # Standard
+//! Linux `Documentation/networking/af_xdp.rst` and `include/uapi/linux/if_xdp.h`; bpf(2); RFC 9669.
 
 mod bare;
 mod bpf_unsafe;
+mod device;
 mod error;
+mod finish;
 mod frames_unsafe;
+mod groups_unsafe;
 mod interface_unsafe;
+mod memory_unsafe;
 mod program;
+mod protocol;
 mod queue;
 mod ring_unsafe;
 
 pub use bare::{Fate, Mode, Options, Statistics, XdpSocket};
-pub use bpf_unsafe::{Object, objects};
+pub use bpf_unsafe::{Found, Object, objects};
 pub use error::XdpError;
 pub use program::{MATCHES_MAX, Share};
 pub use queue::Losses;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "xdp",
+    summary: "an existing network interface, through AF_XDP",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: PARAMETERS,
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: Some(protocol::probe),
+    build: protocol::build,
+};
+
+const PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::required(
+        "interface",
+        ParamKind::Text("an interface's name, such as eth0"),
+        "the interface's name",
+    ),
+    ParamSpec::new(
+        "mode",
+        ParamKind::Word(&["auto", "zero-copy", "native", "generic"]),
+        "auto",
+        "how frames pass: the first that works, or one of them",
+    ),
+    ParamSpec::new(
+        "queues",
+        ParamKind::Integer { min: 1, max: 64 },
+        "1",
+        "how many of the interface's queues, from the first on",
+    ),
+    ParamSpec::new(
+        "frames",
+        ParamKind::Integer {
+            min: 64,
+            max: 16384,
+        },
+        "1024",
+        "arrivals that may wait in each queue, and frames that may wait to be sent; rounded up to a power of two",
+    ),
+    ParamSpec::optional(
+        "address",
+        ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
+        "our hardware address, or `own` for the interface's; if not given, one that depends on the interface's",
+    ),
+    ParamSpec::optional(
+        "share",
+        ParamKind::Text("address, nothing, or a list such as \"10.0.0.2,0x88b5\""),
+        "which frames are ours and not the host's: those for our hardware address, all, or of those for our hardware \
+         address these IPv4 hosts and EtherTypes; if not given, `address`",
+    ),
+    ParamSpec::optional(
+        "promiscuous",
+        ParamKind::Bool,
+        "receive frames for every hardware address; the default is to do so if ours is not the interface's",
+    ),
+    ParamSpec::optional(
+        "finish_checksums",
+        ParamKind::Bool,
+        "compute checksums that a sender on this machine has left open; the default is to do so on veth and tun",
+    ),
+];
+
+const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "max-packet",
+        meaning: "the interface's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "opt-packet",
+        meaning: "the interface's MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "my-ether",
+        meaning: "our hardware address",
+    },
+    QuestionInfo {
+        name: "link-type",
+        meaning: "1: Ethernet",
+    },
+    QuestionInfo {
+        name: "join-group",
+        meaning: "while it is promiscuous, nothing to do: it takes all groups",
+    },
+];

@@ -204,6 +204,11 @@ impl Queue {
         })
     }
 
+    /// Takes the error that the socket holds, if any: `ENETDOWN` once the interface is gone.
+    pub(crate) fn take_error(&self) -> io::Result<()> {
+        sockopt::socket_error(&self.socket)?.map_err(io::Error::from)
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -215,6 +220,15 @@ fn settle<T>(sent: Result<T, Errno>) -> io::Result<()> {
         Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Whether this process may do what opening takes, as far as that shows without touching the interface.
+pub(crate) fn may_open(interface: &Interface, queues: u32, share: &Share) -> Result<(), XdpError> {
+    let name = &interface.name;
+    let _sockets = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None)
+        .map_err(|errno| XdpError::system(name, "open an XDP socket", errno.into()))?;
+    let _program = load(name, queues, share)?;
+    Ok(())
 }
 
 /// Makes memory known to a socket, to put frames into and take them from.

@@ -2,6 +2,7 @@
 
 mod bare;
 mod scene;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -29,5 +30,18 @@ fn main() -> ExitCode {
             bare::impossible_frames_are_refused,
         ),
         ("bare::errors_tell_the_case", bare::errors_tell_the_case),
+        ("wire::keeps_the_laws", wire::keeps_the_laws),
+        (
+            "wire::frames_are_messages_where_they_lie",
+            wire::frames_are_messages_where_they_lie,
+        ),
+        (
+            "wire::arrivals_leave_the_pool_room",
+            wire::arrivals_leave_the_pool_room,
+        ),
+        (
+            "wire::impossible_settings_are_told",
+            wire::impossible_settings_are_told,
+        ),
     ])
 }

@@ -1,0 +1,118 @@
+//! The places of a burst's messages.
+
+use super::burst::BURST_MAX;
+use crate::message::Message;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell, UnsafeCell};
+
+/// What [`Burst::peek`] shows of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance<const N: usize> {
+    /// Its first octets.
+    pub octets: [u8; N],
+    /// How many octets it has in all.
+    pub len: usize,
+    /// Whether there are attributes on it.
+    pub has_attributes: bool,
+}
+
+/// The messages of a burst. Those from `next` to `end` are there, the others are none. A place before `next` is nobody's any more,
+/// so that all views see the burst end when what is left goes back.
+pub(crate) struct Slots {
+    messages: [UnsafeCell<Option<Message>>; BURST_MAX],
+    next: Cell<usize>,
+    end: Cell<usize>,
+    /// How many went back; they count as gone, but not as taken.
+    returned: Cell<usize>,
+    /// Where what is not taken goes back to.
+    home: Rc<RefCell<VecDeque<Message>>>,
+}
+
+impl Slots {
+    pub(super) fn new(home: Rc<RefCell<VecDeque<Message>>>) -> Self {
+        Self {
+            messages: [const { UnsafeCell::new(None) }; BURST_MAX],
+            next: Cell::new(0),
+            end: Cell::new(0),
+            returned: Cell::new(0),
+            home,
+        }
+    }
+
+    /// The place of the first message that nobody has taken.
+    #[inline(always)]
+    pub(super) fn next(&self) -> usize {
+        self.next.get()
+    }
+
+    /// Says that all before this place have been taken.
+    #[inline(always)]
+    pub(super) fn set_next(&self, next: usize) {
+        self.next.set(next);
+    }
+
+    /// One place behind the last message.
+    #[inline(always)]
+    pub(super) fn end(&self) -> usize {
+        self.end.get()
+    }
+
+    /// How many messages have been taken.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> usize {
+        self.next.get() - self.returned.get()
+    }
+
+    /// Puts a message into its place, or none; answers what was there. A place that does not exist takes nothing.
+    #[inline(always)]
+    pub(super) fn replace(&self, at: usize, message: Option<Message>) -> Option<Message> {
+        let place = self.messages.get(at)?.get();
+        // SAFETY: references into the places live in this file alone, here and in `peek`, and neither runs anybody's code
+        // while one does. The cell stays on its thread (`UnsafeCell` is not Sync).
+        unsafe { core::mem::replace(&mut *place, message) }
+    }
+
+    /// A copy of `N` octets of a message from `front` on, how many it has from there, and whether it has attributes.
+    #[inline(always)]
+    pub(super) fn peek<const N: usize>(&self, at: usize, front: usize) -> Option<Glance<N>> {
+        let place = self.messages.get(at)?.get();
+        // SAFETY: as in `replace`; `peek_behind`, `len` and `has_attributes` only read, and nothing borrowed leaves.
+        let message = unsafe { (*place).as_ref() }?;
+        Some(Glance {
+            octets: *message.peek_behind(front)?,
+            len: message.len() - front,
+            has_attributes: message.has_attributes(),
+        })
+    }
+
+    /// Fills the empty places with messages that wait, at most `count`.
+    pub(super) fn fill(&self, queue: &mut VecDeque<Message>, count: usize) {
+        let mut end = 0;
+        for message in queue.drain(..count.min(BURST_MAX)) {
+            message.prefetch();
+            drop(self.replace(end, Some(message)));
+            end += 1;
+        }
+        self.next.set(0);
+        self.end.set(end);
+        self.returned.set(0);
+    }
+
+    /// Sends what nobody has taken back to where it came from, to be delivered again.
+    #[cold]
+    pub(crate) fn give_back(&self) {
+        let (next, end) = (self.next.get(), self.end.get());
+        if next == end {
+            return;
+        }
+        self.next.set(end);
+        self.returned.set(end - next);
+        let mut home = self.home.borrow_mut();
+        for at in (next..end).rev() {
+            if let Some(message) = self.replace(at, None) {
+                home.push_front(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Law 5 of DESIGN section 3, for several messages at once: a burst is nothing but its messages, one after the other.
+
+use super::hostile::damaged;
+use super::messages::pattern;
+use super::world::SEED;
+use super::{Fixture, Node, Receiver, Verdict, World};
+use crate::kernel::{Event, OnDemux, Sent, TestKernel, octets};
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+use xk_core::control::ListSessions;
+use xk_core::object::{Arrivals, BURST_MAX, Outgoing};
+use xk_core::random::Random;
+use xk_core::reason::{self, Reason};
+use xk_core::shepherd::{Flow, Semaphore};
+use xk_core::{Kernel, Message, SessionRef};
+use xk_run::switch::CoroutineSwitch;
+
+/// How many messages are sent.
+const MESSAGES: usize = 3 * BURST_MAX + 5;
+/// How many messages a shepherd may wait for before the law says that it waits for ever.
+const TURNS_MAX: usize = 10_000;
+
+/// What the protocol above does with what it gets.
+#[derive(Clone, Copy, Debug)]
+enum Above {
+    Keeps,
+    /// Refuses every third message.
+    Refuses,
+    /// Sends each back at once.
+    Echoes,
+    /// Closes the session with every fourth message.
+    Closes,
+}
+
+/// All that is to be seen from outside.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// What left A, octet for octet.
+    sent: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    delivered: Vec<Vec<u8>>,
+    drops: Vec<Vec<(&'static str, u64)>>,
+    /// Of the instance and of what is above: messages received.
+    received: [u64; 2],
+    /// Sent and received of the sessions, those that are gone included.
+    counts: (u64, u64),
+    /// What left B, octet for octet.
+    answers: Vec<Vec<u8>>,
+}
+
+/// Whatever is sent and received in bursts looks the same as if it came one by one: what is sent, delivered and answered, in
+/// which order, and what is counted. With frames among them that are damaged or lie in slices, and with a protocol above
+/// that refuses, answers, or closes.
+///
+/// # Panics
+/// If the law is broken.
+pub fn are_messages(fixture: &dyn Fixture) -> Verdict {
+    for above in [Above::Keeps, Above::Refuses, Above::Echoes, Above::Closes] {
+        let one_by_one = observe(fixture, 1, above);
+        for size in [2, 7, BURST_MAX] {
+            let seen = observe(fixture, size, above);
+            assert_eq!(
+                seen, one_by_one,
+                "law 5: bursts of {size}, while the protocol above {above:?}, look like messages one by one"
+            );
+        }
+    }
+    Verdict::Holds
+}
+
+fn observe(fixture: &dyn Fixture, size: usize, above: Above) -> Seen {
+    let world = World::new(fixture);
+    let session = world.converse();
+    let like = world.capture(&session);
+    for node in [&world.a, &world.b] {
+        node.top.clear();
+    }
+    let sent = send(&world, &session, size);
+    let every = |n: u64, what: OnDemux| -> OnDemux {
+        Rc::new(move |cx, lower, number| match number % n {
+            0 => what(cx, lower, number),
+            _ => Ok(()),
+        })
+    };
+    match above {
+        Above::Keeps => {}
+        Above::Echoes => world.b.top.echo(true),
+        Above::Refuses => {
+            let refuse: OnDemux = Rc::new(|_, _, _| Err(&reason::PROHIBITED));
+            world.b.top.on_demux(Some(every(3, refuse)));
+        }
+        Above::Closes => {
+            let close: OnDemux = Rc::new(|cx, lower, _| {
+                lower.abort(cx);
+                Ok(())
+            });
+            world.b.top.on_demux(Some(every(4, close)));
+        }
+    }
+    let arrivals = arrivals(&world, &sent);
+    if let Some(wire) = wire(&world, &like) {
+        while arrivals.deliver(&world.cx, &wire, size) > 0 {}
+    }
+    let answers = world.b.bottom.take_sent();
+    let delivered = world.b.top.take_received();
+    Seen {
+        sent,
+        events: world.b.top.take_events(),
+        delivered: delivered.iter().map(|r| octets(&r.message)).collect(),
+        drops: [&world.a, &world.b].map(drops).concat(),
+        received: [&world.b.protocol, world.b.top.protocol()].map(|p| p.head().received()),
+        counts: counts(&world),
+        answers: answers.iter().map(|s| octets(&s.message)).collect(),
+    }
+}
+
+/// Sends messages of several sizes, some of which have no room for headers, and answers what left A.
+fn send(world: &World<'_>, session: &SessionRef, size: usize) -> Vec<Vec<u8>> {
+    let message = |number: usize| {
+        let given = pattern(46 + number * 5 % 300, number as u8);
+        match number % 11 {
+            10 => world.cx.pool().copy_from(0, &given).expect("a buffer"),
+            _ => world.cx.message(&given),
+        }
+    };
+    let all: Vec<usize> = (0..MESSAGES).collect();
+    for part in all.chunks(size) {
+        let mut burst: Outgoing = part.iter().map(|number| message(*number)).collect();
+        let result = if size == 1 {
+            burst
+                .drain(..)
+                .try_for_each(|message| session.push(&world.cx, message))
+        } else {
+            session.push_burst(&world.cx, &mut burst)
+        };
+        result.expect("law 5: a session that sent once sends many");
+        assert!(burst.is_empty(), "law 5: nothing is left of a burst");
+    }
+    let sent = world.a.bottom.take_sent();
+    sent.iter().map(|sent| octets(&sent.message)).collect()
+}
+
+/// What arrives at B: most of it as it was sent, some damaged, some in slices.
+fn arrivals(world: &World<'_>, sent: &[Vec<u8>]) -> Arrivals {
+    let arrivals = Arrivals::default();
+    let random = Random::new(SEED);
+    for whole in sent {
+        let message: Message = match random.below(8) {
+            0 => world.cx.message(&damaged(&random, whole)),
+            1 => {
+                let cut = random.below(whole.len() as u64) as usize;
+                let mut sliced = world.cx.message(&whole[..cut]);
+                sliced.join(world.cx.message(&whole[cut..]));
+                sliced
+            }
+            _ => world.cx.message(whole),
+        };
+        arrivals.queue_mut().push_back(message);
+    }
+    arrivals
+}
+
+/// The session below B that frames from A come through.
+fn wire(world: &World<'_>, like: &Sent) -> Option<SessionRef> {
+    let peer = world.a.bottom.lower().own();
+    let selector = world.selector(&world.a, &world.b, like.selector);
+    world.b.bottom.session(&world.cx, peer, selector).ok()
+}
+
+fn drops(node: &Node) -> Vec<Vec<(&'static str, u64)>> {
+    let of = [&node.protocol, node.bottom.protocol(), node.top.protocol()];
+    let list = |reasons: Vec<(&'static Reason, u64)>| {
+        reasons.into_iter().map(|(reason, n)| (reason.name, n))
+    };
+    of.map(|p| list(p.head().drops().list()).collect()).into()
+}
+
+fn counts(world: &World<'_>) -> (u64, u64) {
+    let question = ListSessions {
+        max: usize::MAX,
+        sessions: Vec::new(),
+        total: 0,
+    };
+    let answer = world.b.protocol.ask(&world.cx, question);
+    let sessions = answer.map(|list| list.sessions).unwrap_or_default();
+    let own = |s: &&SessionRef| s.head().protocol() == world.b.protocol.id();
+    let folded = world.b.protocol.head().folded();
+    sessions.iter().filter(own).fold(folded, |sum, s| {
+        (sum.0 + s.head().sent(), sum.1 + s.head().received())
+    })
+}
+
+/// If the protocol above blocks in the middle of a burst, the messages behind are delivered meanwhile, in order.
+///
+/// # Panics
+/// If the law is broken.
+pub fn pass_who_waits(fixture: &dyn Fixture) -> Verdict {
+    if cfg!(miri) {
+        return Verdict::Skipped("Miri cannot switch stacks");
+    }
+    if fixture.receiver() == Receiver::Itself {
+        return Verdict::Skipped("nobody above takes what is sent");
+    }
+    let world = World::on(
+        fixture,
+        TestKernel::with_switch(SEED, Box::new(CoroutineSwitch::new())),
+    );
+    let session = world.converse();
+    let like = world.capture(&session);
+    let first = world.b.top.received();
+    world.b.top.clear();
+    world.a.top.clear();
+    for number in 0..8 {
+        let given = pattern(64 + number, number as u8);
+        session
+            .push(&world.cx, world.cx.message(&given))
+            .expect("law 5: a session that sent once sends again");
+    }
+    let sent = world.a.bottom.take_sent();
+    let Some(wire) = wire(&world, &like) else {
+        return Verdict::Skipped("nothing arrives without an enable");
+    };
+    let arrivals = Rc::new(Arrivals::default());
+    let frames = sent.iter().map(|sent| octets(&sent.message));
+    let frames = frames.map(|octets| world.cx.message(&octets));
+    arrivals.queue_mut().extend(frames);
+    // The third waits for the sixth, the fourth for the eighth.
+    let semaphores = [Semaphore::new(0), Semaphore::new(0)];
+    let ended = Rc::new(RefCell::new(Vec::new()));
+    let note = Rc::clone(&ended);
+    world
+        .b
+        .top
+        .on_demux(Some(Rc::new(move |cx: &Kernel, _, number| {
+            let number = number - first;
+            match number {
+                3 | 4 => drop(cx.wait(&semaphores[number as usize - 3], None)),
+                6 => cx.signal(&semaphores[0]),
+                8 => cx.signal(&semaphores[1]),
+                _ => {}
+            }
+            note.borrow_mut().push(number);
+            Ok(())
+        })));
+    run(&world, &arrivals, wire);
+    let ended = ended.take();
+    let ours: Vec<u64> = ended
+        .iter()
+        .copied()
+        .filter(|n| !matches!(n, 3 | 4))
+        .collect();
+    assert_eq!(
+        (ours, ended.len()),
+        (vec![1, 2, 5, 6, 7, 8], 8),
+        "law 5: while two messages of a burst wait, those behind them pass in order, and the two end; ended: {ended:?}"
+    );
+    let mut got = world.b.top.take_received();
+    got.sort_by_key(|received| received.message.len());
+    let is_right = |(n, message): (usize, &Message)| message.eq_octets(&pattern(64 + n, n as u8));
+    assert!(
+        got.len() == 8 && got.iter().map(|r| &r.message).enumerate().all(is_right),
+        "law 7: each of them comes once, as it was sent"
+    );
+    Verdict::Holds
+}
+
+/// Runs a loop as an executor does until nothing arrives and nobody waits any more.
+fn run(world: &World<'_>, arrivals: &Rc<Arrivals>, wire: SessionRef) {
+    let (cx, arrivals, turns) = (world.cx.share(), Rc::clone(arrivals), Cell::new(0));
+    let shepherds = world.cx.shepherds();
+    let body = move || {
+        turns.set(turns.get() + 1);
+        let taken = arrivals.deliver(&cx, &wire, usize::MAX);
+        let idle = taken == 0 && cx.shepherds().stats().suspended == 0;
+        if idle || turns.get() == TURNS_MAX {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    };
+    shepherds
+        .run(Rc::new(body))
+        .expect("a shepherd can be made");
+    assert_eq!(
+        shepherds.stats().suspended,
+        0,
+        "law 5: nobody waits for what is behind him in his own burst"
+    );
+}

@@ -1,0 +1,43 @@
+//! Who is at the other end of a socket.
+//!
+//! Source: unix(7), `SO_PEERCRED`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The process at the other end, as it was when it connected or began to listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its effective user.
+    pub uid: u32,
+    /// Its number in our namespace of processes; 0 if it has none there.
+    pub pid: i32,
+}
+
+/// Asks the system who is at the other end.
+pub(crate) fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut octets = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: pointer and length are those of one `ucred`, which outlives the call; any octets are valid there.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut octets,
+        )
+    };
+    if answer == 0 {
+        Ok(Peer {
+            uid: peer.uid,
+            pid: peer.pid,
+        })
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,150 @@
+//! Why two sides do not come together, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::memory_unsafe::MemoryError;
+
+/// Why there is no link. The text of those that need a person names a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    /// A socket cannot have this path.
+    #[error(
+        "{path:?} cannot be a socket: {what}; give the path of a file in an existing folder, such as /run/user/1000/lab.sock"
+    )]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Something else is in the place of the socket.
+    #[error(
+        "{path:?} is there and is no socket; it is left alone, so choose another path, or remove it: rm {path:?}"
+    )]
+    NotSocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// This user may not use the socket, or make it there.
+    #[error(
+        "not permitted to {action} {path:?}; choose a folder of your own, such as $XDG_RUNTIME_DIR, or make this one yours: \
+         sudo chown $USER {path:?}"
+    )]
+    NotPermitted {
+        /// The path.
+        path: PathBuf,
+        /// What was refused.
+        action: &'static str,
+    },
+    /// The process at the other end belongs to somebody else.
+    #[error(
+        "the peer runs as user {uid}, not {expected}; if it may take part, say so: peer_uid={uid}"
+    )]
+    Stranger {
+        /// Its user.
+        uid: u32,
+        /// The only user allowed.
+        expected: u32,
+    },
+    /// The peer refuses us.
+    #[error("the peer refuses: {0}")]
+    Refused(Refusal),
+    /// The peer's first message makes no sense.
+    #[error("the peer does not speak this protocol: {0}")]
+    Hello(&'static str),
+    /// The peer's memory is not taken.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The peer said nothing for too long.
+    #[error("the peer does not answer")]
+    Silent,
+    /// Nobody came within the time given.
+    #[error("nobody came to {path:?}")]
+    Nobody {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refuses something else.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was asked.
+        action: &'static str,
+        /// What the system gave.
+        source: io::Error,
+    },
+}
+
+impl ShmError {
+    pub(crate) fn system(action: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::System {
+            action,
+            source: errno.into(),
+        }
+    }
+}
+
+/// Why one side refuses the other, as it says in its hello.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has a peer already, or no port left.
+    Busy,
+    /// Its link has another version.
+    Version,
+    /// Its frames have another length.
+    FrameOctets {
+        /// The longest that the refusing side has, in octets.
+        octets: u32,
+    },
+    /// Its hello makes no sense to it.
+    Malformed,
+    /// It belongs to another user, whom the refusing side does not allow.
+    Stranger,
+    /// A number that this version does not know.
+    Other(u32),
+}
+
+impl Refusal {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Busy => 1,
+            Self::Version => 2,
+            Self::FrameOctets { .. } => 3,
+            Self::Malformed => 4,
+            Self::Stranger => 5,
+            Self::Other(number) => number,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32, octets: u32) -> Self {
+        match number {
+            1 => Self::Busy,
+            2 => Self::Version,
+            3 => Self::FrameOctets { octets },
+            4 => Self::Malformed,
+            5 => Self::Stranger,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Busy => {
+                f.write_str("it has a peer already; for more than two parties: xk switch")
+            }
+            Self::Version => {
+                f.write_str("it speaks another version; use the same xk on both sides")
+            }
+            Self::FrameOctets { octets } => write!(
+                f,
+                "its longest frame has {octets} octets; give both sides the same mtu, {}",
+                octets.saturating_sub(14)
+            ),
+            Self::Malformed => f.write_str("it does not understand our hello"),
+            Self::Stranger => f.write_str("it allows another user only; see its peer_uid"),
+            Self::Other(number) => write!(f, "reason {number}"),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A link: one end of the rings, the pipes that wake, and the socket that tells when the other side is gone.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::bell::{Bell, Ringer, pipe};
+use crate::credentials_unsafe::{Peer, peer_of};
+use crate::error::ShmError;
+use crate::layout::Geometry;
+use crate::meet::{Meeting, Options};
+use crate::memory_unsafe::Memory;
+use crate::ring::{Broken, End, SendError};
+use crate::socket::{self, Received};
+
+/// After how many sleeps the pipe is emptied: long before it can be full, for a peer rings once a sleep.
+const SLEEPS_AN_EMPTYING: u32 = 1024;
+
+/// Why a link is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// The other side closed it, or its process ended.
+    #[error("the peer is gone")]
+    Gone,
+    /// The other side broke the rules, in the shared memory or on the socket.
+    #[error("the peer broke the rules")]
+    Broken,
+}
+
+/// One end of a link to another process. Nothing here waits, but [`Link::wait`] and [`Link::meet`].
+///
+/// ```no_run
+/// use std::path::Path;
+/// use xk_shm::{Link, Options};
+///
+/// // The same in both programs: who comes first listens.
+/// let mut link = Link::meet(Path::new("/run/user/1000/lab.sock"), &Options::default(), None)?;
+/// link.send(b"any frame")?;
+/// link.flush();
+/// let mut frame = [0; 1514];
+/// while link.receive(&mut frame)?.is_none() {
+///     link.wait(None)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Link {
+    end: End,
+    socket: OwnedFd,
+    ringer: Ringer,
+    bell: Bell,
+    peer: Peer,
+    sleeps: u32,
+    /// Made when it first sleeps by itself.
+    bed: Option<OwnedFd>,
+}
+
+impl Link {
+    pub(crate) fn new(end: End, socket: OwnedFd, ringer: Ringer, bell: Bell, peer: Peer) -> Self {
+        let mut link = Self {
+            end,
+            socket,
+            ringer,
+            bell,
+            peer,
+            sleeps: 0,
+            bed: None,
+        };
+        link.tell_processors();
+        link
+    }
+
+    /// Meets another program at the socket `path`, for at most `limit`: who comes first listens, the other connects.
+    ///
+    /// # Errors
+    /// [`ShmError`]: the path will not do, the other side is refused or refuses, or nobody came in time.
+    pub fn meet(path: &Path, options: &Options, limit: Option<Duration>) -> Result<Self, ShmError> {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut meeting = Meeting::new(path, options)?;
+        loop {
+            if let Some(link) = meeting.step(Instant::now()) {
+                return Ok(link);
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                let nobody = ShmError::Nobody { path: path.into() };
+                return Err(meeting.take_error().unwrap_or(nobody));
+            }
+            if meeting.is_hopeless()
+                && let Some(error) = meeting.take_error()
+            {
+                return Err(error);
+            }
+            let next = [until, meeting.next_step()].into_iter().flatten().min();
+            let timeout = next.map(|next| timespec(next.saturating_duration_since(now)));
+            let mut events: Vec<Event> = Vec::with_capacity(1);
+            let room = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(meeting.set(), room, timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(ShmError::system("wait for a peer")(errno)),
+            }
+        }
+    }
+
+    /// Both ends of a link within one process, as two processes have them: for tests, and for two threads.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn pair(geometry: &Geometry) -> Result<(Self, Self), ShmError> {
+        let (memory, file) =
+            Memory::create(geometry.octets()).map_err(|source| ShmError::System {
+                action: "make shared memory",
+                source,
+            })?;
+        let other = Memory::accept(file.as_fd(), geometry.octets())?;
+        let sockets = {
+            use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        };
+        let sockets = sockets.map_err(ShmError::system("make a pair of sockets"))?;
+        let pipes = pipe().and_then(|first| Ok((first, pipe()?)));
+        let ((ringer, other_bell), (other_ringer, bell)) =
+            pipes.map_err(ShmError::system("make a pipe"))?;
+        let make = |memory: Memory, side, socket: OwnedFd, ringer, bell| {
+            let peer = peer_of(&socket).map_err(|source| ShmError::System {
+                action: "ask who the peer is",
+                source,
+            })?;
+            let end = End::new(&Arc::new(memory), geometry, side);
+            let parts = end.zip(Bell::accept(bell));
+            let (end, bell) = parts.ok_or(ShmError::Hello("no link within one process"))?;
+            Ok::<_, ShmError>(Self::new(end, socket, ringer, bell, peer))
+        };
+        Ok((
+            make(memory, 0, sockets.0, ringer, bell)?,
+            make(other, 1, sockets.1, other_ringer, other_bell)?,
+        ))
+    }
+
+    /// The rings, to send and receive without a thought of sleeping.
+    #[inline]
+    pub fn end(&mut self) -> &mut End {
+        &mut self.end
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// See [`End::send`]. The other side may see the frame at once, but may sleep: see [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// [`SendError`].
+    #[inline]
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        self.end.send(frame)
+    }
+
+    /// See [`End::receive`].
+    ///
+    /// # Errors
+    /// [`Broken`].
+    #[inline]
+    pub fn receive(&mut self, to: &mut [u8]) -> Result<Option<usize>, Broken> {
+        self.end.receive(to)
+    }
+
+    /// After sending: wakes the other side if it sleeps. After receiving: gives the slots back.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.end.release();
+        if self.end.must_wake() {
+            self.ringer.ring();
+        }
+    }
+
+    /// Whether the other side is still there: a system call.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), Lost> {
+        match socket::receive(&self.socket, 1) {
+            Received::Nothing => Ok(()),
+            Received::Gone => Err(Lost::Gone),
+            // After the hello nobody has anything to say.
+            Received::Message(..) | Received::TooMuch => Err(Lost::Broken),
+        }
+    }
+
+    /// Tells the other side again on which processors this thread may run.
+    pub fn tell_processors(&mut self) {
+        self.end.set_processors(processors());
+    }
+
+    /// Before sleeping on [`bell`](Self::bell): false if there is something to do.
+    #[must_use]
+    pub fn doze(&mut self) -> bool {
+        self.end.doze()
+    }
+
+    /// After sleeping.
+    ///
+    /// # Errors
+    /// If the pipe cannot be emptied: the link is to be dropped.
+    pub fn woken(&mut self) -> Result<(), Lost> {
+        self.end.woken();
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.sleeps.is_multiple_of(SLEEPS_AN_EMPTYING) {
+            self.bell.empty().map_err(|_| Lost::Broken)?;
+        }
+        Ok(())
+    }
+
+    /// The pipe to sleep on, edge-triggered, after [`doze`](Self::doze) said so.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The socket, which is readable when the other side is gone.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Sleeps until a frame comes or for at most `limit`. Returns at once if one is there. It may return without one.
+    ///
+    /// # Errors
+    /// [`Lost`]: the link is over; frames may be left in the ring.
+    pub fn wait(&mut self, limit: Option<Duration>) -> Result<(), Lost> {
+        let bed = match self.bed.take() {
+            Some(bed) => bed,
+            None => self.make_bed().map_err(|_| Lost::Broken)?,
+        };
+        let mut outcome = Ok(());
+        if self.end.doze() {
+            let timeout = limit.map(timespec);
+            let mut events: Vec<Event> = Vec::with_capacity(2);
+            let room = rustix::buffer::spare_capacity(&mut events);
+            let _interrupted = epoll::wait(&bed, room, timeout.as_ref());
+            let socket = self.socket.as_raw_fd() as u64;
+            outcome = self.woken();
+            if events.iter().any(|event| event.data.u64() == socket) {
+                outcome = outcome.and(self.check());
+            }
+        }
+        self.bed = Some(bed);
+        outcome
+    }
+
+    fn make_bed(&self) -> Result<OwnedFd, Errno> {
+        let bed = epoll::create(CreateFlags::CLOEXEC)?;
+        let edge = EventFlags::IN | EventFlags::ET;
+        epoll::add(&bed, &self.bell, EventData::new_u64(u64::MAX), edge)?;
+        let number = EventData::new_u64(self.socket.as_raw_fd() as u64);
+        epoll::add(&bed, &self.socket, number, EventFlags::IN)?;
+        Ok(bed)
+    }
+}
+
+/// A length of time as the system takes it.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+/// The processors on which the calling thread may run, a bit each; 0 if that cannot be said in 64 bits.
+fn processors() -> u64 {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return 0;
+    };
+    let low = (0..64).filter(|cpu| set.is_set(*cpu));
+    let mask = low.fold(0u64, |mask, cpu| mask | 1 << cpu);
+    if mask.count_ones() == set.count() {
+        mask
+    } else {
+        0
+    }
+}

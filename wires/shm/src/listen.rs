@@ -1,0 +1,354 @@
+//! The side that waits at the socket: takes the path over safely, hears requests, and grants links.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, SocketFlags};
+
+use crate::bell::{Bell, pipe};
+use crate::credentials_unsafe::Peer;
+use crate::error::{Refusal, ShmError};
+use crate::hello::{HELLO_OCTETS, Hello, HelloError};
+use crate::layout::Geometry;
+use crate::link::Link;
+use crate::meet::{Options, PATIENCE, known};
+use crate::memory_unsafe::Memory;
+use crate::ring::End;
+use crate::socket::{self, Received};
+
+/// Connections that have not said hello yet, at most; the oldest gives way.
+const PENDING_MAX: usize = 8;
+/// Connections that the system keeps for us, at most.
+const BACKLOG: i32 = 8;
+/// How long nobody is heard when the system has no descriptors or memory left.
+const OUT_OF_MEANS: Duration = Duration::from_millis(100);
+/// How often a lock file that is removed and made again under our hands is followed.
+const LOCK_TRIES: usize = 8;
+
+/// A connection that has not said hello yet.
+struct Pending {
+    socket: OwnedFd,
+    peer: Peer,
+    until: Instant,
+}
+
+/// The listening side of a path.
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    pending: Vec<Pending>,
+    paused: Option<Instant>,
+    error: Option<ShmError>,
+    /// Kept locked as long as this side listens.
+    _lock: File,
+}
+
+impl Listener {
+    /// Listens at `path`; `None` if somebody else does, or is about to.
+    pub(crate) fn bind(
+        path: &Path,
+        options: &Options,
+        set: &OwnedFd,
+    ) -> Result<Option<Self>, ShmError> {
+        let others = options.peer_uid != rustix::process::geteuid().as_raw();
+        let Some(lock) = lock(path, others)? else {
+            return Ok(None);
+        };
+        remove_stale(path)?;
+        let denied = |action| {
+            move |errno| match errno {
+                Errno::ACCESS | Errno::PERM | Errno::ROFS => ShmError::NotPermitted {
+                    path: path.into(),
+                    action: "make a socket at",
+                },
+                other => ShmError::system(action)(other),
+            }
+        };
+        let socket = socket::socket().map_err(ShmError::system("make a socket"))?;
+        // The socket file gets the mode of the socket: nobody can connect before the mode is right.
+        let mode = if others { 0o666 } else { 0o600 };
+        rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))
+            .map_err(ShmError::system("set the mode of a socket"))?;
+        let address = SocketAddrUnix::new(path).map_err(ShmError::system("name a socket"))?;
+        rustix::net::bind(&socket, &address).map_err(denied("bind a socket"))?;
+        let listener = Self {
+            socket,
+            path: path.into(),
+            pending: Vec::new(),
+            paused: None,
+            error: None,
+            _lock: lock,
+        };
+        if others {
+            // The umask has taken away what the other user needs.
+            let _ = rustix::fs::chmod(path, Mode::from_raw_mode(mode));
+        }
+        rustix::net::listen(&listener.socket, BACKLOG).map_err(denied("listen"))?;
+        let added = epoll::add(set, &listener.socket, EventData::new_u64(0), EventFlags::IN);
+        added.map_err(ShmError::system("wait for peers"))?;
+        Ok(Some(listener))
+    }
+
+    /// Hears nobody before this time; who has not said hello yet is sent away, to come again.
+    pub(crate) fn pause(&mut self, until: Instant, set: &OwnedFd) {
+        self.pending.clear();
+        // What nobody looks at must not be reported either.
+        if self.paused.replace(until).is_none() {
+            let _ = epoll::delete(set, &self.socket);
+        }
+    }
+
+    /// Hears again if it is time to. False if not.
+    fn resume(&mut self, now: Instant, set: &OwnedFd) -> bool {
+        if self.paused.is_some_and(|until| now < until) {
+            return false;
+        }
+        if self.paused.take().is_some() {
+            let added = epoll::add(set, &self.socket, EventData::new_u64(0), EventFlags::IN);
+            if let Err(errno) = added {
+                self.error = Some(ShmError::system("wait for peers")(errno));
+                self.paused = Some(now + OUT_OF_MEANS);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// When to take a step at the latest.
+    pub(crate) fn next_step(&self) -> Option<Instant> {
+        let pending = self.pending.iter().map(|pending| pending.until).min();
+        pending.into_iter().chain(self.paused).min()
+    }
+
+    /// Why the last comer was sent away, once.
+    pub(crate) fn take_error(&mut self) -> Option<ShmError> {
+        self.error.take()
+    }
+
+    /// Takes connections and hears hellos; answers the first link granted, whose socket stays in the set. Without `room` all
+    /// are sent away.
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        room: bool,
+        options: &Options,
+        set: &OwnedFd,
+    ) -> Option<Link> {
+        if !self.resume(now, set) {
+            return None;
+        }
+        self.accept(now, options, set);
+        let mut granted = None;
+        for pending in std::mem::take(&mut self.pending) {
+            let room = room && granted.is_none();
+            match self.hear(pending, now, room, options) {
+                Some(Heard::Nothing(pending)) => self.pending.push(pending),
+                Some(Heard::Granted(link)) => granted = Some(*link),
+                None => {}
+            }
+        }
+        granted
+    }
+
+    fn accept(&mut self, now: Instant, options: &Options, set: &OwnedFd) {
+        for _ in 0..PENDING_MAX {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let socket = match rustix::net::accept_with(&self.socket, flags) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(errno) => {
+                    self.error = Some(ShmError::system("accept a peer")(errno));
+                    self.pause(now + OUT_OF_MEANS, set);
+                    return;
+                }
+            };
+            let peer = match known(&socket, options) {
+                Ok(peer) => peer,
+                Err(error) => {
+                    self.refuse(&socket, Refusal::Stranger, error);
+                    continue;
+                }
+            };
+            if epoll::add(set, &socket, EventData::new_u64(0), EventFlags::IN).is_err() {
+                return;
+            }
+            if self.pending.len() >= PENDING_MAX {
+                self.pending.remove(0);
+            }
+            self.pending.push(Pending {
+                socket,
+                peer,
+                until: now + PATIENCE,
+            });
+        }
+    }
+
+    fn hear(
+        &mut self,
+        pending: Pending,
+        now: Instant,
+        room: bool,
+        options: &Options,
+    ) -> Option<Heard> {
+        let (octets, files) = match socket::receive(&pending.socket, HELLO_OCTETS) {
+            Received::Nothing if now < pending.until => return Some(Heard::Nothing(pending)),
+            Received::Nothing => {
+                self.error = Some(ShmError::Silent);
+                return None;
+            }
+            Received::Gone => return None,
+            Received::TooMuch => (Vec::new(), Vec::new()),
+            Received::Message(octets, files) => (octets, files),
+        };
+        let asked = Self::asked(&octets, files, options);
+        let (why, error) = match asked {
+            Ok((geometry, bell)) if room => {
+                let link = grant(pending.socket, pending.peer, geometry, bell);
+                return match link {
+                    Ok(link) => Some(Heard::Granted(Box::new(link))),
+                    Err(error) => {
+                        self.error = Some(error);
+                        None
+                    }
+                };
+            }
+            Ok(_) => (Refusal::Busy, None),
+            Err((why, text)) => (why, Some(ShmError::Hello(text))),
+        };
+        let _ = socket::send(&pending.socket, &Hello::Refusal(why).emit(), &[]);
+        self.error = error.or(self.error.take());
+        None
+    }
+
+    /// What the other side asks for, as far as it can be had.
+    fn asked(
+        octets: &[u8],
+        mut files: Vec<OwnedFd>,
+        options: &Options,
+    ) -> Result<(Geometry, Bell), (Refusal, &'static str)> {
+        let asked = match Hello::parse(octets) {
+            Ok(Hello::Request(asked)) => asked,
+            Ok(_) => return Err((Refusal::Malformed, HelloError::Kind.text())),
+            Err(HelloError::Version) => {
+                return Err((Refusal::Version, HelloError::Version.text()));
+            }
+            Err(error) => return Err((Refusal::Malformed, error.text())),
+        };
+        let ours = options.geometry;
+        let octets = ours.frame_octets_max();
+        if asked.frame_octets_max() != octets {
+            let why = Refusal::FrameOctets { octets };
+            return Err((
+                why,
+                "its frames have another length: give both the same mtu",
+            ));
+        }
+        let bell = files
+            .pop()
+            .filter(|_| files.is_empty())
+            .and_then(Bell::accept);
+        let bell = bell.ok_or((Refusal::Malformed, "its bell is no pipe"))?;
+        let slots = asked.slots().min(ours.slots());
+        let geometry = Geometry::new(slots, octets);
+        let geometry = geometry.ok_or((Refusal::Malformed, HelloError::Figures.text()))?;
+        Ok((geometry, bell))
+    }
+
+    fn refuse(&mut self, socket: &OwnedFd, why: Refusal, error: ShmError) {
+        let _ = socket::send(socket, &Hello::Refusal(why).emit(), &[]);
+        self.error = Some(error);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // We hold the lock, so both files are ours. The lock goes last: who waits for it finds no socket then.
+        let _ = rustix::fs::unlink(&self.path);
+        let _ = rustix::fs::unlink(lock_path(&self.path));
+    }
+}
+
+enum Heard {
+    /// Nothing yet.
+    Nothing(Pending),
+    Granted(Box<Link>),
+}
+
+/// Makes the memory and gives the other side its part.
+fn grant(socket: OwnedFd, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
+    let memory = Memory::create(geometry.octets());
+    let (memory, file) = memory.map_err(|source| ShmError::System {
+        action: "make shared memory",
+        source,
+    })?;
+    let end = End::new(&Arc::new(memory), &geometry, 0);
+    let end = end.ok_or(ShmError::Hello("its link does not fit"))?;
+    let (ringer, lent) = pipe().map_err(ShmError::system("make a pipe"))?;
+    let hello = Hello::Grant(geometry).emit();
+    socket::send(&socket, &hello, &[file.as_fd(), lent.as_fd()])
+        .map_err(ShmError::system("answer a peer"))?;
+    Ok(Link::new(end, socket, ringer, bell, peer))
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+/// Locks the file beside the socket; `None` if another process has it.
+fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
+    let lock = lock_path(path);
+    let mode = Mode::from_raw_mode(if others { 0o666 } else { 0o600 });
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    for _ in 0..LOCK_TRIES {
+        let file = rustix::fs::open(&lock, flags, mode).map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP => ShmError::NotPermitted {
+                path: lock.clone(),
+                action: "open the lock file",
+            },
+            other => ShmError::system("open the lock file")(other),
+        })?;
+        let file = File::from(file);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(ShmError::system("lock a file")(errno)),
+        }
+        // Who had it before may have removed it meanwhile: then this lock is on a file that nobody else finds.
+        let ours = file.metadata().map(|m| (m.dev(), m.ino())).ok();
+        let there = std::fs::symlink_metadata(&lock)
+            .map(|m| (m.dev(), m.ino()))
+            .ok();
+        if ours.is_some() && ours == there {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+/// Removes what a process that died has left. Only under the lock.
+fn remove_stale(path: &Path) -> Result<(), ShmError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(ShmError::NotSocket { path: path.into() })
+        }
+        Ok(_) => match rustix::fs::unlink(path) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(_) => Err(ShmError::NotPermitted {
+                path: path.into(),
+                action: "remove what a dead process has left at",
+            }),
+        },
+        Err(_) => Ok(()),
+    }
+}

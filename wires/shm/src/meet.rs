@@ -1,0 +1,363 @@
+//! How two sides find each other at the path of a socket, again and again, without one of them being the server.
+//!
+//! Each connects first. Who finds nobody takes the lock beside the socket, removes a socket that a dead process left, and
+//! listens; who finds the lock taken tries again a little later. The lock belongs to the open file, so a process that dies
+//! gives it back whatever way it dies.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
+
+use crate::bell::{Bell, Ringer, pipe};
+use crate::credentials_unsafe::{Peer, peer_of};
+use crate::error::{Refusal, ShmError};
+use crate::hello::{HELLO_OCTETS, Hello, HelloError};
+use crate::layout::Geometry;
+use crate::link::Link;
+use crate::listen::Listener;
+use crate::memory_unsafe::Memory;
+use crate::ring::End;
+use crate::socket::{self, Received};
+
+/// How long the other side may take to say hello.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The first pause after a failure, and the longest: each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A link that lasted this long was a good one: the next pause is the first again.
+const GOOD: Duration = Duration::from_secs(2);
+
+/// What both sides must agree on, and whom to let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is taken.
+    pub geometry: Geometry,
+    /// The only user whose processes may be at the other end.
+    pub peer_uid: u32,
+}
+
+impl Default for Options {
+    /// The default [`Geometry`], and our own user alone.
+    fn default() -> Self {
+        Self {
+            geometry: Geometry::default(),
+            peer_uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+}
+
+/// Where one side stands.
+enum State {
+    /// Nothing to do before this time.
+    Paused(Instant),
+    /// Waits for others.
+    Listening(Listener),
+    /// Has asked, and waits for the answer.
+    Asking(Attempt),
+    /// Has a link through a socket that the other side listens on.
+    Connected,
+}
+
+/// One side on its way to a link, and on its way to the next one after that.
+pub struct Meeting {
+    path: PathBuf,
+    options: Options,
+    state: State,
+    /// Descriptors to sleep on meanwhile.
+    set: OwnedFd,
+    pause: Duration,
+    /// A link is up since.
+    up: Option<Instant>,
+    error: Option<ShmError>,
+}
+
+impl Meeting {
+    /// Nobody has been sought yet.
+    ///
+    /// # Errors
+    /// If the path cannot be a socket's, or the system refuses.
+    pub fn new(path: &Path, options: &Options) -> Result<Self, ShmError> {
+        check_path(path)?;
+        let set =
+            epoll::create(CreateFlags::CLOEXEC).map_err(ShmError::system("make an epoll set"))?;
+        Ok(Self {
+            path: path.into(),
+            options: options.clone(),
+            state: State::Paused(Instant::now()),
+            set,
+            pause: PAUSE_MIN,
+            up: None,
+            error: None,
+        })
+    }
+
+    /// A descriptor that is readable when a step is worth taking, or when the link is to be checked ([`Link::check`]).
+    pub fn set(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
+    /// When to take a step at the latest.
+    pub fn next_step(&self) -> Option<Instant> {
+        match &self.state {
+            State::Paused(until) => Some(*until),
+            State::Listening(listener) => listener.next_step(),
+            State::Asking(attempt) => Some(attempt.until),
+            State::Connected => None,
+        }
+    }
+
+    /// Why the last try failed, once.
+    pub fn take_error(&mut self) -> Option<ShmError> {
+        self.error.take()
+    }
+
+    /// True if the last error will not go away by itself.
+    pub fn is_hopeless(&self) -> bool {
+        use ShmError::{NotPermitted, NotSocket, Path, Refused, Stranger};
+        match &self.error {
+            // A stranger has come to us; others may come.
+            _ if self.is_listening() => false,
+            Some(Refused(why)) => *why != Refusal::Busy,
+            Some(Path { .. } | NotSocket { .. } | NotPermitted { .. } | Stranger { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this side listens.
+    pub fn is_listening(&self) -> bool {
+        matches!(self.state, State::Listening(_))
+    }
+
+    /// Does what can be done now without waiting. Answers a link when there is one; as long as it lasts, others who come
+    /// are sent away.
+    pub fn step(&mut self, now: Instant) -> Option<Link> {
+        match std::mem::replace(&mut self.state, State::Connected) {
+            State::Paused(until) if now < until => self.state = State::Paused(until),
+            State::Paused(_) => self.seek(now),
+            State::Asking(attempt) => return self.hear(attempt, now),
+            State::Listening(mut listener) => {
+                let room = self.up.is_none();
+                let link = listener.step(now, room, &self.options, &self.set);
+                self.error = listener.take_error().or(self.error.take());
+                self.state = State::Listening(listener);
+                if link.is_some() {
+                    self.up = Some(now);
+                }
+                return link;
+            }
+            State::Connected => {}
+        }
+        None
+    }
+
+    /// The link is over: the other side is sought again, soon if it lasted, later if not.
+    pub fn lost(&mut self, now: Instant) {
+        let lasted = self
+            .up
+            .take()
+            .map(|since| now.saturating_duration_since(since));
+        if lasted.is_some_and(|lasted| lasted >= GOOD) {
+            self.pause = PAUSE_MIN;
+        }
+        let pause = self.next_pause();
+        match &mut self.state {
+            State::Listening(listener) => listener.pause(now + pause, &self.set),
+            state => *state = State::Paused(now + pause),
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        pause
+    }
+
+    fn fail(&mut self, error: Option<ShmError>, now: Instant) {
+        self.error = error.or(self.error.take());
+        self.state = State::Paused(now + self.next_pause());
+    }
+
+    /// Connects; if nobody listens, listens.
+    fn seek(&mut self, now: Instant) {
+        match Attempt::begin(&self.path, &self.options, now) {
+            Ok(attempt) => {
+                let added = epoll::add(
+                    &self.set,
+                    &attempt.socket,
+                    EventData::new_u64(0),
+                    EventFlags::IN,
+                );
+                match added {
+                    Ok(()) => self.state = State::Asking(attempt),
+                    Err(errno) => self.fail(Some(ShmError::system("wait for a peer")(errno)), now),
+                }
+            }
+            Err(Connect::Nobody) => match Listener::bind(&self.path, &self.options, &self.set) {
+                Ok(Some(listener)) => self.state = State::Listening(listener),
+                // Somebody else is just about to listen.
+                Ok(None) => self.fail(None, now),
+                Err(error) => self.fail(Some(error), now),
+            },
+            Err(Connect::Later) => self.fail(None, now),
+            Err(Connect::Failed(error)) => self.fail(Some(error), now),
+        }
+    }
+
+    /// Looks for the answer.
+    fn hear(&mut self, attempt: Attempt, now: Instant) -> Option<Link> {
+        match attempt.look(&self.options, now) {
+            Ok(Ok(link)) => {
+                self.up = Some(now);
+                self.error = None;
+                Some(link)
+            }
+            Ok(Err(attempt)) => {
+                self.state = State::Asking(attempt);
+                None
+            }
+            Err(error) => {
+                self.fail(Some(error), now);
+                None
+            }
+        }
+    }
+}
+
+/// Why a try to connect came to nothing.
+enum Connect {
+    /// Nobody listens.
+    Nobody,
+    /// Somebody listens and has no time.
+    Later,
+    Failed(ShmError),
+}
+
+/// A request under way.
+struct Attempt {
+    socket: OwnedFd,
+    ringer: Option<Ringer>,
+    peer: Peer,
+    until: Instant,
+}
+
+impl Attempt {
+    fn begin(path: &Path, options: &Options, now: Instant) -> Result<Self, Connect> {
+        let failed = |action| move |errno| Connect::Failed(ShmError::system(action)(errno));
+        let socket = socket::socket().map_err(failed("make a socket"))?;
+        let address = SocketAddrUnix::new(path).map_err(failed("name a socket"))?;
+        rustix::net::connect(&socket, &address).map_err(|errno| match errno {
+            Errno::NOENT | Errno::CONNREFUSED => Connect::Nobody,
+            Errno::AGAIN | Errno::INTR => Connect::Later,
+            Errno::ACCESS | Errno::PERM => Connect::Failed(ShmError::NotPermitted {
+                path: path.into(),
+                action: "connect to",
+            }),
+            // A file of another kind, or a socket of another protocol.
+            Errno::PROTOTYPE | Errno::NOTSOCK => {
+                Connect::Failed(ShmError::NotSocket { path: path.into() })
+            }
+            other => Connect::Failed(ShmError::system("connect to a peer")(other)),
+        })?;
+        let peer = known(&socket, options).map_err(Connect::Failed)?;
+        let (ringer, bell) = pipe().map_err(failed("make a pipe"))?;
+        let hello = Hello::Request(options.geometry).emit();
+        socket::send(&socket, &hello, &[bell.as_fd()]).map_err(|_| Connect::Later)?;
+        Ok(Self {
+            socket,
+            ringer: Some(ringer),
+            peer,
+            until: now + PATIENCE,
+        })
+    }
+
+    /// The link, if it has been granted by now.
+    fn look(mut self, options: &Options, now: Instant) -> Result<Result<Link, Self>, ShmError> {
+        let (octets, mut files) = match socket::receive(&self.socket, HELLO_OCTETS) {
+            Received::Nothing if now < self.until => return Ok(Err(self)),
+            Received::Nothing => return Err(ShmError::Silent),
+            Received::Gone => return Err(ShmError::Silent),
+            Received::TooMuch => return Err(ShmError::Hello(HelloError::Length.text())),
+            Received::Message(octets, files) => (octets, files),
+        };
+        let geometry = match Hello::parse(&octets) {
+            Ok(Hello::Grant(geometry)) => geometry,
+            Ok(Hello::Refusal(why)) => return Err(ShmError::Refused(why)),
+            Ok(Hello::Request(_)) => return Err(ShmError::Hello(HelloError::Kind.text())),
+            Err(error) => return Err(ShmError::Hello(error.text())),
+        };
+        let ours = options.geometry;
+        if geometry.frame_octets_max() != ours.frame_octets_max() || geometry.slots() > ours.slots()
+        {
+            return Err(ShmError::Hello("it grants another link than was asked for"));
+        }
+        let (Some(bell), Some(file), true) = (files.pop(), files.pop(), files.is_empty()) else {
+            return Err(ShmError::Hello("it grants a link without its descriptors"));
+        };
+        let memory = Arc::new(Memory::accept(file.as_fd(), geometry.octets())?);
+        let bell = Bell::accept(bell).ok_or(ShmError::Hello("its bell is no pipe"))?;
+        let end = End::new(&memory, &geometry, 1);
+        let parts = end.zip(self.ringer.take());
+        let (end, ringer) = parts.ok_or(ShmError::Hello("its link does not fit"))?;
+        Ok(Ok(Link::new(end, self.socket, ringer, bell, self.peer)))
+    }
+}
+
+/// Who is at the other end, if it may be.
+pub(crate) fn known(socket: &OwnedFd, options: &Options) -> Result<Peer, ShmError> {
+    let peer = peer_of(socket).map_err(|source| ShmError::System {
+        action: "ask who the peer is",
+        source,
+    })?;
+    if peer.uid == options.peer_uid {
+        Ok(peer)
+    } else {
+        Err(ShmError::Stranger {
+            uid: peer.uid,
+            expected: options.peer_uid,
+        })
+    }
+}
+
+/// Octets of a socket's path at most (`sun_path` of unix(7), less the zero at its end), with `.lock` behind it.
+const PATH_OCTETS_MAX: usize = 107;
+
+/// Looks whether a socket can have this path.
+///
+/// # Errors
+/// [`ShmError::Path`] or [`ShmError::NotSocket`], with a remedy.
+pub fn check_path(path: &Path) -> Result<(), ShmError> {
+    use std::os::unix::fs::FileTypeExt;
+    let wrong = |what: String| {
+        Err(ShmError::Path {
+            path: path.into(),
+            what,
+        })
+    };
+    let octets = path.as_os_str().len();
+    if octets > PATH_OCTETS_MAX {
+        return wrong(format!(
+            "it has {octets} octets, and {PATH_OCTETS_MAX} is the most"
+        ));
+    }
+    if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().contains(&0) {
+        return wrong("it names no file".into());
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return wrong(format!("there is no folder {folder:?}"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(ShmError::NotSocket { path: path.into() })
+        }
+        _ => Ok(()),
+    }
+}

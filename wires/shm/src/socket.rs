@@ -1,0 +1,86 @@
+//! The Unix socket: messages with descriptors, sent and received without ever waiting.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// Descriptors that come with one message at most.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// A new socket that keeps messages apart and never waits.
+pub(crate) fn socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// What a socket has for us.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message, whole, and its descriptors.
+    Message(Vec<u8>, Vec<OwnedFd>),
+    /// A message that is longer than `octets_max`, or has more descriptors than any may have.
+    TooMuch,
+    /// Nothing yet.
+    Nothing,
+    /// The other side is gone.
+    Gone,
+}
+
+/// Sends one message and lends it descriptors.
+pub(crate) fn send(
+    socket: impl AsFd,
+    octets: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(octets)], &mut control, flags)?;
+    if sent == octets.len() {
+        Ok(())
+    } else {
+        Err(Errno::MSGSIZE)
+    }
+}
+
+/// Takes the next message, if there is one.
+pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
+    let mut octets = vec![0; octets_max];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut parts = [IoSliceMut::new(&mut octets)];
+    let message = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
+        Ok(message) => message,
+        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+        Err(_) => return Received::Gone,
+    };
+    let mut descriptors = Vec::new();
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = ancillary {
+            descriptors.extend(files);
+        }
+    }
+    if message
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Received::TooMuch;
+    }
+    // No side ever sends an empty message: this is the end.
+    if message.bytes == 0 {
+        return Received::Gone;
+    }
+    octets.truncate(message.bytes);
+    Received::Message(octets, descriptors)
+}

@@ -1,0 +1,503 @@
+//! The interface below a graph: its frames lie where messages lie.
+//!
+//! The whole memory of the message pool is made known to each socket. Buffers of the pool are lent to the system, as messages
+//! that are kept in a table by their place; a frame that arrives in one is that message. A frame that is sent is the message
+//! given to send, kept in the same table until the system has done with it.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::event::epoll;
+use xk_core::reason::Class;
+use xk_core::{Message, Pool, Reason};
+use xk_kit::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
+
+use crate::bare::{Mode, effective, working};
+use crate::error::XdpError;
+use crate::finish::finish;
+use crate::groups_unsafe::Groups;
+use crate::interface_unsafe::Interface;
+use crate::memory_unsafe::prefer_large_pages;
+use crate::program::Share;
+use crate::queue::{
+    CHUNK_OCTETS, FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Queue, Redirect, Region,
+    Sizes, descriptor,
+};
+
+/// Messages in the system's hands are found by their place in the pool's memory, in units of so many octets: the smallest
+/// buffers of usual pools.
+const UNIT_OCTETS: usize = 256;
+/// Room in front of an arrival from the group socket, in octets. Others have [`crate::queue::HEADROOM_OCTETS`].
+const HEADROOM: usize = 128;
+/// Octets of a page.
+const PAGE: usize = 4096;
+/// The system may have one in so many octets of the pool for arrivals.
+const POOL_SHARE: usize = 4;
+/// Frames that are taken from the group socket in one look.
+const GROUPS_AT_ONCE: usize = 16;
+/// After how many looks without an arrival the socket is asked for an error, a queue without a buffer tries again to get one,
+/// and the group socket is looked at: what a spinning loop should not pay each time.
+const LOOKS_FOR_ERROR: u32 = 1024;
+const LOOKS_FOR_GROUPS: u32 = 64;
+
+/// The interface went down; arrivals go on when it is up again.
+static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
+/// The interface is gone for good.
+static DEVICE_GONE: Reason = Reason::new("device gone", Class::Exhausted);
+
+/// How the wire uses its interface.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    pub(crate) queues: u32,
+    /// Arrivals that may wait in each queue; a power of two.
+    pub(crate) frames: u32,
+    pub(crate) share: Share,
+    /// Hear what is for all and for groups, which goes to the host as well.
+    pub(crate) hears_groups: bool,
+    pub(crate) promiscuous: bool,
+    /// Finish checksums that a sender on this machine has left open.
+    pub(crate) finishes: bool,
+}
+
+/// An interface, its sockets, and the messages that the system has.
+pub(crate) struct XdpDevice {
+    // The program is taken off first, then the sockets end the system's use of the memory.
+    redirect: Redirect,
+    lanes: Vec<Lane>,
+    groups: Option<Groups>,
+    hears_groups: bool,
+    /// All descriptors, if there are several.
+    waits: Option<OwnedFd>,
+    interface: Interface,
+    pool: Pool,
+    finishes: bool,
+    is_gone: bool,
+    /// The queue that is asked first.
+    turn: usize,
+    looks: u32,
+    /// Frames sent from a copy, since they did not lie in one piece of the pool.
+    copied: u64,
+    /// Frames from the group socket that were too long or found no buffer.
+    missed: u64,
+}
+
+/// One queue, and the messages that the system has of it.
+struct Lane {
+    queue: Queue,
+    kept: Vec<Option<Message>>,
+    /// Buffers lent for arrivals, and how many there may be.
+    lent: u32,
+    lent_max: u32,
+    /// Messages on their way out.
+    leaving: u32,
+    /// What the system gave that was not its own.
+    inconsistent: u64,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.queue.is_zero_copy {
+            // The driver stops some time after the socket is closed: until then it may write into what it was lent.
+            self.kept.drain(..).flatten().for_each(std::mem::forget);
+        }
+    }
+}
+
+impl Lane {
+    /// Lends the system buffers until it has as many as it may. Each is a message of one whole chunk.
+    fn refill(&mut self, pool: &Pool) {
+        while self.lent < self.lent_max {
+            let Ok(message) = pool.alloc(0, CHUNK_OCTETS) else {
+                break;
+            };
+            let Some(place) = single(&message).filter(|at| at.is_multiple_of(CHUNK_OCTETS)) else {
+                // A larger buffer in place of one that there is none of any more.
+                break;
+            };
+            let Some(kept) = self.kept.get_mut(place / UNIT_OCTETS) else {
+                break;
+            };
+            *kept = Some(message);
+            self.queue.fill.push(place as u64);
+            self.lent += 1;
+        }
+        self.queue.fill.publish();
+        self.queue.wake_for_fill();
+    }
+
+    /// Takes at most `budget` arrivals.
+    #[inline]
+    fn receive(
+        &mut self,
+        pool: &Pool,
+        budget: usize,
+        finishes: bool,
+        arrivals: &mut VecDeque<Message>,
+    ) -> usize {
+        let mut count = 0;
+        while count < budget {
+            let Some(arrived) = self.queue.arrivals.next() else {
+                break;
+            };
+            count += 1;
+            let place = arrived.addr as usize;
+            let (chunk, offset) = (place - place % CHUNK_OCTETS, place % CHUNK_OCTETS);
+            let kept = self.kept.get_mut(chunk / UNIT_OCTETS);
+            let Some(mut message) = kept.and_then(Option::take) else {
+                self.inconsistent += 1;
+                continue;
+            };
+            self.lent = self.lent.saturating_sub(1);
+            if !message.strip(offset) {
+                self.inconsistent += 1;
+                continue;
+            }
+            message.truncate(arrived.len as usize);
+            if finishes && let Some(frame) = message.front_mut() {
+                finish(frame);
+            }
+            arrivals.push_back(message);
+        }
+        if count > 0 {
+            self.queue.arrivals.release();
+            self.refill(pool);
+        }
+        count
+    }
+
+    /// Drops the messages that have gone out.
+    #[inline]
+    fn collect(&mut self) {
+        if self.leaving == 0 {
+            return;
+        }
+        while let Some(place) = self.queue.done.next() {
+            let kept = self.kept.get_mut(place as usize / UNIT_OCTETS);
+            match kept.and_then(Option::take) {
+                Some(sent) => drop(sent),
+                None => self.inconsistent += 1,
+            }
+            self.leaving = self.leaving.saturating_sub(1);
+        }
+        self.queue.done.release();
+    }
+
+    /// Where a frame lies, if it can be sent from there.
+    #[inline]
+    fn place(&self, frame: &Message, pool: &Pool) -> Option<usize> {
+        let place = single(frame)?;
+        let fits = place % CHUNK_OCTETS + frame.len() <= CHUNK_OCTETS;
+        // One that is on its way already, or shares a unit with one, cannot be told apart.
+        let is_free = self.kept.get(place / UNIT_OCTETS)?.is_none();
+        (fits && is_free && frame.lies_in(pool)).then_some(place)
+    }
+
+    /// Puts a frame into the ring. The caller has seen that there is room.
+    #[inline]
+    fn send(&mut self, frame: Message, place: usize) {
+        if let Some(kept) = self.kept.get_mut(place / UNIT_OCTETS) {
+            let sending = descriptor(place as u64, frame.len());
+            *kept = Some(frame);
+            self.queue.departures.push(sending);
+            self.leaving += 1;
+        }
+    }
+}
+
+/// Where a message lies in its pool's memory, if it does so in one piece.
+#[inline]
+fn single(message: &Message) -> Option<usize> {
+    let mut slices = message.slices();
+    match (slices.next(), slices.next()) {
+        (Some(slice), None) => Some(slice.offset),
+        _ => None,
+    }
+}
+
+impl XdpDevice {
+    /// Opens the interface for messages of `pool`.
+    pub(crate) fn open(
+        interface: Interface,
+        settings: &Settings,
+        pool: &Pool,
+    ) -> Result<Self, XdpError> {
+        let name = interface.name.clone();
+        let region = region(&name, settings, pool)?;
+        prefer_large_pages(pool);
+        let fails = |action| move |source: io::Error| XdpError::system(&name, action, source);
+        let wants_groups = settings.hears_groups || settings.promiscuous;
+        let groups = wants_groups
+            .then(|| Groups::open(&interface, settings.hears_groups, settings.promiscuous))
+            .transpose()
+            .map_err(fails.clone()("open a packet socket"))?;
+        let queues = settings.queues;
+        let redirect = Redirect::attach(&interface, queues, settings.mode, &settings.share)?;
+        let mode = effective(settings.mode, &redirect);
+        let sizes = Sizes {
+            receiving: settings.frames,
+            sending: settings.frames,
+        };
+        let mut lanes = Vec::new();
+        for number in 0..queues {
+            let queue = Queue::open(&interface, number, mode, region, sizes)?;
+            let mut lane = Lane {
+                queue,
+                kept: std::iter::repeat_with(|| None)
+                    .take(region.octets / UNIT_OCTETS)
+                    .collect(),
+                lent: 0,
+                lent_max: settings.frames,
+                leaving: 0,
+                inconsistent: 0,
+            };
+            lane.refill(pool);
+            redirect.enter(&interface, number, &lane.queue)?;
+            lanes.push(lane);
+        }
+        let mut device = Self {
+            redirect,
+            lanes,
+            groups,
+            hears_groups: settings.hears_groups,
+            waits: None,
+            interface,
+            pool: pool.clone(),
+            finishes: settings.finishes,
+            is_gone: false,
+            turn: 0,
+            looks: 0,
+            copied: 0,
+            missed: 0,
+        };
+        device.waits = device.gather().map_err(fails("gather its descriptors"))?;
+        Ok(device)
+    }
+
+    /// One descriptor for all, if there are several.
+    fn gather(&self) -> io::Result<Option<OwnedFd>> {
+        let groups = self.groups.as_ref().filter(|_| self.hears_groups);
+        if self.lanes.len() == 1 && groups.is_none() {
+            return Ok(None);
+        }
+        let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let sockets = self.lanes.iter().map(|lane| lane.queue.fd());
+        for fd in sockets.chain(groups.map(Groups::fd)) {
+            epoll::add(
+                &all,
+                fd,
+                epoll::EventData::new_u64(0),
+                epoll::EventFlags::IN,
+            )?;
+        }
+        Ok(Some(all))
+    }
+
+    /// What is looked after now and then while nothing arrives.
+    #[cold]
+    fn look_around(
+        &mut self,
+        arrivals: &mut VecDeque<Message>,
+    ) -> Result<(), (&'static Reason, usize)> {
+        for lane in &mut self.lanes {
+            lane.collect();
+            if lane.lent < lane.lent_max {
+                lane.refill(&self.pool);
+            }
+        }
+        let mut outcome = self.receive_groups(arrivals);
+        if self.looks >= LOOKS_FOR_ERROR {
+            self.looks = 0;
+            for lane in &self.lanes {
+                // A held error wakes every sleep until it is taken.
+                if lane.queue.take_error().is_err() {
+                    self.is_gone = true;
+                    outcome = Err((&DEVICE_GONE, 1));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Takes frames for all and for groups.
+    fn receive_groups(
+        &mut self,
+        arrivals: &mut VecDeque<Message>,
+    ) -> Result<(), (&'static Reason, usize)> {
+        let Some(groups) = self.groups.as_ref().filter(|_| self.hears_groups) else {
+            return Ok(());
+        };
+        let octets_max = self.interface.mtu + HEADER_OCTETS_MAX;
+        for _ in 0..GROUPS_AT_ONCE {
+            // Without a buffer the frame stays in the socket, which has a bounded queue.
+            let Ok(mut message) = self.pool.alloc(HEADROOM, octets_max) else {
+                return Ok(());
+            };
+            let Some(room) = message.front_mut() else {
+                return Ok(());
+            };
+            match groups.receive(room) {
+                Ok(None) => break,
+                Ok(Some(octets)) if octets > octets_max => self.missed += 1,
+                Ok(Some(octets)) => {
+                    if self.finishes {
+                        finish(&mut room[..octets]);
+                    }
+                    message.truncate(octets);
+                    arrivals.push_back(message);
+                }
+                Err(_) => return Err((&DEVICE_DOWN, 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A message of one piece with the same octets.
+    #[cold]
+    fn copy(&mut self, frame: &Message) -> Option<Message> {
+        let mut copy = self.pool.alloc(0, frame.len()).ok()?;
+        frame.copy_to(0, copy.front_mut()?);
+        self.copied += 1;
+        Some(copy)
+    }
+}
+
+impl FrameDevice for XdpDevice {
+    fn mtu(&self) -> usize {
+        self.interface.mtu
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        _: &Pool,
+        budget: usize,
+        arrivals: &mut VecDeque<Message>,
+    ) -> Result<(), (&'static Reason, usize)> {
+        let mut left = budget;
+        let (behind, first) = self.lanes.split_at_mut(self.turn);
+        for lane in first.iter_mut().chain(behind) {
+            left -= lane.receive(&self.pool, left, self.finishes, arrivals);
+        }
+        if left == 0 {
+            // Another queue is first at the next look.
+            self.turn = (self.turn + 1) % self.lanes.len();
+        }
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_FOR_GROUPS) {
+            return self.look_around(arrivals);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+        if self.is_gone || !(HEADER_OCTETS..=FRAME_OCTETS_MAX).contains(&frame.len()) {
+            return Err(Untaken::Never(frame));
+        }
+        let Some(lane) = self.lanes.first_mut() else {
+            return Err(Untaken::Never(frame));
+        };
+        if !lane.queue.departures.has_room() {
+            return Err(Untaken::Full(frame));
+        }
+        if let Some(place) = lane.place(&frame, &self.pool) {
+            lane.send(frame, place);
+            return Ok(());
+        }
+        let Some(copy) = self.copy(&frame) else {
+            return Err(Untaken::Full(frame));
+        };
+        let lane = self.lanes.first_mut();
+        let place = lane.as_ref().and_then(|lane| lane.place(&copy, &self.pool));
+        match (lane, place) {
+            (Some(lane), Some(place)) => {
+                lane.send(copy, place);
+                Ok(())
+            }
+            _ => Err(Untaken::Full(frame)),
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<bool, &'static Reason> {
+        let mut all = true;
+        for lane in &mut self.lanes {
+            if lane.leaving == 0 {
+                continue;
+            }
+            let sent = lane.queue.kick();
+            lane.collect();
+            match sent {
+                Ok(sent) => all &= sent,
+                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                    return Err(&DEVICE_DOWN);
+                }
+                Err(_) => return Err(&DEVICE_ERROR),
+            }
+        }
+        Ok(all)
+    }
+
+    fn losses(&mut self) -> u64 {
+        let lanes = self.lanes.iter().map(|lane| {
+            let counted = lane.queue.losses().unwrap_or_default();
+            counted.no_buffer + counted.ring_full + counted.invalid + lane.inconsistent
+        });
+        lanes.sum::<u64>() + self.missed
+    }
+
+    fn descriptor(&self) -> i32 {
+        match (&self.waits, self.lanes.first()) {
+            (Some(waits), _) => waits.as_raw_fd(),
+            (None, Some(lane)) => lane.queue.fd().as_raw_fd(),
+            (None, None) => -1,
+        }
+    }
+
+    fn describe(&self, text: &mut String) {
+        let lanes = self.lanes.len();
+        let mode = self
+            .lanes
+            .first()
+            .map_or(Mode::Auto, |lane| working(&lane.queue, &self.redirect));
+        let name = &self.interface.name;
+        let copied = self.copied;
+        // Writing to a string does not fail.
+        let _written = write!(
+            text,
+            " on {name}, {mode}, queues: {lanes}, copied: {copied}"
+        );
+    }
+}
+
+/// The pool's memory as the system is told, if it does for these settings.
+fn region(name: &str, settings: &Settings, pool: &Pool) -> Result<Region, XdpError> {
+    let (base, octets) = pool.region();
+    let region = Region {
+        address: base.as_ptr().expose_provenance(),
+        octets: octets - octets % CHUNK_OCTETS,
+    };
+    let lent = settings.frames as usize * settings.queues as usize * CHUNK_OCTETS;
+    let refuse = |what: String, remedy: &str| {
+        Err(XdpError::Setting {
+            name: name.to_owned(),
+            what,
+            remedy: remedy.to_owned(),
+        })
+    };
+    if !region.address.is_multiple_of(PAGE) {
+        let what = format!("the message memory does not begin at a page of {PAGE} octets");
+        return refuse(what, "take the arena of `Pool::new`, or a memory file's");
+    }
+    if lent > region.octets / POOL_SHARE {
+        let what = format!(
+            "{} frames in {} queues take {lent} octets, more than one in {POOL_SHARE} of the message memory's {octets}",
+            settings.frames, settings.queues
+        );
+        return refuse(what, "take fewer frames or queues, or more message memory");
+    }
+    Ok(region)
+}

@@ -1,0 +1,273 @@
+//! The wire: a network interface below a graph.
+
+use std::net::Ipv4Addr;
+
+use xk_core::ProtocolRef;
+use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_kit::EthAddr;
+use xk_kit::device_wire::{DeviceSettings, DeviceWire};
+
+use crate::bare::{Mode, find, ring_entries};
+use crate::device::{Settings, XdpDevice};
+use crate::error::XdpError;
+use crate::interface_unsafe::Interface;
+use crate::program::{MATCHES_MAX, Share};
+use crate::queue::may_open;
+
+/// Drivers whose other end is on this machine, so that checksums may be left open.
+const DRIVERS_IN_MEMORY: [&str; 2] = ["veth", "tun"];
+
+/// Builds the wire from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if a parameter does not do, or the interface cannot be opened.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let wanted = Wanted::read(build.params)?;
+    let interface = find(wanted.name).map_err(environment)?;
+    let address = wanted.address(&interface);
+    let settings = wanted.settings(&interface, address).map_err(environment)?;
+    let device = XdpDevice::open(interface, &settings, build.cx.pool()).map_err(environment)?;
+    let settings = DeviceSettings {
+        address,
+        takes_groups: settings.promiscuous,
+    };
+    build.add(DeviceWire::new(device, settings))
+}
+
+/// Looks whether the interface is there and this process may use it, without touching it.
+///
+/// # Errors
+/// [`BuildError`] as [`build`] would give it; that another program has the interface shows only there.
+pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+    let wanted = Wanted::read(params)?;
+    let interface = find(wanted.name).map_err(environment)?;
+    let settings = wanted.settings(&interface, wanted.address(&interface));
+    let settings = settings.map_err(environment)?;
+    may_open(&interface, settings.queues, &settings.share).map_err(environment)
+}
+
+/// Which hardware address is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Address {
+    /// One that depends on the interface's.
+    Derived,
+    /// The interface's own.
+    Own,
+    Given(EthAddr),
+}
+
+/// Which frames are ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sharing {
+    /// All: the host's stack gets none.
+    Nothing,
+    /// Those for our hardware address.
+    ByAddress,
+    /// Of those, these EtherTypes and hosts.
+    ByMatch(Vec<u16>, Vec<Ipv4Addr>),
+}
+
+/// What the graph asks for.
+#[derive(Debug)]
+struct Wanted<'a> {
+    name: &'a str,
+    mode: Mode,
+    queues: u32,
+    frames: u32,
+    address: Address,
+    sharing: Sharing,
+    promiscuous: Option<bool>,
+    finishes: Option<bool>,
+}
+
+impl<'a> Wanted<'a> {
+    fn read(params: &'a Params) -> Result<Self, BuildError> {
+        let flag = |name| match params.get(name) {
+            Some(Value::Bool(wanted)) => Some(*wanted),
+            _ => None,
+        };
+        let address = address(params)?;
+        Ok(Self {
+            name: params.text("interface").unwrap_or_default(),
+            mode: match params.text("mode") {
+                Some("zero-copy") => Mode::ZeroCopy,
+                Some("native") => Mode::Native,
+                Some("generic") => Mode::Generic,
+                _ => Mode::Auto,
+            },
+            queues: params.number("queues", 1),
+            frames: params.number("frames", 1024),
+            sharing: sharing(params.text("share"), address)?,
+            address,
+            promiscuous: flag("promiscuous"),
+            finishes: flag("finish_checksums"),
+        })
+    }
+
+    fn address(&self, interface: &Interface) -> EthAddr {
+        let own = interface.hardware_address;
+        match self.address {
+            Address::Derived => derived(own),
+            Address::Own => EthAddr(own),
+            Address::Given(address) => address,
+        }
+    }
+
+    fn settings(&self, interface: &Interface, ours: EthAddr) -> Result<Settings, XdpError> {
+        let share = match &self.sharing {
+            Sharing::Nothing => Share::default(),
+            Sharing::ByAddress => Share {
+                address: Some(ours.0),
+                ..Share::default()
+            },
+            Sharing::ByMatch(ether_types, hosts) => Share {
+                address: Some(ours.0),
+                ether_types: ether_types.clone(),
+                hosts: hosts.clone(),
+            },
+        };
+        let in_memory = || DRIVERS_IN_MEMORY.contains(&interface.driver.as_str());
+        Ok(Settings {
+            mode: self.mode,
+            queues: self.queues,
+            frames: ring_entries(&interface.name, self.frames)?,
+            hears_groups: self.sharing != Sharing::Nothing,
+            promiscuous: self
+                .promiscuous
+                .unwrap_or(ours.0 != interface.hardware_address),
+            finishes: self.finishes.unwrap_or_else(in_memory),
+            share,
+        })
+    }
+}
+
+fn address(params: &Params) -> Result<Address, BuildError> {
+    let wanted = "the address of one station, such as 02:00:00:00:00:01, or own";
+    match params.text("address") {
+        None => Ok(Address::Derived),
+        Some("own") => Ok(Address::Own),
+        Some(text) => match text.parse::<EthAddr>() {
+            Ok(address) if address.is_unicast() => Ok(Address::Given(address)),
+            _ => Err(BuildError::Param {
+                name: "address",
+                index: 0,
+                expected: wanted.into(),
+            }),
+        },
+    }
+}
+
+fn sharing(text: Option<&str>, address: Address) -> Result<Sharing, BuildError> {
+    let wrong = |expected: String| {
+        Err(BuildError::Param {
+            name: "share",
+            index: 0,
+            expected,
+        })
+    };
+    match text {
+        None | Some("address") if address == Address::Own => wrong(
+            "with address=own, which frames are ours beside the host's: IPv4 addresses and EtherTypes, such as \
+             \"10.0.0.2,0x88b5\", or nothing if the host is to have none"
+                .into(),
+        ),
+        None | Some("address") => Ok(Sharing::ByAddress),
+        Some("nothing") => Ok(Sharing::Nothing),
+        Some(list) => {
+            let (mut types, mut hosts) = (Vec::new(), Vec::new());
+            for word in list.split(',').map(str::trim) {
+                if let Some(number) = ether_type(word) {
+                    types.push(number);
+                } else if let Ok(host) = word.parse() {
+                    hosts.push(host);
+                } else {
+                    return wrong(format!(
+                        "address, nothing, or a list of IPv4 addresses and EtherTypes from 0x0600 on, such as \
+                         \"10.0.0.2,0x88b5\"; {word:?} is none"
+                    ));
+                }
+            }
+            if types.len() > MATCHES_MAX || hosts.len() > MATCHES_MAX {
+                return wrong(format!("at most {MATCHES_MAX} IPv4 addresses and EtherTypes"));
+            }
+            Ok(Sharing::ByMatch(types, hosts))
+        }
+    }
+}
+
+/// An EtherType as `0x88b5`. Smaller numbers are lengths (IEEE 802.3, section 3.2.6).
+fn ether_type(word: &str) -> Option<u16> {
+    let number = u16::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
+    (number >= 0x0600).then_some(number)
+}
+
+/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014, section 8.2.2), and another
+/// one than any that counting upwards from the interface's gives soon.
+fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
+    EthAddr([(first | 2) & !1, b ^ 0x78, c ^ 0x6b, d, e, last])
+}
+
+/// The error as the composer shows it: what is missing, and what to do about it.
+fn environment(error: XdpError) -> BuildError {
+    let text = error.to_string();
+    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
+    BuildError::Environment {
+        param: Some("interface"),
+        what: what.into(),
+        help: help.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &str)]) -> Result<Sharing, BuildError> {
+        let mut params = Params::default();
+        for (name, value) in pairs {
+            params.set(name, Value::Text((*value).into()));
+        }
+        Wanted::read(&params).map(|wanted| wanted.sharing)
+    }
+
+    #[test]
+    fn frames_are_shared_as_the_graph_says() {
+        let host = Ipv4Addr::new(10, 0, 0, 2);
+        assert_eq!(read(&[]).unwrap(), Sharing::ByAddress);
+        assert_eq!(read(&[("share", "address")]).unwrap(), Sharing::ByAddress);
+        assert_eq!(read(&[("share", "nothing")]).unwrap(), Sharing::Nothing);
+        let list = [("address", "own"), ("share", "10.0.0.2, 0x88b5")];
+        assert_eq!(
+            read(&list).unwrap(),
+            Sharing::ByMatch(vec![0x88b5], vec![host])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused() {
+        let many = vec!["10.0.0.2"; MATCHES_MAX + 1].join(",");
+        for pairs in [
+            &[("address", "own")][..],
+            &[("address", "own"), ("share", "address")],
+            &[("address", "ff:ff:ff:ff:ff:ff")],
+            &[("share", "")],
+            &[("share", "10.0.0.2;10.0.0.3")],
+            &[("share", "0x05ff")],
+            &[("share", "88b5")],
+            &[("share", &many)],
+        ] {
+            let refused = read(pairs);
+            assert!(
+                matches!(refused, Err(BuildError::Param { .. })),
+                "{pairs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn our_address_is_one_station_of_our_own() {
+        let ours = derived([0x02, 0, 0, 0, 0, 1]);
+        assert!(ours.is_unicast() && ours.0 != [0x02, 0, 0, 0, 0, 1]);
+        assert!(derived([0xff; 6]).is_unicast());
+    }
+}
