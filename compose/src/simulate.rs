@@ -116,7 +116,8 @@ fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
     let mut diagnostics = graph.diagnostics();
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
         for (node, place) in host.nodes.iter().zip(&plan.places) {
-            if place.entry.realm == Realm::Wire && place.entry.probe.is_some() {
+            // `host-udp` is no wire to its uppers, and all the same asks the machine.
+            if place.entry.below.max == 0 && place.entry.probe.is_some() {
                 let what = format!("`{}` reaches outside the simulation", node.name);
                 diagnostics
                     .error(node.kind.span, what)

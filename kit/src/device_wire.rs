@@ -2,6 +2,7 @@
 
 use crate::EthAddr;
 use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use crate::offload::{self, Offloads};
 use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -72,6 +73,12 @@ pub trait FrameDevice {
         Ok(true)
     }
 
+    /// Whether it completes partial checksums, or carries them to a receiver who knows ([`crate::offload`]). For one that does
+    /// not, they are completed before it gets a frame.
+    fn takes_partial_checksums(&self) -> bool {
+        false
+    }
+
     /// How many arrivals the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
@@ -100,6 +107,8 @@ struct Shared<D> {
     settings: DeviceSettings,
     frame_octets_max: usize,
     end: WireEnd,
+    /// Frames may go to the device with partial checksums.
+    partial_checksums: bool,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
     /// Frames taken from the device and not delivered yet.
@@ -120,6 +129,7 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
     pub fn new(device: D, settings: DeviceSettings) -> Self {
         let frame_octets_max = device.mtu() + HEADER_OCTETS;
         let shared = Shared {
+            partial_checksums: device.takes_partial_checksums(),
             device: RefCell::new(device),
             settings,
             frame_octets_max,
@@ -262,11 +272,15 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.shared.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.end.open_disable(enable);
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.id(), self.shared.partial_checksums);
+            return Answer::Answered;
+        }
         match self.shared.end.control(ask) {
             Answer::Answered => Answer::Answered,
             Answer::Unknown => self.shared.answer(ask),
@@ -330,6 +344,11 @@ struct DeviceSession<D> {
 
 impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let mut message = message;
+        if !self.shared.partial_checksums && offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         if message.len() > self.shared.frame_octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);

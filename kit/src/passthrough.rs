@@ -7,6 +7,7 @@
 mod table;
 
 use crate::control::{HostConflict, NetworkError};
+use crate::offload::Offloads;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -111,6 +112,12 @@ pub trait Filter: 'static {
     ) -> Answer {
         let _ = cx;
         forward(ask)
+    }
+
+    /// True if every message goes on as it came, so that what the layer below does for transports ([`Offloads`]) is done
+    /// for those above as well.
+    fn leaves_alone(&self) -> bool {
+        false
     }
 
     /// A timer that was set for the layer with [`Kernel::schedule_protocol`] went off.
@@ -447,7 +454,14 @@ impl<F: Filter> Protocol for PassThrough<F> {
         result
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            if self.shared.filter.leaves_alone() {
+                let lower = &self.shared.lower;
+                question.answer(this.id(), || Offloads::of_protocol(cx, lower));
+            }
+            return Answer::Answered;
+        }
         if let Some(list) = ask.get::<ListSessions>() {
             let table = self.shared.table.borrow();
             let all = table
@@ -518,7 +532,14 @@ impl<F: Filter> Session for PassSession<F> {
         result
     }
 
-    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            if self.shared.filter.leaves_alone() {
+                let lower = &self.joint.lower;
+                question.answer(this.head().protocol(), || Offloads::of_session(cx, lower));
+            }
+            return Answer::Answered;
+        }
         let forward = |ask: &mut Ask<'_>| self.joint.lower.control(cx, ask);
         self.shared.filter.control(cx, ask, &forward)
     }

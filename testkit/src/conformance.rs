@@ -54,7 +54,7 @@ pub mod through;
 pub mod wire;
 mod world;
 
-pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations};
+pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations, octets_live};
 pub use world::{Node, World};
 
 #[expect(unused_imports, reason = "the documentation names them")]
@@ -166,6 +166,18 @@ pub trait Fixture {
             }
         };
         Some((Some(peer), sent.message.octets().collect()))
+    }
+
+    /// True if it stands on nothing of the graph: the system carries what one instance sends to the other. Then nothing can
+    /// be captured or injected below it, and the laws that need that are skipped.
+    fn is_anchor(&self) -> bool {
+        false
+    }
+
+    /// Lets the system carry what the instances of an anchor have sent; gives how many messages arrived.
+    fn carry(&self, world: &World<'_>) -> usize {
+        let _ = world;
+        0
     }
 
     /// Asks a question of the protocol's own, by name; `None` if there is none of this name.

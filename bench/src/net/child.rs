@@ -63,12 +63,19 @@ fn run(end: &End) -> Result<Value, Trouble> {
     match end.system {
         System::Xk(wire) => stack::datagrams(end, wire),
         System::XkHost => stack::host(end),
+        System::XkEth => stack::stations(end),
+        System::XkIp => stack::hosts(end),
+        System::LinuxIp => super::raw_ip::run(end),
         System::XkFrames(wire) => stack::frames(end, wire),
         System::Bare(Wire::Packet) => frames::packet(end),
         System::Bare(Wire::Xdp) => frames::xdp(end),
         System::Bare(Wire::Tap) => frames::tap(end),
         System::Bare(Wire::Shm) => memory::run(end),
-        System::LinuxVeth | System::LinuxLoopback | System::Bare(Wire::Host) => sockets::run(end),
+        System::LinuxVeth
+        | System::LinuxLoopback
+        | System::LinuxVethJoined
+        | System::LinuxLoopbackJoined
+        | System::Bare(Wire::Host) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
     }
 }

@@ -1,8 +1,9 @@
-//! UDP sockets of Linux: one system call a message.
+//! UDP sockets of Linux: one system call a message, or one for as many as segmentation offload takes.
 
 use super::child::failed;
 use super::end::{End, System, Task, Wire};
 use super::exchange::{self, Line, WAIT};
+use super::sockets_unsafe;
 use super::space::LINUX;
 use crate::case::Trouble;
 use serde_json::Value;
@@ -20,6 +21,8 @@ const HELD_OCTETS: usize = 4 << 20;
 
 struct Sockets {
     socket: UdpSocket,
+    /// How much of what comes is sent back, in octets.
+    answered_octets: usize,
     /// To whom messages go: whoever sent last, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
@@ -28,13 +31,17 @@ struct Sockets {
 /// The address and the peer's of an end.
 fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
     let address = |side: usize| match end.system {
-        System::LinuxVeth => LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED),
-        System::LinuxLoopback | System::Bare(Wire::Host) => Ipv4Addr::LOCALHOST,
+        System::LinuxVeth | System::LinuxVethJoined => {
+            LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED)
+        }
+        System::LinuxLoopback | System::LinuxLoopbackJoined | System::Bare(Wire::Host) => {
+            Ipv4Addr::LOCALHOST
+        }
         // The peer of a graph learns its address from what arrives.
         _ => Ipv4Addr::UNSPECIFIED,
     };
     let (mine, other) = match end.task {
-        Task::Answer | Task::Receive => (SERVER_PORT, CLIENT_PORT),
+        Task::Answer | Task::Acknowledge | Task::Receive => (SERVER_PORT, CLIENT_PORT),
         Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
     };
     Ok((
@@ -55,6 +62,10 @@ impl Sockets {
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
         Ok(Self {
             socket,
+            answered_octets: match end.task {
+                Task::Acknowledge => 1,
+                _ => OCTETS_MAX,
+            },
             peer,
             buffer: vec![0; OCTETS_MAX],
         })
@@ -105,12 +116,72 @@ impl Line for Sockets {
         let Some(octets) = self.next()? else {
             return Ok(0);
         };
+        let octets = octets.min(self.answered_octets);
         self.socket.send_to(&self.buffer[..octets], self.peer)?;
         Ok(1)
     }
 }
 
+/// The same with many messages of one length in each call: the system cuts and joins.
+struct Joined {
+    sockets: Sockets,
+    octets: usize,
+    held: Vec<u8>,
+}
+
+/// Messages that one call takes (`UDP_MAX_SEGMENTS` of Linux), and octets.
+const SEGMENTS_MAX: usize = 64;
+const SEGMENTS_OCTETS_MAX: usize = 65_000;
+
+impl Line for Joined {
+    fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        let fits = (SEGMENTS_OCTETS_MAX / self.octets).min(SEGMENTS_MAX);
+        if self.held.len() >= fits * self.octets {
+            self.flush()?;
+        }
+        self.held.extend_from_slice(message);
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        // What the socket has no room for is lost, as the receiver will find.
+        let _ = self.sockets.send(&self.held)?;
+        self.held.clear();
+        Ok(())
+    }
+
+    fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
+        let Some(octets) = self.sockets.next()? else {
+            return Ok(0);
+        };
+        let messages = self.sockets.buffer[..octets].chunks(self.octets);
+        let count = messages.len();
+        messages.for_each(&mut each);
+        Ok(count)
+    }
+
+    fn answer(&mut self) -> io::Result<usize> {
+        Err(io::Error::other("joined messages go one way"))
+    }
+}
+
 pub(super) fn run(end: &End) -> Result<Value, Trouble> {
     let sockets = Sockets::open(end).map_err(failed("cannot open a socket"))?;
-    exchange::run(end, sockets)
+    if !matches!(
+        end.system,
+        System::LinuxVethJoined | System::LinuxLoopbackJoined
+    ) {
+        return exchange::run(end, sockets);
+    }
+    sockets_unsafe::set_segments(&sockets.socket, end.octets)
+        .map_err(failed("no segmentation offload"))?;
+    let joined = Joined {
+        sockets,
+        octets: end.octets,
+        held: Vec::with_capacity(OCTETS_MAX),
+    };
+    exchange::run(end, joined)
 }

@@ -20,8 +20,9 @@ pub(super) fn benchmark() -> Benchmark {
 const TIME: Duration = Duration::from_millis(250);
 const SIZES: [usize; 3] = [64, 1472, 16_384];
 
-/// Who takes part, and whether messages of 16 Ki octets can go: smoltcp's buffer for fragments is smaller, and a frame is.
-const SYSTEMS: [(System, bool); 11] = [
+/// Who takes part, and whether messages of 16 Ki octets can go: a frame is smaller, smoltcp's
+/// buffer for fragments, and what segmentation offload cuts.
+const SYSTEMS: [(System, bool); 13] = [
     (System::Xk(Wire::Shm), true),
     (System::Xk(Wire::Xdp), true),
     (System::Xk(Wire::Packet), true),
@@ -29,6 +30,8 @@ const SYSTEMS: [(System, bool); 11] = [
     (System::XkHost, true),
     (System::LinuxLoopback, true),
     (System::LinuxVeth, true),
+    (System::LinuxLoopbackJoined, false),
+    (System::LinuxVethJoined, false),
     (System::Smoltcp, false),
     (System::Bare(Wire::Shm), true),
     (System::Bare(Wire::Xdp), false),

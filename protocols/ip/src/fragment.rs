@@ -3,6 +3,7 @@
 use crate::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
+use xk_kit::offload;
 
 /// How to cut.
 pub(crate) struct Cut<'a> {
@@ -22,6 +23,10 @@ pub(crate) fn send(
     mut payload: Message,
 ) -> (u64, Result<(), PushError>) {
     let mut sent = 0;
+    // Nobody further down sees the whole segment.
+    if offload::settle(cx.pool(), &mut payload).is_err() {
+        return (sent, Err(PushError::NoBuffers));
+    }
     let copied = cut.first.copied();
     let (start, tail_follows) = (cut.header.fragment.offset(), cut.header.fragment.more());
     let mut offset = start;

@@ -260,7 +260,7 @@ impl Protocol for Ip {
     ) -> Result<(), Refused> {
         if let Some(plain) = message.peek_in_place::<HEADER_LEN>().and_then(Plain::parse)
             && plain.total_len() == message.len()
-            && !message.has_attributes()
+            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);

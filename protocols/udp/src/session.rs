@@ -1,7 +1,8 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
 use crate::origin::Pseudo;
-use crate::protocol::{Key, Table, key, less_header};
+use crate::protocol::{Key, key, less_header};
+use crate::table::Table;
 use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -12,11 +13,15 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
+use xk_kit::offload::TransportChecksum;
 
 /// The peer has nobody on this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// The peer sent from port zero: it wants no reply.
 pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+
+/// Where in a datagram the checksum is.
+const CHECKSUM_AT: u16 = 6;
 
 /// What keeps a message from being sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +37,9 @@ pub(crate) struct UdpSession {
     table: Rc<Table>,
     key: Key,
     lower: SessionRef,
+    /// Whether it holds the lower session. One that nobody holds does not, so that a flood of datagrams from ever new
+    /// peers does not fill the table below with sessions in use.
+    holds: Cell<bool>,
     upper: ProtocolRef,
     gate: Cell<Gate>,
     /// Octets of the largest payload.
@@ -42,6 +50,8 @@ pub(crate) struct UdpSession {
     base: Option<Base>,
     /// The same for datagrams that arrive; `None` if the layer below has no pseudo-header.
     base_received: Option<Base>,
+    /// The layers below complete checksums, so that long payloads need not be summed here.
+    leaves_sums: bool,
 }
 
 /// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
@@ -49,6 +59,31 @@ struct PortUnreachable;
 
 impl Question for PortUnreachable {
     const NAME: &'static str = "udp-port-unreachable";
+}
+
+/// Put to a session by its protocol: hold the lower session from now on.
+#[derive(Default)]
+struct Keep {
+    /// Out: true if it did not before.
+    new: bool,
+}
+
+impl Question for Keep {
+    const NAME: &'static str = "udp-keep";
+}
+
+/// Has `session` hold its lower session; true if it did not before, and the hold is to be handed over.
+pub(crate) fn takes_hold(cx: &Kernel, session: &SessionRef) -> bool {
+    session
+        .ask(cx, Keep::default())
+        .is_some_and(|keep| keep.new)
+}
+
+/// Has `session` hold its lower one if somebody above holds it.
+pub(crate) fn follow(cx: &Kernel, session: &SessionRef, lower: &SessionRef) {
+    if session.head().opens() > 0 && takes_hold(cx, session) {
+        lower.hold();
+    }
 }
 
 /// Notes what the network said about `session`.
@@ -138,19 +173,21 @@ impl UdpSession {
         upper: ProtocolRef,
         pseudo: Option<Pseudo>,
         (local, peer): (u16, u16),
-        payload_max: usize,
+        (payload_max, leaves_sums): (usize, bool),
     ) -> Self {
         let gate = if peer == 0 { Gate::NoPeer } else { Gate::Open };
         Self {
             table: Rc::clone(table),
             key: key(&lower, local, peer),
             lower,
+            holds: Cell::new(false),
             upper,
             gate: Cell::new(gate),
             payload_max,
             template: template(local, peer),
             base: base(table, pseudo.map(|p| p.sent), (local, peer)),
             base_received: base_of(pseudo.map(|p| p.received), (local, peer)),
+            leaves_sums,
         }
     }
 
@@ -193,7 +230,7 @@ impl UdpSession {
         limit: usize,
     ) -> Option<[u8; HEADER_LEN]> {
         let (header, payload) = message.single_slice()?.get(front..)?.split_first_chunk()?;
-        if payload.len() >= limit {
+        if payload.len() >= limit || message.has_attributes() {
             return None;
         }
         let is_intact = match self.base_received {
@@ -237,12 +274,36 @@ impl UdpSession {
         if message.len() > self.payload_max || self.gate.get() != Gate::Open {
             return self.blocked(cx, this, message);
         }
-        let header = seal(self.template, self.base, &message);
+        let header = match self.base {
+            Some(base) if self.leaves_sums && message.len() >= LONG => {
+                self.leave_sum(base, &mut message)
+            }
+            base => seal(self.template, base, &message),
+        };
         if message.push_array(&header).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
         self.lower.push(cx, message)
+    }
+
+    /// The header for a payload whose sum somebody below completes: the field holds that over the pseudo-header.
+    fn leave_sum(&self, base: Base, message: &mut Message) -> [u8; HEADER_LEN] {
+        let length = message.len() + HEADER_LEN;
+        let partial = TransportChecksum::Partial {
+            segment: length as u32,
+            field: CHECKSUM_AT,
+        };
+        if message.set_attribute(partial).is_err() {
+            return seal(self.template, Some(base), message);
+        }
+        // The ports are in `base` and will be summed once more: out with them.
+        let (local, peer) = self.ports();
+        let mut pseudo = Checksum::resume(base);
+        pseudo.add_u16(!local);
+        pseudo.add_u16(!peer);
+        pseudo.add_u16(length as u16);
+        header(self.template, message.len(), !pseudo.finish())
     }
 
     /// Hands any payload up if the checksum is right, or absent.
@@ -256,13 +317,19 @@ impl UdpSession {
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
-        if has_checksum(&header)
+        let is_verified =
+            message.has_attributes() && message.remove_attribute::<TransportChecksum>().is_some();
+        if !is_verified
+            && has_checksum(&header)
             && let Some(base) = self.base_received
         {
             let mut sum = begin(base, message.len());
             sum.add_u16(checksum_of(&header));
             add_slices(&mut sum, &message);
             if !sum.is_valid() {
+                let port = self.ports().1;
+                self.table
+                    .blame(cx, &self.lower, port, &reason::BAD_CHECKSUM);
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
             }
         }
@@ -287,7 +354,9 @@ impl Session for UdpSession {
         this: &SessionRef,
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
-        let prepare = |message: &mut Message| self.prepare(message, usize::MAX);
+        // Sums that are left to the layers below go the other way.
+        let limit = if self.leaves_sums { LONG } else { usize::MAX };
+        let prepare = |message: &mut Message| self.prepare(message, limit);
         let other = |message| self.push_other(cx, this, message);
         self.lower.push_prepared(cx, burst, prepare, other)
     }
@@ -346,6 +415,8 @@ impl Session for UdpSession {
             question.port = peer;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = self.payload_max as u32;
+        } else if let Some(question) = ask.get::<Keep>() {
+            question.new = !self.holds.replace(true);
         } else if ask.get::<PortUnreachable>().is_some() {
             // A session that nobody holds has nobody to tell: it would only lose a message.
             if this.head().opens() > 0 && self.gate.get() == Gate::Open {
@@ -370,7 +441,9 @@ impl Session for UdpSession {
         if self.table.sessions.get(&self.key).as_ref() == Some(this) {
             self.table.sessions.unbind(&self.key);
         }
-        self.lower.close(cx);
+        if self.holds.replace(false) {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

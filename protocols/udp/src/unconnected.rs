@@ -1,8 +1,9 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
 
 use crate::origin::Origin;
-use crate::protocol::{Table, Taker, TakerKey, less_header};
+use crate::protocol::less_header;
 use crate::session::{base, restore, seal, template};
+use crate::table::{Table, Taker, TakerKey};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
@@ -17,6 +18,7 @@ use xk_core::{
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, max_packet};
+use xk_kit::offload::TransportChecksum;
 
 /// Of how many hosts an unconnected session keeps the lower session.
 pub const PEERS_MAX: usize = 64;
@@ -79,6 +81,7 @@ impl Unconnected {
             return Err(session.refuse(cx, message, &reason::NOT_SUPPORTED));
         };
         let port = header.src.map_or(0, NonZeroU16::get);
+        message.remove_attribute::<TransportChecksum>();
         if message.set_attribute(Peer { host, port }).is_err() {
             return Err(session.refuse(cx, message, &ATTRIBUTES_FULL));
         }

@@ -45,7 +45,7 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
         "law 9: a question that nobody knows is `Unknown`"
     );
     assert!(
-        session.ask(cx, ReachedBottom).is_some(),
+        fixture.is_anchor() || session.ask(cx, ReachedBottom).is_some(),
         "law 9: a session forwards down what it does not know"
     );
     let sizes = (

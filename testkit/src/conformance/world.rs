@@ -180,7 +180,8 @@ impl<'f> World<'f> {
     /// If the instances do not fall silent.
     pub fn exchange(&self) {
         for _ in 0..ROUNDS_MAX {
-            if self.carry(&self.a, &self.b) + self.carry(&self.b, &self.a) == 0 {
+            let carried = self.carry(&self.a, &self.b) + self.carry(&self.b, &self.a);
+            if carried + self.fixture.carry(self) == 0 {
                 return;
             }
         }

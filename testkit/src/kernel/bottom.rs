@@ -16,6 +16,7 @@ use xk_kit::control::{
     ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
     PeerHost, PseudoHeader,
 };
+use xk_kit::offload::Offloads;
 
 /// How many sessions a [`Bottom`] holds; idle ones are evicted for new ones, as in any protocol.
 const SESSIONS_MAX: usize = 4096;
@@ -48,6 +49,8 @@ pub struct Lower {
     pub link_type: Option<u16>,
     /// The protocol number that counts in its [`PseudoHeader`], for [`Addressing::Host`].
     pub protocol: u8,
+    /// Whether it takes messages whose checksum is left to it ([`Offloads`]).
+    pub partial_checksums: bool,
 }
 
 impl Lower {
@@ -62,6 +65,7 @@ impl Lower {
             ether: None,
             link_type: None,
             protocol: 0,
+            partial_checksums: false,
         }
     }
 
@@ -428,7 +432,11 @@ impl Protocol for BottomProtocol {
         enables.retain(|(number, _, _)| *number != enable.0);
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.id(), self.0.lower.partial_checksums);
+            return Answer::Answered;
+        }
         if let Some(list) = ask.get::<ListSessions>() {
             list.sessions = self.0.sessions.sessions(list.max);
             list.total = self.0.sessions.len();
@@ -531,7 +539,11 @@ impl Session for BottomSession {
         self.upper.demux_burst(cx, this, burst)
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums);
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Describe>() {
             question.text = format!("to {:?}", self.peer);
             return Answer::Answered;

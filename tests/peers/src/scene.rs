@@ -23,12 +23,16 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What a stack of ours is joined to Linux by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// A TAP device: Linux is the other end.
+    /// A TAP device: Linux is the other end. All checksums are complete.
     Tap,
+    /// The same, and checksums stay open both ways, as by default.
+    TapOffload,
     /// `packet` on one end of a veth pair, Linux on the other, which computes all checksums.
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
+    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams.
+    Vxlan,
     /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums to the wire.
     XdpGeneric,
     /// The same in native mode.
@@ -36,20 +40,35 @@ pub enum Wire {
 }
 
 impl Wire {
+    fn is_tap(self) -> bool {
+        matches!(self, Self::Tap | Self::TapOffload)
+    }
+
+    /// Whether our wire leaves checksums open, as a graph says it.
+    fn offload(self) -> &'static str {
+        if matches!(self, Self::TapOffload | Self::VethOffload) {
+            "#true"
+        } else {
+            "#false"
+        }
+    }
+
     /// The wire of a graph, on the veth end `device`.
     fn on_veth(self, device: &str) -> String {
         match self {
-            Self::Tap | Self::Veth | Self::VethOffload => format!("packet device={device}"),
-            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
-            Self::XdpNative => format!("xdp interface={device} mode=native"),
+            Self::XdpGeneric => format!("xdp device={device} mode=generic"),
+            Self::XdpNative => format!("xdp device={device} mode=native"),
+            _ => format!("packet device={device} offload={}", self.offload()),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Tap => "tap",
+            Self::TapOffload => "tap-offload",
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
+            Self::Vxlan => "vxlan",
             Self::XdpGeneric => "xdp-generic",
             Self::XdpNative => "xdp-native",
         }
@@ -210,10 +229,13 @@ impl Lan {
         let scene = Scene::new(&format!("{}-{test}", wire.name()));
         let linux = scene.linux();
         let ours = match wire {
-            Wire::Tap => linux.clone(),
+            Wire::Tap | Wire::TapOffload => linux.clone(),
             _ => scene.net.space().unwrap(),
         };
-        if wire != Wire::Tap {
+        if wire == Wire::Vxlan {
+            under_vxlan(&scene.net, &linux, &ours);
+            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
+        } else if !wire.is_tap() {
             scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         }
@@ -233,10 +255,7 @@ impl Lan {
     #[must_use]
     pub fn start(&self, ip: &str, uppers: &str) -> Stack {
         let file = self.scene.capture_file("ours");
-        let wire = match self.wire {
-            Wire::Tap => format!("tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire"),
-            on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
-        };
+        let wire = self.wire_line();
         let source = format!(
             "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
              ip arp {ip} {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\n{uppers}\n}}\n",
@@ -245,10 +264,50 @@ impl Lan {
         Stack::start(&self.ours, &source)
     }
 
+    /// Where our end of the link is: with a TAP device, where Linux is.
+    #[must_use]
+    pub fn ours(&self) -> &Space {
+        &self.ours
+    }
+
+    /// The line of a graph for our end of the link, a wire called `wire`.
+    #[must_use]
+    pub fn wire_line(&self) -> String {
+        match self.wire {
+            Wire::Tap | Wire::TapOffload => format!(
+                "tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire offload={}",
+                self.wire.offload()
+            ),
+            Wire::Vxlan => "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
+                            mtu=1500 name=wire"
+                .to_owned(),
+            on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
+        }
+    }
+
     /// Captures on Linux's side, too, from now on.
     pub fn capture(&self) {
         self.scene.capture(&self.linux, DEVICE, "linux");
     }
+}
+
+/// Joins two namespaces by a link with room for frames of 1500 octets in datagrams, and gives the first the end of a
+/// VXLAN network in them.
+fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
+    net.veth(linux, "u0", ours, "u1").unwrap();
+    for (space, device, address) in [(linux, "u0", "192.0.2.1/24"), (ours, "u1", "192.0.2.2/24")] {
+        space.mtu(device, 1600).unwrap();
+        space.address(device, address).unwrap();
+    }
+    let remote = ["remote", "192.0.2.2", "local", "192.0.2.1", "dev", "u0"];
+    let add = [
+        "link", "add", DEVICE, "mtu", "1500", "type", "vxlan", "id", "7",
+    ];
+    let add = [&add[..], &remote, &["dstport", "4789"]].concat();
+    linux.ip(&add).unwrap();
+    linux.up(DEVICE).unwrap();
+    // Linux leaves the inner checksums to the outer device, which is memory here, and a socket is not told.
+    linux.offload_off(DEVICE).unwrap();
 }
 
 /// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` - `10.9.1.254 10.9.2.254` - `10.9.2.1`.
@@ -293,7 +352,11 @@ impl Routed {
         for (space, side, mtu) in sides {
             let file = self.scene.capture_file(&format!("link{side}"));
             let wire = match self.wire {
-                Wire::Tap => format!("tap device=xkr{side} mtu={mtu} name=wire{side}"),
+                Wire::Tap | Wire::TapOffload => format!(
+                    "tap device=xkr{side} mtu={mtu} name=wire{side} offload={}",
+                    self.wire.offload()
+                ),
+                Wire::Vxlan => panic!("no router stands on this wire here"),
                 on_veth => {
                     let ours = format!("x{side}");
                     self.scene
@@ -316,7 +379,7 @@ impl Routed {
              icmp ip\nudp ip\n{uppers}\n}}\n"
         );
         let stack = Stack::start(&self.ours, &source);
-        if self.wire == Wire::Tap {
+        if self.wire.is_tap() {
             for (space, side, mtu) in sides {
                 // The device stays the graph's, whichever namespace its other end is in.
                 let made = format!("xkr{side}");

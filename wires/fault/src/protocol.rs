@@ -11,6 +11,7 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Time, reason};
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::corrupt::copy_flipped;
+use xk_kit::offload;
 use xk_kit::passthrough::{Direction, Filter, Hop, KeptHop, PassThrough};
 
 /// Dropped by chance.
@@ -148,6 +149,11 @@ impl Fault {
         direction: Direction,
         mut message: Message,
     ) -> Outcome {
+        // A checksum that somebody takes for verified, or computes behind the damage, would hide it.
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            hop.this.discard(cx, message, &reason::NO_BUFFERS);
+            return Outcome::Full(PushError::NoBuffers);
+        }
         if self.hits(self.faults.loss) {
             hop.this.discard(cx, message, &LOST);
             return Outcome::Done;

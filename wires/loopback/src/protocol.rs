@@ -9,6 +9,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, OptPacket};
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 /// The link type of octets without a known form: `LINKTYPE_USER0`.
@@ -86,8 +87,8 @@ impl Protocol for Loopback {
         self.shared.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.shared.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -142,6 +143,12 @@ impl Session for LoopSession {
         if shared.queue.len() >= shared.queue_max {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
+        }
+        // A checksum left to the wire is computed: what goes round here is what goes out elsewhere.
+        let mut message = message;
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
         }
         // Attributes stay behind: an empty message takes the octets, and has none.
         let Ok(mut arrival) = cx.pool().empty(0) else {

@@ -1,6 +1,4 @@
-//! What an interface's checksum offload would have done, for frames whose sender left it to a wire that is memory.
-
-use xk_kit::checksum::checksum;
+//! Where the checksum is that a sender left to a wire which is memory: the ring tells that there is one, and not where.
 
 /// Offsets in an Ethernet header (IEEE 802.3) and an IPv4 header (RFC 791 section 3.1).
 const TYPE_AT: usize = 12;
@@ -13,13 +11,9 @@ const IPV4: u16 = 0x0800;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Computes the transport checksum of a frame whose sender left the sum over the pseudo-header in its field. Answers false, and
-/// changes nothing, if the frame is no whole IPv4 packet of TCP or UDP.
-pub(crate) fn complete(frame: &mut [u8]) -> bool {
-    complete_in(frame).is_some()
-}
-
-fn complete_in(frame: &mut [u8]) -> Option<()> {
+/// Where the sum goes that the sender of a frame left open: the first octet to be summed, and the field's place from there on.
+/// `None` if the frame is no whole IPv4 packet of TCP or UDP.
+pub(crate) fn find(frame: &[u8]) -> Option<(usize, usize)> {
     let mut packet_at = TYPE_AT + 2;
     let mut kind = word(frame, TYPE_AT)?;
     if kind == VLAN {
@@ -29,7 +23,7 @@ fn complete_in(frame: &mut [u8]) -> Option<()> {
     if kind != IPV4 {
         return None;
     }
-    let packet = frame.get_mut(packet_at..)?;
+    let packet = frame.get(packet_at..)?;
     let header_octets = usize::from(packet.first()? & 0xf) * 4;
     let total = usize::from(word(packet, TOTAL_LENGTH_AT)?);
     // Neither offset nor "more fragments": a sender leaves nothing open in fragments.
@@ -41,15 +35,9 @@ fn complete_in(frame: &mut [u8]) -> Option<()> {
         UDP => 6,
         _ => return None,
     };
-    let segment = packet.get_mut(header_octets..total)?;
-    let found = match checksum(segment) {
-        // RFC 768: zero says that there is no checksum. For TCP both mean the same sum.
-        0 => 0xffff,
-        sum => sum,
-    };
-    let field = segment.get_mut(field_at..field_at + 2)?;
-    field.copy_from_slice(&found.to_be_bytes());
-    Some(())
+    let segment = packet.get(header_octets..total)?;
+    segment.get(field_at..field_at + 2)?;
+    Some((packet_at + header_octets, field_at))
 }
 
 fn word(octets: &[u8], at: usize) -> Option<u16> {
@@ -60,7 +48,9 @@ fn word(octets: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xk_kit::Checksum;
+    use xk_core::Pool;
+    use xk_core::message::PoolConfig;
+    use xk_kit::{Checksum, offload};
 
     /// A UDP packet of 10.0.0.1 to 10.0.0.2 in a frame, with the sum over the pseudo-header in the checksum's place.
     fn frame(tagged: bool) -> (Vec<u8>, usize) {
@@ -87,10 +77,16 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_becomes_right() {
+    fn the_place_is_found_and_the_checksum_becomes_right() {
+        let pool = Pool::new(&PoolConfig::default()).unwrap();
         for tagged in [false, true] {
-            let (mut octets, udp_at) = frame(tagged);
-            assert!(complete(&mut octets));
+            let (octets, udp_at) = frame(tagged);
+            assert_eq!(find(&octets), Some((udp_at, 6)));
+            let mut message = pool.copy_from(0, &octets).unwrap();
+            // It is padded: completed at once.
+            offload::note_partial(&pool, &mut message, (udp_at, 6)).unwrap();
+            let mut octets = vec![0; octets.len()];
+            message.copy_to(0, &mut octets);
             let mut sum =
                 Checksum::pseudo_header([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), UDP, 13);
             sum.add(&octets[udp_at..udp_at + 13]);
@@ -99,17 +95,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_touched() {
+    fn nothing_else_is_found() {
         let (good, _) = frame(false);
         for at in [12, 20, 23] {
             let mut other = good.clone();
             other[at] ^= 0x1f;
-            let before = other.clone();
-            assert!(!complete(&mut other));
-            assert_eq!(before, other);
+            assert_eq!(find(&other), None);
         }
         for octets in 0..42 {
-            assert!(!complete(&mut good.clone()[..octets]));
+            assert_eq!(find(&good[..octets]), None);
         }
     }
 }

@@ -35,16 +35,19 @@ pub struct Options {
     pub promiscuous: bool,
     /// Hand frames to the interface's driver at once, past the host's queueing disciplines.
     pub bypass_queues: bool,
+    /// Let the interface, or the host on its behalf, complete transport checksums: see [`PacketDevice::transmit_open`].
+    pub offload: bool,
 }
 
 impl Default for Options {
-    /// 1024 and 256 slots, not promiscuous, past the queues.
+    /// 1024 and 256 slots, not promiscuous, past the queues, all checksums complete.
     fn default() -> Self {
         Self {
             rx_slots: 1024,
             tx_slots: 256,
             promiscuous: false,
             bypass_queues: true,
+            offload: false,
         }
     }
 }
@@ -112,6 +115,8 @@ pub struct PacketDevice {
     tx_slots: usize,
     /// Slots filled since the system last took all of them.
     tx_waiting: usize,
+    /// Each frame sent has a header in front that tells of its checksum.
+    offload: bool,
     statistics: Statistics,
 }
 
@@ -166,6 +171,7 @@ impl PacketDevice {
             tx_at: 0,
             tx_slots: tx.slots,
             tx_waiting: 0,
+            offload: options.offload,
             statistics: Statistics::default(),
         })
     }
@@ -226,6 +232,23 @@ impl PacketDevice {
     /// # Errors
     /// The frame can never be sent here: it is shorter than 14 octets, or longer than the MTU and its header allow.
     pub fn transmit(&mut self, parts: &[&[u8]]) -> Result<Transmitted, TransmitError> {
+        self.transmit_open(parts, None)
+    }
+
+    /// The same for a frame whose transport checksum is open: the sum over the octets from the first number on belongs
+    /// into the two octets so far behind it as the second number says, and those hold what is to be added. Only with
+    /// [`Options::offload`].
+    ///
+    /// # Errors
+    /// As for [`Self::transmit`]; also if nothing was agreed on.
+    pub fn transmit_open(
+        &mut self,
+        parts: &[&[u8]],
+        open: Option<(u16, u16)>,
+    ) -> Result<Transmitted, TransmitError> {
+        if open.is_some() && !self.offload {
+            return Err(TransmitError::Open);
+        }
         let octets: usize = parts.iter().map(|part| part.len()).sum();
         if octets < HEADER_OCTETS {
             return Err(TransmitError::TooShort { octets });
@@ -238,7 +261,9 @@ impl PacketDevice {
         if octets > octets_max {
             return Err(TransmitError::TooLong { octets, octets_max });
         }
-        if !self.rings.tx_fill(self.tx_at, parts) {
+        let header = note(open);
+        let header = if self.offload { &header[..] } else { &[] };
+        if !self.rings.tx_fill(self.tx_at, header, parts) {
             return Ok(Transmitted::Full);
         }
         self.tx_at = self.tx_at.wrapping_add(1);
@@ -320,6 +345,9 @@ fn open_socket(name: &str) -> Result<OwnedFd, PacketError> {
 
 /// Sets what must be set before the rings are made.
 fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
+    if options.offload {
+        socket_unsafe::set_number(socket, libc::PACKET_VNET_HDR, 1)?;
+    }
     socket_unsafe::set_number(
         socket,
         libc::PACKET_VERSION,
@@ -334,6 +362,20 @@ fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
         libc::PACKET_QDISC_BYPASS,
         libc::c_int::from(options.bypass_queues),
     )
+}
+
+/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
+const NOTE_OCTETS: usize = 10;
+
+/// The header that says whether a frame's checksum is open, and where (Virtio 1.2, section 5.1.6).
+fn note(open: Option<(u16, u16)>) -> [u8; NOTE_OCTETS] {
+    let mut octets = [0; NOTE_OCTETS];
+    if let Some((start, field)) = open {
+        octets[0] = 1;
+        octets[6..8].copy_from_slice(&start.to_ne_bytes());
+        octets[8..10].copy_from_slice(&field.to_ne_bytes());
+    }
+    octets
 }
 
 /// The shapes of both rings, one behind the other in the mapping.
@@ -374,7 +416,11 @@ fn shapes(name: &str, mtu: usize, options: &Options) -> Result<(Shape, Shape), P
         .and_then(|rx| {
             Some((
                 rx,
-                shape(rx.slots * rx.slot_octets, tx_slots, TX_DATA_OFFSET)?,
+                shape(
+                    rx.slots * rx.slot_octets,
+                    tx_slots,
+                    TX_DATA_OFFSET + NOTE_OCTETS,
+                )?,
             ))
         })
         .ok_or_else(|| {

@@ -61,6 +61,9 @@ pub enum PacketError {
 /// Why a frame cannot be sent on this interface, now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransmitError {
+    /// Its checksum is open, and nothing of that kind was agreed on.
+    #[error("a frame with an open checksum, on an interface opened without offload")]
+    Open,
     /// It is shorter than an Ethernet header of 14 octets.
     #[error("a frame of {octets} octets has no whole Ethernet header of 14")]
     TooShort {

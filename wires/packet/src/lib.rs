@@ -24,7 +24,10 @@
 //!
 //! - A VLAN tag that the interface took off is put back, so that the frame is the one on the wire.
 //! - A frame from a sender on the same machine may carry a transport checksum that nobody has computed, since the wire is
-//!   memory. It is computed here, as the sender's interface would have done.
+//!   memory; UDP takes it as verified, and whatever else passes it on completes it. What the interface has verified is not
+//!   verified again. What we send may have its checksum left to the interface, or to the host on its behalf
+//!   (`PACKET_VNET_HDR`): who captures on this machine then sees it open. With `offload=#false` all checksums are computed
+//!   here, those of arrivals too.
 //! - Frames that this machine sends, its own stack's and ours, are not received.
 //! - Arrivals for which the ring had no room, that are longer than a slot, or whose slot makes no sense are counted as "lost in
 //!   device", never cut. Frames that the sending ring has no room for wait among at most 256, then are dropped as "device full".
@@ -57,6 +60,7 @@
 //! - `device`: the interface's name.
 //! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
 //! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
+//! - `offload`: whether transport checksums are left to the interface.
 //!
 //! # Example
 //! ```kdl
@@ -111,6 +115,12 @@ pub static ENTRY: Entry = Entry {
             "promiscuous",
             ParamKind::Bool,
             "receive frames for every hardware address; the default is to do so if ours is not the interface's",
+        ),
+        ParamSpec::new(
+            "offload",
+            ParamKind::Bool,
+            "#true",
+            "whether transport checksums are left to the interface",
         ),
     ],
     blocks: &[],

@@ -5,13 +5,15 @@ use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
 use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::message::NoBuffers;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::EthAddr;
 use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::offload::{self, TransportChecksum};
 
-use crate::complete::complete;
-use crate::device::{Options, PacketDevice, Transmitted};
+use crate::complete;
+use crate::device::{FrameInfo, Options, PacketDevice, Transmitted};
 use crate::error::PacketError;
 
 /// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
@@ -48,6 +50,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     };
     let options = Options {
         promiscuous,
+        offload: params.get("offload").is_none() || params.flag("offload"),
         ..Options::default()
     };
     let device = PacketDevice::open(name(params), &options).map_err(environment)?;
@@ -62,6 +65,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     };
     let wire = PacketWire {
         device,
+        offload: options.offload,
         scrapped: 0,
         empty: 0,
     };
@@ -125,9 +129,33 @@ fn environment(error: PacketError) -> BuildError {
 /// The device, and what it handed out that could not be used.
 struct PacketWire {
     device: PacketDevice,
+    /// Checksums may stay open.
+    offload: bool,
     scrapped: u64,
     /// Looks since the last arrival that found nothing.
     empty: u32,
+}
+
+/// Notes on an arrival what the system says of its checksum; without `offload` it is completed.
+fn take_note(
+    pool: &Pool,
+    frame: &mut Message,
+    info: FrameInfo,
+    offload: bool,
+) -> Result<(), NoBuffers> {
+    if info.checksum_not_ready {
+        // What has no known place stays as it is: whoever checks drops it, counted.
+        if let Some(place) = complete::find(frame.front_slice()) {
+            offload::note_partial(pool, frame, place)?;
+        }
+        if !offload {
+            offload::settle(pool, frame)?;
+        }
+    } else if info.checksum_valid && offload {
+        // There is room: it has no other yet.
+        let _ = frame.set_attribute(TransportChecksum::Verified);
+    }
+    Ok(())
 }
 
 impl FrameDevice for PacketWire {
@@ -141,7 +169,7 @@ impl FrameDevice for PacketWire {
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
-        let scrapped = &mut self.scrapped;
+        let (scrapped, offload) = (&mut self.scrapped, &self.offload);
         let mut no_buffers = 0;
         let count = self.device.receive(budget, |frame, info| {
             if info.truncated {
@@ -152,11 +180,9 @@ impl FrameDevice for PacketWire {
                 no_buffers += 1;
                 return;
             };
-            if info.checksum_not_ready
-                && let Some(octets) = message.front_mut()
-            {
-                // What it does not know stays as it is: whoever checks drops it, counted.
-                complete(octets);
+            if take_note(pool, &mut message, info, *offload).is_err() {
+                no_buffers += 1;
+                return;
             }
             arrivals.push_back(message);
         });
@@ -177,15 +203,19 @@ impl FrameDevice for PacketWire {
     }
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+        let open = offload::place(&frame).and_then(|place| {
+            let (start, field) = (place.start.try_into(), place.field.try_into());
+            start.ok().zip(field.ok())
+        });
         let mut parts = ArrayVec::<&[u8], PARTS>::new();
         let fits = frame
             .slices()
             .all(|slice| parts.try_push(slice.octets).is_ok());
         let queued = if fits {
-            self.device.transmit(&parts)
+            self.device.transmit_open(&parts, open)
         } else {
             let all: Vec<_> = frame.slices().map(|slice| slice.octets).collect();
-            self.device.transmit(&all)
+            self.device.transmit_open(&all, open)
         };
         drop(parts);
         match queued {
@@ -200,6 +230,10 @@ impl FrameDevice for PacketWire {
             Ok(left) => Ok(left == 0),
             Err(_) => Err(&DEVICE_ERROR),
         }
+    }
+
+    fn takes_partial_checksums(&self) -> bool {
+        self.offload
     }
 
     fn losses(&mut self) -> u64 {

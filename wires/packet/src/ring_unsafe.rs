@@ -132,10 +132,10 @@ impl Rings {
         status(self.slot(self.tx, at)).load(Ordering::Acquire) & libc::TP_STATUS_SEND_REQUEST != 0
     }
 
-    /// Fills sending slot `at` with the parts of a frame and gives it to the system. False, and nothing done, when the slot is
+    /// Fills sending slot `at` with `header` and the parts of a frame and gives it to the system. False, and nothing done, when the slot is
     /// not free or too small.
-    pub(crate) fn tx_fill(&mut self, at: usize, parts: &[&[u8]]) -> bool {
-        let total: usize = parts.iter().map(|part| part.len()).sum();
+    pub(crate) fn tx_fill(&mut self, at: usize, header: &[u8], parts: &[&[u8]]) -> bool {
+        let total = header.len() + parts.iter().map(|part| part.len()).sum::<usize>();
         if !self.tx_is_free(at) || total > self.tx.slot_octets - TX_DATA_OFFSET {
             return false;
         }
@@ -146,7 +146,7 @@ impl Rings {
         let data =
             unsafe { std::slice::from_raw_parts_mut(slot.as_ptr().add(TX_DATA_OFFSET), octets) };
         let mut rest = data;
-        for part in parts {
+        for part in [header].iter().chain(parts) {
             let Some((here, behind)) = rest.split_at_mut_checked(part.len()) else {
                 return false;
             };

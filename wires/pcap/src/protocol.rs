@@ -11,6 +11,7 @@ use xk_core::object::{CallError, OpenError, PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, ProtocolRef, Reason};
 use xk_kit::control;
+use xk_kit::offload;
 use xk_kit::passthrough::{EpochOffset, Filter, Hop, PassThrough};
 
 /// Not in the file, because writing has failed; the message went on its way.
@@ -80,6 +81,9 @@ impl Capture {
     }
 
     fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
+        // The file shows what a network would: without a buffer for it, what is there.
+        let completed = completed(cx, message);
+        let message = completed.as_ref().unwrap_or(message);
         let mut output = self.output.borrow_mut();
         let written = output.as_mut().is_some_and(|output| {
             let Output {
@@ -127,7 +131,19 @@ impl Capture {
     }
 }
 
+/// A copy with the checksum that a device further down will fill in; `None` if there is nothing to fill in.
+fn completed(cx: &Kernel, message: &Message) -> Option<Message> {
+    offload::place(message)?;
+    let mut copy = message.try_clone().ok()?;
+    offload::complete(cx.pool(), &mut copy).ok()?;
+    Some(copy)
+}
+
 impl Filter for Capture {
+    fn leaves_alone(&self) -> bool {
+        true
+    }
+
     fn start(&self, cx: &Kernel, this: &ProtocolRef, lower: &ProtocolRef) -> Result<(), OpenError> {
         *self.this.borrow_mut() = Some(this.clone());
         if let Some(offset) = cx.surroundings::<EpochOffset>() {

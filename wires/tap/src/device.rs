@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType, netdevice};
 
-use crate::device_unsafe;
+use crate::device_unsafe::{self, NOTE_OCTETS};
 use crate::error::TapError;
 
 /// The driver's device file.
@@ -33,6 +33,9 @@ pub struct Options {
     pub mtu: Option<usize>,
     /// Bring the host's end up. A device that is down carries nothing.
     pub up: bool,
+    /// Leave transport checksums open where the receiver knows: frames from the host may have them open, and those given
+    /// to it may. See [`TapDevice::receive_noted`] and [`TapDevice::transmit_noted`].
+    pub offload: bool,
 }
 
 impl Options {
@@ -57,6 +60,57 @@ pub enum Transmitted {
     WouldBlock,
 }
 
+/// What is known of a frame's transport checksum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Note {
+    /// Nothing: it is there, and not verified.
+    #[default]
+    Nothing,
+    /// The host has found it right.
+    Verified,
+    /// The field holds the sum over the pseudo-header; the rest is to be added.
+    Partial {
+        /// The first octet of the frame to be summed; all behind it are.
+        start: u16,
+        /// Where the field of two octets is, from `start` on.
+        field: u16,
+    },
+}
+
+/// Of a header in front of a frame: the checksum is open; it is verified (Virtio 1.2, section 5.1.6).
+const NEEDS_SUM: u8 = 1;
+const SUM_VALID: u8 = 2;
+
+impl Note {
+    fn emit(self) -> [u8; NOTE_OCTETS] {
+        let mut octets = [0; NOTE_OCTETS];
+        if let Note::Partial { start, field } = self {
+            octets[0] = NEEDS_SUM;
+            octets[6..8].copy_from_slice(&start.to_ne_bytes());
+            octets[8..10].copy_from_slice(&field.to_ne_bytes());
+        }
+        octets
+    }
+
+    /// `None` for a frame that stands for several: nothing of that kind was agreed on.
+    fn parse(octets: [u8; NOTE_OCTETS]) -> Option<Self> {
+        let [flags, joined, _, _, _, _, a, b, c, d] = octets;
+        if joined != 0 {
+            return None;
+        }
+        Some(if flags & NEEDS_SUM != 0 {
+            Note::Partial {
+                start: u16::from_ne_bytes([a, b]),
+                field: u16::from_ne_bytes([c, d]),
+            }
+        } else if flags & SUM_VALID != 0 {
+            Note::Verified
+        } else {
+            Note::Nothing
+        })
+    }
+}
+
 /// An open TAP device.
 #[derive(Debug)]
 pub struct TapDevice {
@@ -65,6 +119,8 @@ pub struct TapDevice {
     mtu: usize,
     host_hardware_address: [u8; 6],
     oversized: u64,
+    /// Each frame has a header in front.
+    noted: bool,
 }
 
 impl TapDevice {
@@ -89,13 +145,14 @@ impl TapDevice {
             });
         }
         let tun = open_driver()?;
-        let name =
-            device_unsafe::attach(tun.as_fd(), name).map_err(|error| attach_error(name, error))?;
+        let name = device_unsafe::attach(tun.as_fd(), name, options.offload)
+            .map_err(|error| attach_error(name, error))?;
         let device = Self {
             tun,
             mtu: 0,
             host_hardware_address: [0; 6],
             oversized: 0,
+            noted: options.offload,
             name,
         };
         device.set_up(socket.as_fd(), options)?;
@@ -148,19 +205,44 @@ impl TapDevice {
         self.oversized
     }
 
-    /// Takes the next frame that the host sent; `None` when there is none now.
+    /// Whether transport checksums may be left open ([`Options::offload`]).
+    #[must_use]
+    pub fn takes_open_checksums(&self) -> bool {
+        self.noted
+    }
+
+    /// Takes the next frame that the host sent; `None` when there is none now. With [`Options::offload`] its checksum may
+    /// be open: [`TapDevice::receive_noted`] tells.
     ///
     /// # Errors
     /// The device is gone or failed.
     pub fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<usize>> {
+        Ok(self.receive_noted(frame)?.map(|(octets, _)| octets))
+    }
+
+    /// The same, with what is known of the checksum.
+    ///
+    /// # Errors
+    /// The device is gone or failed.
+    pub fn receive_noted(&mut self, frame: &mut [u8]) -> io::Result<Option<(usize, Note)>> {
         // The driver cuts a long frame without a word; one octet behind the caller's buffer shows it.
         let room = frame.len();
         let mut spill = [0];
         for _ in 0..OVERSIZED_AT_ONCE {
-            let mut parts = [IoSliceMut::new(frame), IoSliceMut::new(&mut spill)];
+            let mut header = [0; NOTE_OCTETS];
+            let noted = if self.noted { NOTE_OCTETS } else { 0 };
+            let mut parts = [
+                IoSliceMut::new(&mut header[..noted]),
+                IoSliceMut::new(frame),
+                IoSliceMut::new(&mut spill),
+            ];
             match rustix::io::readv(&self.tun, &mut parts) {
-                Ok(octets) if octets > room => self.oversized += 1,
-                Ok(octets) => return Ok(Some(octets)),
+                Ok(octets) => match (octets.checked_sub(noted), Note::parse(header)) {
+                    (Some(octets), Some(note)) if octets <= room => {
+                        return Ok(Some((octets, note)));
+                    }
+                    _ => self.oversized += 1,
+                },
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
@@ -176,9 +258,41 @@ impl TapDevice {
     /// The frame is too short, too long or in too many parts (`InvalidInput`), or the host's end is down (`EIO`), or the
     /// device is gone.
     pub fn transmit(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Transmitted> {
+        if !self.noted {
+            return self.write(parts, 0);
+        }
+        let header = Note::Nothing.emit();
+        let mut all = vec![IoSlice::new(&header)];
+        all.extend_from_slice(parts);
+        self.write(&all, NOTE_OCTETS)
+    }
+
+    /// The same with [`Options::offload`]: `note` tells what is left open, and the first of the parts is empty, for the
+    /// header that says so. Without, [`Note::Nothing`] alone is possible.
+    ///
+    /// # Errors
+    /// As for [`TapDevice::transmit`]; also if something is left open that the host is not told of (`InvalidInput`).
+    pub fn transmit_noted<'a>(
+        &mut self,
+        parts: &mut [IoSlice<'a>],
+        (note, header): (Note, &'a mut [u8; NOTE_OCTETS]),
+    ) -> io::Result<Transmitted> {
+        match (parts.first_mut(), self.noted) {
+            (Some(first), true) => {
+                *header = note.emit();
+                *first = IoSlice::new(header);
+                self.write(parts, NOTE_OCTETS)
+            }
+            (_, false) if note == Note::Nothing => self.write(parts, 0),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Writes a frame behind a header of so many octets.
+    fn write(&self, parts: &[IoSlice<'_>], header_octets: usize) -> io::Result<Transmitted> {
         let octets: usize = parts.iter().map(|part| part.len()).sum();
         // The driver takes more than the MTU, but the host's stack need not.
-        if octets > self.frame_octets_max() {
+        if octets > self.frame_octets_max() + header_octets {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a frame longer than the device's MTU allows",
@@ -205,6 +319,14 @@ impl TapDevice {
     /// Brings the device into the state asked for. What is so already is left alone: that needs no privilege.
     fn set_up(&self, socket: BorrowedFd<'_>, options: &Options) -> Result<(), TapError> {
         let name = &self.name;
+        if options.offload {
+            device_unsafe::set_header_octets(self.fd())
+                .and_then(|()| device_unsafe::set_partial_checksums(self.fd(), true))
+                .map_err(|error| self.refused("agree on open checksums", String::new(), error))?;
+        } else {
+            // One that outlived its maker may have agreed on them then.
+            let _ = device_unsafe::set_partial_checksums(self.fd(), false);
+        }
         if options.persist {
             let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");
             device_unsafe::set_persistent(self.fd(), true)

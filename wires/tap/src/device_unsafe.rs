@@ -7,13 +7,14 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::ifreq;
-use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl};
+use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl};
 
 /// Attaches an opened `/dev/net/tun` to the TAP device `name`, which is made if there is none. An empty name lets the system
-/// choose. Gives the device's name.
-pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str) -> io::Result<String> {
+/// choose. With `headers` each frame has a [`NOTE_OCTETS`] header in front. Gives the device's name.
+pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Result<String> {
     let mut request = request(name)?;
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let noted = if headers { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | noted) as libc::c_short;
     // SAFETY: TUNSETIFF takes and gives one `ifreq`.
     unsafe {
         ioctl(
@@ -28,6 +29,35 @@ pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str) -> io::Result<String> {
         .map(|octet| *octet as u8)
         .collect();
     Ok(String::from_utf8_lossy(&octets).into_owned())
+}
+
+/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
+pub const NOTE_OCTETS: usize = 10;
+
+/// Sets the length of the headers in front of frames.
+pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {
+    let octets = NOTE_OCTETS as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one `int`.
+    unsafe {
+        ioctl(
+            tun,
+            Setter::<{ libc::TUNSETVNETHDRSZ as Opcode }, libc::c_int>::new(octets),
+        )
+    }?;
+    Ok(())
+}
+
+/// Whether the host may give frames whose transport checksum nobody has computed.
+pub(crate) fn set_partial_checksums(tun: BorrowedFd<'_>, taken: bool) -> io::Result<()> {
+    let offloads = if taken { libc::TUN_F_CSUM } else { 0 };
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    unsafe {
+        ioctl(
+            tun,
+            IntegerSetter::<{ libc::TUNSETOFFLOAD as Opcode }>::new_usize(offloads as usize),
+        )
+    }?;
+    Ok(())
 }
 
 /// Whether the device outlives the process that opened it.

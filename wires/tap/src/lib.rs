@@ -16,8 +16,9 @@
 //! # Behaviour
 //! The device is made if there is none, and goes with the program then. Its other end is an interface of the host with a
 //! hardware address of its own; `host_address` gives it an IPv4 address. Frames are Ethernet II without preamble, padding and
-//! check sequence. Checksums are complete: the host computes them before a frame enters the device, since no offload is agreed
-//! on.
+//! check sequence. Since the host's memory is all that is between, transport checksums stay open both ways (virtio-net header,
+//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and who captures on the host sees them open. What goes on
+//! over another wire is completed there. `offload=#false` has all checksums complete, both ways.
 //!
 //! Frames are read straight into message memory and written straight from it. A frame that the host has no room for waits among
 //! at most 256, then is dropped as "device full". Frames longer than the MTU allows are counted as "lost in device", never cut.
@@ -53,6 +54,7 @@
 //! - `host_address`: the host's IPv4 address on this Ethernet, with the length of its prefix.
 //! - `address`: our hardware address; if not given, one that depends on the host's.
 //! - `mtu`: sets the device's MTU, in octets.
+//! - `offload`: whether transport checksums stay open.
 //!
 //! # Example
 //! ```kdl
@@ -66,14 +68,16 @@
 //! ```
 //!
 //! # Standard
-//! Linux, `Documentation/networking/tuntap.rst`; netdevice(7) for the interface's settings.
+//! Linux, `Documentation/networking/tuntap.rst`; netdevice(7) for the interface's settings. Virtio 1.2, section 5.1.6, for the header
+//! in front of frames.
 
 mod device;
 mod device_unsafe;
 mod error;
 mod protocol;
 
-pub use device::{Options, TapDevice, Transmitted};
+pub use device::{Note, Options, TapDevice, Transmitted};
+pub use device_unsafe::NOTE_OCTETS;
 pub use error::TapError;
 
 use xk_core::Entry;
@@ -111,6 +115,12 @@ pub static ENTRY: Entry = Entry {
             "mtu",
             ParamKind::Octets,
             "sets the device's MTU, 68 to 65521 octets",
+        ),
+        ParamSpec::new(
+            "offload",
+            ParamKind::Bool,
+            "#true",
+            "whether transport checksums stay open between the host and us",
         ),
     ],
     blocks: &[],

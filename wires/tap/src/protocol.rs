@@ -6,11 +6,15 @@ use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
 use xk_core::graph::{Build, BuildError, Params};
+use xk_core::message::NoBuffers;
+use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::offload::{self, TransportChecksum};
 use xk_kit::{Cidr, EthAddr};
 
-use crate::device::{Options, TapDevice, Transmitted};
+use crate::device::{Note, Options, TapDevice, Transmitted};
+use crate::device_unsafe::NOTE_OCTETS;
 use crate::error::TapError;
 
 /// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
@@ -59,6 +63,7 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
         host_address: host.map(|cidr| (cidr.addr(), cidr.prefix())),
         mtu: params.get("mtu").map(|_| params.octets("mtu", 0)),
         up: true,
+        offload: params.get("offload").is_none() || params.flag("offload"),
     };
     Ok((params.text("device").unwrap_or("xk0"), options))
 }
@@ -87,6 +92,33 @@ fn environment(error: TapError) -> BuildError {
     }
 }
 
+/// Notes on an arrival what the host says of its checksum.
+fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffers> {
+    match note {
+        Note::Nothing => Ok(()),
+        Note::Verified => {
+            // There is room: it has no other yet.
+            let _ = frame.set_attribute(TransportChecksum::Verified);
+            Ok(())
+        }
+        Note::Partial { start, field } => {
+            offload::note_partial(pool, frame, (start.into(), field.into()))
+        }
+    }
+}
+
+/// What the host is to know of a frame's checksum.
+fn note_of(frame: &Message) -> Note {
+    let place = offload::place(frame);
+    let note = place.and_then(|place| {
+        Some(Note::Partial {
+            start: u16::try_from(place.start).ok()?,
+            field: u16::try_from(place.field).ok()?,
+        })
+    });
+    note.unwrap_or_default()
+}
+
 impl FrameDevice for TapDevice {
     fn mtu(&self) -> usize {
         TapDevice::mtu(self)
@@ -107,9 +139,12 @@ impl FrameDevice for TapDevice {
             let Some(room) = message.front_mut() else {
                 return Ok(());
             };
-            match TapDevice::receive(self, room) {
-                Ok(Some(octets)) => {
+            match TapDevice::receive_noted(self, room) {
+                Ok(Some((octets, note))) => {
                     message.truncate(octets);
+                    if take_note(pool, &mut message, note).is_err() {
+                        return Err((&reason::NO_BUFFERS, 1));
+                    }
                     arrivals.push_back(message);
                 }
                 Ok(None) => return Ok(()),
@@ -120,15 +155,23 @@ impl FrameDevice for TapDevice {
     }
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+        let mut header = [0; NOTE_OCTETS];
+        let note = (note_of(&frame), &mut header);
         let mut parts = ArrayVec::<IoSlice<'_>, PARTS>::new();
+        parts.push(IoSlice::new(&[]));
         let fits = frame
             .slices()
             .all(|slice| parts.try_push(IoSlice::new(slice.octets)).is_ok());
         let sent = if fits {
-            TapDevice::transmit(self, &parts)
+            self.transmit_noted(&mut parts, note)
         } else {
-            let all: Vec<_> = frame.slices().map(|s| IoSlice::new(s.octets)).collect();
-            TapDevice::transmit(self, &all)
+            let octets = frame.slices().map(|slice| slice.octets);
+            let mut all: Vec<_> = [[].as_slice()]
+                .into_iter()
+                .chain(octets)
+                .map(IoSlice::new)
+                .collect();
+            self.transmit_noted(&mut all, note)
         };
         drop(parts);
         match sent {
@@ -136,6 +179,10 @@ impl FrameDevice for TapDevice {
             Ok(Transmitted::WouldBlock) => Err(Untaken::Full(frame)),
             Err(_) => Err(Untaken::Never(frame)),
         }
+    }
+
+    fn takes_partial_checksums(&self) -> bool {
+        self.takes_open_checksums()
     }
 
     fn losses(&mut self) -> u64 {

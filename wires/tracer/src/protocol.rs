@@ -145,6 +145,10 @@ impl Tracer {
 }
 
 impl Filter for Tracer {
+    fn leaves_alone(&self) -> bool {
+        true
+    }
+
     fn start(&self, _: &Kernel, _: &ProtocolRef, _: &ProtocolRef) -> Result<(), OpenError> {
         let mut ring = self.ring.borrow_mut();
         ring.clear();

@@ -6,9 +6,12 @@
 mod arp;
 mod client;
 mod host;
+mod hostile;
+mod offload;
 mod program;
 mod router;
 mod tools;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -29,15 +32,15 @@ macro_rules! tests {
 
 fn main() -> ExitCode {
     peer::main(tests! {
-        host::answers_pings_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
+        host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan XdpGeneric XdpNative;
         host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
         host::answers_pings_with_options over Tap Veth;
-        host::echoes_datagrams_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
-        host::refuses_closed_ports over Tap Veth VethOffload;
+        host::echoes_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
+        host::refuses_closed_ports over Tap TapOffload Veth VethOffload Vxlan;
         host::refuses_unknown_protocols over Tap Veth;
         host::keeps_silent_towards_broadcasts over Tap Veth XdpGeneric;
         client::pings_in_all_sizes over Tap Veth XdpGeneric;
-        client::sends_datagrams_of_all_sizes over Tap Veth VethOffload XdpGeneric XdpNative;
+        client::sends_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
         client::learns_of_closed_ports over Tap Veth;
         client::learns_of_unreachable_hosts over Tap;
         client::finds_the_maximum_of_a_path over Tap Veth;
@@ -49,7 +52,9 @@ fn main() -> ExitCode {
         router::shows_in_traceroute over Tap Veth;
         router::tells_tracepath_a_smaller_maximum over Tap Veth;
         router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
-        router::carries_a_stream_of_datagrams over Tap Veth XdpGeneric;
+        router::carries_a_stream_of_datagrams over Tap TapOffload Veth XdpGeneric;
+        offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
+        offload::a_router_completes_what_another_wire_does_not over Tap;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
         tools::fping_finds_us over Tap;
@@ -57,5 +62,13 @@ fn main() -> ExitCode {
         tools::nping_is_answered over Tap;
         tools::mtr_sees_the_hop over Tap;
         program::runs_a_graph_file over Tap;
+        program::runs_two_hosts_without_privilege over Vxlan;
+        xdp::shares_an_interface over XdpGeneric XdpNative;
+        xdp::uses_several_queues over XdpGeneric XdpNative;
+        xdp::outlasts_its_interface over XdpGeneric XdpNative;
+        xdp::starts_again_at_once over XdpGeneric XdpNative;
+        xdp::leaves_nothing_behind over XdpGeneric XdpNative;
+        hostile::survives_noise over Tap Veth;
+        hostile::survives_scanners over Tap;
     })
 }

@@ -1,6 +1,7 @@
 //! The command `xk` with a graph of the repository.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use xk_peers::scene::{DEVICE, PATIENCE, Scene, Wire, end};
 use xk_testkit::{needs, needs_program, needs_root};
@@ -8,7 +9,7 @@ use xk_testkit::{needs, needs_program, needs_root};
 use crate::host::assert_no_loss;
 
 /// Where cargo puts the command: beside the folder of this test program.
-fn command() -> PathBuf {
+pub(crate) fn command() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     test.ancestors().nth(2).unwrap_or(Path::new("")).join("xk")
 }
@@ -40,4 +41,31 @@ pub(crate) fn runs_a_graph_file(_: Wire) {
     // The device goes with the program.
     let shown = linux.exec(&["ip", "-o", "link", "show"]).unwrap();
     assert!(!shown.contains(DEVICE), "{shown}");
+}
+
+/// The graph's client finds its server, each a process of its own, over the loopback interface; nobody needs privilege.
+pub(crate) fn runs_two_hosts_without_privilege(_: Wire) {
+    let command = command();
+    if !command.is_file() {
+        needs::skip("needs the command xk (cargo build -p xk)");
+        return;
+    }
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/host.kdl");
+    let run = |host: &str| {
+        let mut line = Command::new(&command);
+        line.args(["run", "--no-control", "--host", host])
+            .arg(&graph);
+        line.stdout(Stdio::piped()).stderr(Stdio::piped());
+        line
+    };
+    let mut server = run("server").spawn().unwrap();
+    for host in ["client", "datagrams"] {
+        // Ends when its probes have.
+        let output = run(host).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{host}: {output:?}");
+        assert!(said.contains("received"), "{host}: {said}");
+    }
+    server.kill().unwrap();
+    let _ = server.wait().unwrap();
 }

@@ -130,11 +130,11 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     let said = client.output();
     assert!(status.success() && said.contains("receiver"), "{said}");
     assert!(server.wait(PATIENCE).unwrap().success());
+    stack.assert_drops_only(&[]);
     // The total says how many were lost of how many.
     let received = said.lines().find(|line| line.ends_with("receiver"));
     assert!(received.is_some_and(|line| line.contains("(0%)")), "{said}");
     assert!(stack.ask("ip", IpFigures::default()).forwarded > 2900);
-    stack.assert_drops_only(&[]);
     drop(stack);
     net.scene.judge(&[]);
 }

@@ -48,7 +48,7 @@ fn frames_are_cut_to_the_room_and_not_a_word_more() {
         for room in [0, 1, 8, 13, 64, 120, 121, 210] {
             a.send(&frame(1, octets)).unwrap();
             let mut to = vec![0xee; room];
-            let copied = b.next().unwrap().unwrap().copy_to(&mut to);
+            let copied = b.arrival().unwrap().unwrap().copy_to(&mut to);
             assert_eq!(copied, octets.min(room));
             assert_eq!(to[..copied], frame(1, octets)[..copied]);
             let touched = copied.next_multiple_of(8).min(room);
@@ -138,7 +138,7 @@ fn what_cannot_be_is_seen() {
     let slot = Geometry::new(8, 60).unwrap().slots_at(0);
     for octets in [61, u64::from(u32::MAX), 1 << 24] {
         a.poke(slot, 1 << MARK_SHIFT | octets);
-        assert_eq!(b.next().err(), Some(Broken::Frame));
+        assert_eq!(b.arrival().err(), Some(Broken::Frame));
         assert!(!b.doze(), "it is looked at before anybody sleeps");
     }
     for number in 0..8 {
@@ -246,7 +246,7 @@ proptest! {
             // A word anywhere, a mark that fits with a length that may, or a figure of its own lines.
             match kind {
                 0 => peer.poke(at % peer.memory_octets(), value),
-                1 => peer.poke(geometry.slots_at(1) + at % 8 * 128, (at as u64 % 16 + 1) << MARK_SHIFT | value % 210),
+                1 => peer.poke(geometry.slots_at(1) + at % 8 * 128, header((at % 16) as u32, (value % 210) as usize)),
                 2 => peer.poke(SIDE_OCTETS + CONSUMED_AT, value % 12),
                 _ => peer.poke(at % 512, value % 3),
             }

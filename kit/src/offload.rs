@@ -1,0 +1,318 @@
+//! Transport checksums that somebody else computes or has verified: the attribute, the question, and the completion.
+//!
+//! A wire whose other end is memory, or a device that sums by itself, says so when asked ([`Offloads`]). A transport then
+//! leaves the sum over its pseudo-header in the checksum's field and says by [`TransportChecksum::Partial`] where the sum
+//! goes. Nothing depends on the answer being right for every message: a wire that does not do it completes what comes
+//! to it all the same ([`complete`]), so a packet forwarded from one that does to one that does not is whole, and so does
+//! who cuts a message ([`complete`] before fragmenting) or damages it ([`settle`]).
+
+use crate::Checksum;
+use xk_core::control::Question;
+use xk_core::message::{Attribute, NoBuffers, attribute_key};
+use xk_core::object::ProtocolId;
+use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
+
+/// What is known of a message's transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportChecksum {
+    /// It arrived and was found right, by a device or because it never left this machine's memory.
+    Verified,
+    /// The field holds the sum over the pseudo-header, not complemented, and nobody has added the rest.
+    Partial {
+        /// Octets from the first one to be summed to the end of the message: the same whatever headers are in front.
+        segment: u32,
+        /// Where in the segment the field of two octets is.
+        field: u16,
+    },
+}
+
+impl Attribute for TransportChecksum {
+    const KEY: u32 = attribute_key("transport-checksum");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        if let TransportChecksum::Partial { segment, field } = self {
+            octets[0] = 1;
+            octets[2..4].copy_from_slice(&field.to_be_bytes());
+            octets[4..8].copy_from_slice(&segment.to_be_bytes());
+        }
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        let [kind, _, a, b, c, d, e, f, ..] = octets;
+        if kind == 0 {
+            return TransportChecksum::Verified;
+        }
+        TransportChecksum::Partial {
+            segment: u32::from_be_bytes([c, d, e, f]),
+            field: u16::from_be_bytes([a, b]),
+        }
+    }
+}
+
+/// Where a sum goes in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first octet to be summed; all behind it are.
+    pub start: usize,
+    /// Where the field is, from `start` on.
+    pub field: usize,
+}
+
+/// Where the sum of a partial checksum goes; `None` if there is none, or none that fits the message.
+#[must_use]
+pub fn place(message: &Message) -> Option<Place> {
+    let TransportChecksum::Partial { segment, field } = message.attribute()? else {
+        return None;
+    };
+    let (segment, field) = (usize::try_from(segment).ok()?, usize::from(field));
+    let start = message.len().checked_sub(segment)?;
+    (field + 2 <= segment).then_some(Place { start, field })
+}
+
+/// The checksum that completes a partial one: what a device would write into the field.
+#[must_use]
+pub fn sum(message: &Message, place: Place) -> u16 {
+    let mut sum = Checksum::new();
+    let mut skip = place.start;
+    for slice in message.slices() {
+        match slice.octets.get(skip..) {
+            Some(octets) => {
+                sum.add(octets);
+                skip = 0;
+            }
+            None => skip -= slice.octets.len(),
+        }
+    }
+    match sum.finish() {
+        // RFC 768: zero says that there is none. For TCP both mean the same sum.
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
+/// Takes the attribute off and, if the checksum is partial, completes it, without touching octets that another message
+/// sees.
+///
+/// # Errors
+/// [`NoBuffers`], counted at the pool; the message is not fit for sending then.
+pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
+    let place = place(message);
+    message.remove_attribute::<TransportChecksum>();
+    let Some(place) = place else { return Ok(()) };
+    let octets = sum(message, place).to_be_bytes();
+    let at = place.start + place.field;
+    if message.copy_in(at, &octets) == octets.len() {
+        return Ok(());
+    }
+    // Somebody else sees the buffer: two octets of our own take the field's place.
+    let field = pool.copy_from(0, &octets)?;
+    let split = |message: &mut Message, at| message.split_off(at).map_err(|_| NoBuffers);
+    let mut rest = split(message, at)?;
+    let behind = split(&mut rest, octets.len())?;
+    message.join(field);
+    message.join(behind);
+    Ok(())
+}
+
+/// The same for a message that arrives where it cannot be trusted further: afterwards a receiver verifies it.
+///
+/// # Errors
+/// As for [`complete`].
+#[inline]
+pub fn settle(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
+    if message.has_attributes() {
+        complete(pool, message)?;
+    }
+    Ok(())
+}
+
+/// Offsets in an Ethernet frame (IEEE 802.3) with an IPv4 packet (RFC 791, section 3.1).
+const FRAME_HEADER_OCTETS: usize = 14;
+const FRAME_TYPE_AT: usize = 12;
+const IPV4: [u8; 2] = [0x08, 0x00];
+
+/// Notes on a frame that arrived what its sender left open, as the device below tells it: the sum over the octets from
+/// `start` on belongs at `field` behind it. A frame whose end is not its IPv4 packet's (padded, tagged, or something
+/// else) is completed at once, since layers above cut the end off.
+///
+/// # Errors
+/// [`NoBuffers`], counted at the pool.
+pub fn note_partial(
+    pool: &Pool,
+    frame: &mut Message,
+    (start, field): (usize, usize),
+) -> Result<(), NoBuffers> {
+    let (Some(segment), Ok(field)) = (frame.len().checked_sub(start), u16::try_from(field)) else {
+        return Ok(());
+    };
+    let segment = u32::try_from(segment).unwrap_or(u32::MAX);
+    let partial = TransportChecksum::Partial { segment, field };
+    let noted = frame.set_attribute(partial).is_ok();
+    let is_plain = frame.peek::<18>().is_some_and(|octets| {
+        let total = usize::from(u16::from_be_bytes([octets[16], octets[17]]));
+        octets[FRAME_TYPE_AT..FRAME_HEADER_OCTETS] == IPV4
+            && total + FRAME_HEADER_OCTETS == frame.len()
+    });
+    if noted && is_plain {
+        return Ok(());
+    }
+    complete(pool, frame)
+}
+
+/// What the way down does for a transport. Asked of a protocol or session.
+///
+/// A layer that knows nothing of the question forwards it, as it does with every other, and might change messages all the
+/// same: so the question names whom it is put to, and who finds another name there answers that nothing is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Offloads {
+    to: ProtocolId,
+    /// Partial checksums are completed, or carried to a receiver who knows.
+    pub tx_checksum: bool,
+}
+
+impl Question for Offloads {
+    const NAME: &'static str = "offloads";
+}
+
+impl Offloads {
+    fn none(to: ProtocolId) -> Self {
+        Self {
+            to,
+            tx_checksum: false,
+        }
+    }
+
+    /// What `lower` and the layers below it do.
+    #[must_use]
+    pub fn of_protocol(cx: &Kernel, lower: &ProtocolRef) -> Self {
+        let question = Self::none(lower.id());
+        lower.ask(cx, question).unwrap_or(question)
+    }
+
+    /// What the session `lower` and the layers below it do.
+    #[must_use]
+    pub fn of_session(cx: &Kernel, lower: &SessionRef) -> Self {
+        let question = Self::none(lower.head().protocol());
+        lower.ask(cx, question).unwrap_or(question)
+    }
+
+    /// Answers for the protocol `this`, with what `find` finds if it is the one that is asked.
+    pub fn answer(&mut self, this: ProtocolId, find: impl FnOnce() -> Self) {
+        self.tx_checksum = self.to == this && find().tx_checksum;
+    }
+
+    /// Answers for the wire `this`.
+    pub fn answer_wire(&mut self, this: ProtocolId, tx_checksum: bool) {
+        self.tx_checksum = self.to == this && tx_checksum;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+    use xk_core::message::PoolConfig;
+
+    /// A transport header of eight octets with the field at 6, in front of `payload`, behind `front` octets.
+    fn packet(front: usize, payload: &[u8], pseudo: u16) -> Vec<u8> {
+        let mut octets = alloc::vec![0xaa; front];
+        octets.extend([0x13, 0x88, 0, 7]);
+        octets.extend((8 + payload.len() as u16).to_be_bytes());
+        octets.extend(pseudo.to_be_bytes());
+        octets.extend(payload);
+        octets
+    }
+
+    fn expected(front: usize, payload: &[u8], pseudo: u16) -> Vec<u8> {
+        let mut octets = packet(front, payload, 0);
+        let mut sum = Checksum::new();
+        sum.add_u16(pseudo);
+        sum.add(&octets[front..]);
+        let sum = match sum.finish() {
+            0 => 0xffff,
+            sum => sum,
+        };
+        octets[front + 6..front + 8].copy_from_slice(&sum.to_be_bytes());
+        octets
+    }
+
+    fn sliced(pool: &Pool, octets: &[u8], cuts: &[usize]) -> Message {
+        let mut message = pool.empty(0).unwrap();
+        let mut at = 0;
+        for cut in cuts.iter().copied().chain([octets.len()]) {
+            let end = cut.clamp(at, octets.len());
+            message.join(pool.copy_from(0, &octets[at..end]).unwrap());
+            at = end;
+        }
+        message
+    }
+
+    proptest! {
+        #[test]
+        fn completing_gives_the_software_checksum(
+            front in 0..60_usize,
+            payload in proptest::collection::vec(any::<u8>(), 0..600),
+            pseudo in any::<u16>(),
+            mut cuts in proptest::collection::vec(0..660_usize, 0..4),
+            shared in any::<bool>(),
+        ) {
+            let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
+            cuts.sort_unstable();
+            let octets = packet(front, &payload, pseudo);
+            let mut message = sliced(&pool, &octets, &cuts);
+            let segment = (octets.len() - front) as u32;
+            let partial = TransportChecksum::Partial { segment, field: 6 };
+            message.set_attribute(partial).unwrap();
+            prop_assert_eq!(TransportChecksum::decode(partial.encode()), partial);
+            let kept = shared.then(|| message.try_clone().unwrap());
+            complete(&pool, &mut message).unwrap();
+            prop_assert!(message.eq_octets(&expected(front, &payload, pseudo)));
+            prop_assert!(!message.has_attributes());
+            if let Some(kept) = kept {
+                prop_assert!(kept.eq_octets(&octets), "a kept copy is left alone");
+            }
+        }
+
+        #[test]
+        fn places_that_do_not_fit_are_ignored(
+            segment in any::<u32>(),
+            field in any::<u16>(),
+            octets in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
+            let mut message = pool.copy_from(0, &octets).unwrap();
+            message.set_attribute(TransportChecksum::Partial { segment, field }).unwrap();
+            complete(&pool, &mut message).unwrap();
+            prop_assert_eq!(message.len(), octets.len());
+        }
+    }
+
+    #[test]
+    fn only_plain_frames_stay_open() {
+        let pool = Pool::new(&PoolConfig::default()).unwrap();
+        let payload = [7; 100];
+        let mut octets = packet(34, &payload, 0x1234);
+        octets[12..14].copy_from_slice(&IPV4);
+        octets[16..18].copy_from_slice(&128_u16.to_be_bytes());
+        let mut frame = pool.copy_from(0, &octets).unwrap();
+        note_partial(&pool, &mut frame, (34, 6)).unwrap();
+        assert_eq!(
+            place(&frame),
+            Some(Place {
+                start: 34,
+                field: 6
+            })
+        );
+        assert!(frame.eq_octets(&octets));
+        octets.extend([0; 4]);
+        let mut padded = pool.copy_from(0, &octets).unwrap();
+        note_partial(&pool, &mut padded, (34, 6)).unwrap();
+        assert!(!padded.has_attributes());
+        let mut field = [0; 2];
+        padded.copy_to(40, &mut field);
+        assert_eq!(field, expected(34, &payload, 0x1234)[40..42]);
+    }
+}

@@ -1,0 +1,9 @@
+//! Whole Ethernet frames in UDP datagrams.
+
+mod config;
+mod peers;
+mod protocol;
+pub mod vxlan;
+
+pub(crate) use config::probe;
+pub(crate) use protocol::build;

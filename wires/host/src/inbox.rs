@@ -1,0 +1,106 @@
+//! Datagrams on their way in: taken in batches, counted where lost, runs taken apart.
+
+use std::io;
+
+use xk_core::reason;
+use xk_core::{Message, Pool, ProtocolRef};
+
+use crate::batch_unsafe::{Arrival, BATCH, Received, Receiver};
+use crate::socket::{Complaint, DEVICE_ERROR, OVERFLOW, Socket, reason_of};
+
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+const HEADROOM: usize = 128;
+/// How many complaints one look takes; the rest wait for the next.
+const COMPLAINTS_MAX: usize = 64;
+
+/// Shows what the socket has to `each`, at most `budget` datagrams or runs of them.
+///
+/// # Errors
+/// The socket has something to complain about: see [`complaints`].
+pub(crate) fn receive(
+    (socket, receiver): (&Socket, &mut Receiver),
+    pool: &Pool,
+    this: &ProtocolRef,
+    budget: usize,
+    mut each: impl FnMut(Arrival),
+) -> io::Result<()> {
+    let mut left = budget;
+    while left > 0 {
+        let wanted = left.min(BATCH);
+        let outcome =
+            receiver.receive(
+                socket.fd(),
+                (pool, HEADROOM),
+                wanted,
+                |received| match received {
+                    Received::Arrival(arrival) => {
+                        for _ in 0..socket.lost(&arrival.notes) {
+                            this.head().drops().count(&OVERFLOW);
+                        }
+                        each(arrival);
+                    }
+                    Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
+                },
+            );
+        match outcome {
+            Ok(count) if count == wanted => left -= count,
+            Ok(_) => return Ok(()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                // The pool counts its own failures; the datagrams stay where they are.
+                io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => return Ok(()),
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Takes a run of datagrams of `segment` octets each apart, without copying; 0 stands for a single one.
+pub(crate) fn split(
+    this: &ProtocolRef,
+    message: Message,
+    segment: usize,
+    mut each: impl FnMut(Message),
+) {
+    let mut left = message;
+    while segment > 0 && left.len() > segment {
+        match left.split_front(segment) {
+            Ok(datagram) => each(datagram),
+            Err(_) => {
+                let datagrams = left.len().div_ceil(segment);
+                drop(left);
+                for _ in 0..datagrams {
+                    this.head().drops().count(&reason::NO_BUFFERS);
+                }
+                return;
+            }
+        }
+    }
+    each(left);
+}
+
+/// Shows what the socket complains about, after `error`, to `each`, and counts every datagram that did not reach its peer.
+pub(crate) fn complaints(
+    socket: &Socket,
+    this: &ProtocolRef,
+    error: &io::Error,
+    mut each: impl FnMut(Complaint),
+) {
+    for n in 0..COMPLAINTS_MAX {
+        match socket.complaint() {
+            Ok(Some(complaint)) => {
+                // One that the socket makes itself was counted where the datagram was handed over.
+                if complaint.is_from_network() {
+                    let errno = complaint.reported.errno;
+                    let why = reason_of(&io::Error::from_raw_os_error(errno));
+                    this.head().drops().count(why);
+                    each(complaint);
+                }
+            }
+            Ok(None) if n > 0 => return,
+            Ok(None) => return this.head().drops().count(reason_of(error)),
+            Err(_) => return this.head().drops().count(&DEVICE_ERROR),
+        }
+    }
+}

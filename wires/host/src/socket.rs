@@ -1,0 +1,194 @@
+//! A UDP socket of the operating system, set up for batches.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use xk_core::Reason;
+use xk_core::reason::Class;
+use xk_kit::control::NetworkErrorKind;
+
+use crate::address::{Notes, Reported};
+use crate::batch_unsafe::{self, QUOTE_OCTETS};
+
+/// The system had no room for it on the way out.
+pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
+/// The system refused it for another reason, or the socket failed.
+pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
+/// The socket had no room for it on the way in.
+pub static OVERFLOW: Reason = Reason::new("socket buffer full", Class::Exhausted);
+/// The peer has nobody on this port, or there is no way to it.
+pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
+
+/// How a socket is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Let the system fragment what is longer than the path takes; else such a datagram is refused.
+    pub(crate) fragment: bool,
+    /// Octets of the receive and send buffers; 0 leaves the system's own.
+    pub(crate) buffer_octets: usize,
+    /// Receive runs of datagrams joined.
+    pub(crate) join: bool,
+}
+
+/// How many losses one look tells of; the rest is for the next.
+const LOST_AT_ONCE: u32 = 1 << 16;
+
+/// An open socket.
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    /// How many overflows have been told of.
+    overflows: Cell<u32>,
+}
+
+/// A complaint about a datagram sent before.
+pub(crate) struct Complaint {
+    pub(crate) reported: Reported,
+    /// Whom it was sent to.
+    pub(crate) to: Option<SocketAddr>,
+    /// Our host.
+    pub(crate) local: Option<Ipv4Addr>,
+    /// Its first octets.
+    pub(crate) start: [u8; QUOTE_OCTETS],
+    pub(crate) start_len: usize,
+}
+
+impl Complaint {
+    /// True if a host on the way or the peer makes it, false if our own system does.
+    pub(crate) fn is_from_network(&self) -> bool {
+        self.reported.origin != libc::SO_EE_ORIGIN_LOCAL
+    }
+}
+
+impl Socket {
+    /// Binds one to `local` and sets it up.
+    ///
+    /// # Errors
+    /// What the system says; `AddrInUse` and `AddrNotAvailable` are the usual ones.
+    pub(crate) fn bind(local: SocketAddr, setup: Setup) -> io::Result<Self> {
+        let socket = UdpSocket::bind(local)?;
+        socket.set_nonblocking(true)?;
+        socket.set_broadcast(true)?;
+        let fd = socket.as_fd();
+        let set = |level, option, value| batch_unsafe::set_option(fd, level, option, value);
+        let discovery = |never: i32, always: i32| if setup.fragment { never } else { always };
+        if local.is_ipv4() {
+            set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
+            set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            let how = discovery(libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO);
+            set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)?;
+        } else {
+            set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+            let how = discovery(libc::IPV6_PMTUDISC_WANT, libc::IPV6_PMTUDISC_DO);
+            set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, how)?;
+        }
+        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        if setup.join {
+            // Systems before Linux 5.0 do not know it: datagrams then come one by one.
+            let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        if let Some(octets) = i32::try_from(setup.buffer_octets).ok().filter(|n| *n > 0) {
+            set(libc::SOL_SOCKET, libc::SO_RCVBUF, octets)?;
+            set(libc::SOL_SOCKET, libc::SO_SNDBUF, octets)?;
+        }
+        Ok(Self {
+            socket,
+            overflows: Cell::new(0),
+        })
+    }
+
+    /// What it is bound to.
+    pub(crate) fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The descriptor.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a part at a time.
+    pub(crate) fn lost(&self, notes: &Notes) -> u32 {
+        let Some(overflows) = notes.overflows else {
+            return 0;
+        };
+        let told = self.overflows.get();
+        // The system's count goes round.
+        let lost = overflows.wrapping_sub(told).min(LOST_AT_ONCE);
+        self.overflows.set(told.wrapping_add(lost));
+        lost
+    }
+
+    /// Takes the next complaint about a datagram sent before.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
+        let taken = batch_unsafe::take_report(self.fd())?;
+        Ok(
+            taken.map(|(reported, to, start, start_len, notes)| Complaint {
+                reported,
+                to,
+                local: notes.destination,
+                start,
+                start_len,
+            }),
+        )
+    }
+}
+
+/// Our host towards a peer, and the MTU of the way there in octets, as the system's routes have it.
+///
+/// # Errors
+/// There is no way there.
+pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<(IpAddr, usize)> {
+    // Connecting sends nothing.
+    let socket = UdpSocket::bind((local, 0))?;
+    socket.set_broadcast(true)?;
+    socket.connect(peer)?;
+    let (level, option) = if peer.is_ipv4() {
+        (libc::IPPROTO_IP, libc::IP_MTU)
+    } else {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    };
+    let mtu = batch_unsafe::option(socket.as_fd(), level, option)?;
+    Ok((socket.local_addr()?.ip(), usize::try_from(mtu).unwrap_or(0)))
+}
+
+/// What a complaint means to the layers above; `None` for one that they need not hear of.
+pub(crate) fn meaning(reported: &Reported) -> Option<NetworkErrorKind> {
+    use NetworkErrorKind as Kind;
+    if reported.origin != libc::SO_EE_ORIGIN_ICMP {
+        return None;
+    }
+    // RFC 792, and RFC 1122 section 3.2.2.1 for the codes of "destination unreachable".
+    Some(match (reported.kind, reported.code) {
+        (3, 2) => Kind::ProtocolUnreachable,
+        (3, 3) => Kind::PortUnreachable,
+        (3, 4) => Kind::PacketTooBig { mtu: reported.info },
+        (3, 9 | 10 | 13) => Kind::Prohibited,
+        (3, _) => Kind::HostUnreachable,
+        (11, 0) => Kind::TimeExceeded,
+        (11, _) => Kind::ReassemblyTimeExceeded,
+        (12, _) => Kind::ParameterProblem,
+        _ => return None,
+    })
+}
+
+/// Under which reason a datagram counts that the system refused with this error.
+pub(crate) fn reason_of(error: &io::Error) -> &'static Reason {
+    match error.raw_os_error() {
+        Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => &DEVICE_FULL,
+        Some(libc::EPERM | libc::EACCES) => &xk_core::reason::PROHIBITED,
+        Some(libc::EMSGSIZE) => &xk_core::reason::TOO_BIG,
+        Some(
+            libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN,
+        ) => &UNREACHABLE,
+        _ => &DEVICE_ERROR,
+    }
+}

@@ -1,0 +1,142 @@
+//! # Synopsis
+//! `host-udp` — datagrams between ports, carried by the operating system's own UDP: to its uppers what `udp` is, without
+//! privilege.
+//!
+//! # Realm
+//! async (an anchor: it stands on nothing of the graph)
+//!
+//! # Participants
+//! A port on top of an IPv4 host: `port7@10.0.0.2`.
+//!
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (a port that the system gives; the host that its
+//!   routes give); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session.
+//! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
+//!
+//! # Above
+//! Anything that sends datagrams. The port selects it; it needs no type number.
+//!
+//! # Below
+//! Nothing: the system's UDP. For whole frames see `host-eth`.
+//!
+//! # Behaviour
+//! Each local port in use is one socket of the system, bound to `local`; it is closed with the last session and enable on it.
+//! Messages find their session by our host and port and the peer's. Next come unconnected sessions and enables, for the
+//! local host first and for any host then; an enable makes a session for each new peer. A session answers from the host
+//! that its peer spoke to.
+//!
+//! An unconnected session receives from everybody who has no session of his own; each message carries its sender as the
+//! attribute `peer`, and goes to the peer in that attribute.
+//!
+//! The system computes and verifies checksums and fragments what is longer than the way takes, unless `fragment` forbids it.
+//! What the network says about a datagram goes up as `network-error` to whose session sent it; after a report that the
+//! peer's port is unreachable, the next push into a session that somebody holds fails once. Who sends to a port that has
+//! no socket hears so from the system; a message for a host or peer that nobody takes is dropped as "no port".
+//!
+//! Arrivals are read into message memory, 16 at a time; where the system joins datagrams (UDP GRO) they are taken apart
+//! without copying. What is pushed waits for the end of the turn, or for 128 messages on one port, and goes in batches of
+//! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for a full socket.
+//!
+//! # Control
+//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `max-packet` (65507 octets, or what the way takes if `fragment` is
+//! off), `opt-packet` (what the way took when the session was made), `describe`, `list-sessions`, `list-maps`; passes
+//! `network-error` up.
+//!
+//! # Parameters
+//! - `local`: our host, for every port; `0.0.0.0` for every address that we have.
+//! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
+//! - `ports_max`: how many sockets it opens.
+//! - `fragment`: whether the system may fragment datagrams.
+//! - `buffer`: octets of each socket's buffers each way; if not given, as the system has it.
+//!
+//! # Example
+//! ```kdl
+//! host alice {
+//!     host-udp
+//!     echo     host-udp port=7007
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 768; RFC 1122 section 4.1, as far as the system obeys it. Linux: udp(7), ip(7) (`IP_RECVERR`, `IP_PKTINFO`).
+
+mod ports;
+mod protocol;
+mod session;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of datagrams over the system's UDP.
+pub static UDP_ENTRY: Entry = Entry {
+    kind: "host-udp",
+    summary: "datagrams between ports over the operating system's UDP, without privilege",
+    manual: include_str!("mod.rs"),
+    realm: Realm::Async,
+    above: Family::Port,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::new(
+            "local",
+            ParamKind::Text("an IPv4 address of this machine, or 0.0.0.0 for all"),
+            "0.0.0.0",
+            "our host, for every port",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "65536",
+            "how many connected sessions it holds",
+        ),
+        ParamSpec::new(
+            "ports_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_535,
+            },
+            "256",
+            "how many sockets it opens",
+        ),
+        ParamSpec::new(
+            "fragment",
+            ParamKind::Bool,
+            "#true",
+            "whether the system may fragment datagrams",
+        ),
+        crate::BUFFER,
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "my-port",
+            meaning: "the local port of a session",
+        },
+        QuestionInfo {
+            name: "my-host",
+            meaning: "the local host of a session",
+        },
+        QuestionInfo {
+            name: "peer-port",
+            meaning: "the peer's port of a connected session",
+        },
+        QuestionInfo {
+            name: "peer-host",
+            meaning: "the peer's host of a connected session",
+        },
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "65507 octets, or what the way takes without fragmenting",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "what the way takes without fragmenting",
+        },
+    ],
+    probe: Some(protocol::probe),
+    build: protocol::build,
+};

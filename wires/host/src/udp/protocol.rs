@@ -1,0 +1,557 @@
+//! The protocol object: opens, enables, demultiplexes what the sockets have.
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::rc::Rc;
+
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::map::{BindError, Map};
+use xk_core::object::{Enable, OpenError, SessionTable};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::reason::{self, Class};
+use xk_core::wire::Wire;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Time, Upper,
+};
+use xk_kit::attribute::{LinkCast, Peer};
+use xk_kit::control::{MaxPacket, MyHost, NetworkError};
+
+use super::ports::{Port, Ports};
+use super::session::{Connected, PAYLOAD_MAX, Unconnected, unreachable_port};
+use crate::address::Notes;
+use crate::batch_unsafe::{Arrival, Receiver};
+use crate::error::environment;
+use crate::inbox;
+use crate::socket::{Complaint, Setup, Socket, meaning, way_to};
+
+/// How many enables and unconnected sessions there may be.
+const TAKERS_MAX: usize = 16_384;
+/// The MTU that is taken for granted until the way is known: Ethernet's.
+const MTU: usize = 1500;
+/// A message that has no room for one more attribute.
+static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
+
+/// What a message is demultiplexed by: our host and port, the peer's.
+pub(crate) type Key = u128;
+
+pub(crate) fn key(port: u16, local: Ipv4Addr, peer: SocketAddrV4) -> Key {
+    let hosts = u64::from(u32::from(local)) << 32 | u64::from(u32::from(*peer.ip()));
+    let ports = u32::from(port) << 16 | u32::from(peer.port());
+    u128::from(hosts) << 32 | u128::from(ports)
+}
+
+/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
+pub(crate) type TakerKey = (u16, u32);
+
+#[derive(Clone)]
+pub(crate) enum Taker {
+    /// Gets a session for each peer.
+    Enabled(ProtocolRef, Rc<Port>),
+    /// Takes from every peer.
+    Unconnected(SessionRef),
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) sessions: SessionTable<Key>,
+    pub(crate) takers: Map<TakerKey, Taker>,
+    pub(crate) ports: Ports,
+    /// Whether the system may fragment.
+    pub(crate) fragment: bool,
+}
+
+/// A datagram taken and not delivered yet.
+struct Taken {
+    port: Rc<Port>,
+    message: Message,
+    from: SocketAddrV4,
+    notes: Notes,
+}
+
+/// One instance.
+struct HostUdp {
+    table: Rc<Table>,
+    receiver: RefCell<Receiver>,
+    /// Shared by all shepherds: if one blocks in a delivery, the next goes on.
+    arrivals: RefCell<VecDeque<Taken>>,
+    complaints: RefCell<Vec<(u16, Complaint)>>,
+}
+
+const LOCAL: &str = "an IPv4 address of this machine, or 0.0.0.0 for all";
+
+fn setup(params: &Params) -> Result<(Ipv4Addr, Setup), BuildError> {
+    let host: Option<Ipv4Addr> = params.parse("local", LOCAL)?;
+    let setup = Setup {
+        fragment: params.get("fragment").is_none() || params.flag("fragment"),
+        buffer_octets: params.octets("buffer", 0),
+        join: true,
+    };
+    Ok((host.unwrap_or(Ipv4Addr::UNSPECIFIED), setup))
+}
+
+/// Looks whether sockets can be opened.
+///
+/// # Errors
+/// [`BuildError`] as [`build`] would give it.
+pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+    let (host, setup) = setup(params)?;
+    Socket::bind(SocketAddr::new(host.into(), 0), setup)
+        .map(drop)
+        .map_err(|error| environment("local", &host.to_string(), &error))
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if a parameter does not do, or the host is not ours.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    probe(build.params)?;
+    let (host, setup) = setup(build.params)?;
+    let ports = Ports::new(host, setup, build.params.number("ports_max", 256))
+        .map_err(|error| environment("local", &host.to_string(), &error))?;
+    let boot_key = build.cx.boot_key();
+    let table = Table {
+        sessions: SessionTable::new(boot_key, build.params.number("sessions_max", 65_536)),
+        takers: Map::new(boot_key, TAKERS_MAX),
+        ports,
+        fragment: setup.fragment,
+    };
+    build.add(HostUdp {
+        table: Rc::new(table),
+        receiver: RefCell::new(Receiver::new()),
+        arrivals: RefCell::default(),
+        complaints: RefCell::default(),
+    })
+}
+
+/// The host that is left of a local participant once its port is popped; unspecified for any.
+fn local_host(rest: &mut Participant) -> Result<Ipv4Addr, AddressError> {
+    if rest.is_empty() {
+        return Ok(Ipv4Addr::UNSPECIFIED);
+    }
+    Ok(rest.pop_host()?.value().unwrap_or(Ipv4Addr::UNSPECIFIED))
+}
+
+/// A definite port, which zero is not.
+fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
+    match port.definite()? {
+        0 => Err(AddressError::OutOfRange),
+        port => Ok(port),
+    }
+}
+
+/// True for the peer `*`: everybody.
+fn is_everybody(peer: &Participant) -> bool {
+    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
+}
+
+impl Protocol for HostUdp {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = participants.local_mut()?;
+        let port = match local.pop_port()? {
+            Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
+            Wild::Is(port) => port,
+            Wild::Any => 0,
+        };
+        let host = self.ours(local_host(local)?)?;
+        let peer = participants.peer_mut()?;
+        if is_everybody(peer) {
+            return self.open_unconnected(cx, this, upper, (port, host));
+        }
+        let peer_port = definite(peer.pop_port()?)?;
+        let peer = SocketAddrV4::new(peer.pop_host()?.definite()?, peer_port);
+        self.open_connected(cx, this, upper, (port, host), peer)
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let local = participants.local_mut()?;
+        let number = definite(local.pop_port()?)?;
+        let host = self.ours(local_host(local)?)?;
+        let port = self.table.ports.hold(number)?;
+        let key = (number, u32::from(host));
+        let taker = Taker::Enabled(upper.receiver.clone(), Rc::clone(&port));
+        self.bind_taker(key, taker)
+            .inspect_err(|_| self.table.ports.release(&port, Some(this)))?;
+        Ok(Enable(u64::from(key.0) << 32 | u64::from(key.1)))
+    }
+
+    fn open_disable(&self, _: &Kernel, this: &ProtocolRef, enable: Enable) {
+        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
+        if let Some(Taker::Enabled(_, port)) = self.table.takers.get(&key) {
+            self.table.takers.unbind(&key);
+            self.table.ports.release(&port, Some(this));
+        }
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let table = &self.table;
+        if let Some(question) = ask.get::<ListSessions>() {
+            self.list_sessions(question);
+        } else if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("active", table.sessions.stats()));
+            question.maps.push(("passive", table.takers.stats()));
+        } else if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = PAYLOAD_MAX as u32;
+        } else if let Some(q) = ask
+            .get::<MyHost>()
+            .filter(|_| !table.ports.host.is_unspecified())
+        {
+            q.host = table.ports.host;
+        } else {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+
+    fn stop(&self, _: &Kernel, this: &ProtocolRef) {
+        // Last words, such as a farewell to peers, still go out.
+        self.table.ports.flush(this);
+        self.table.sessions.clear();
+        self.table.takers.clear();
+        self.table.ports.clear();
+        self.receiver.borrow_mut().release();
+        drop((self.arrivals.take(), self.complaints.take()));
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+}
+
+impl Wire for HostUdp {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if self.arrivals.borrow().is_empty() {
+            self.receive(cx, this, budget);
+        }
+        let mut count = 0;
+        while count < budget && !cx.must_leave() {
+            let next = self.arrivals.borrow_mut().pop_front();
+            let Some(taken) = next else { break };
+            count += 1;
+            self.deliver(cx, this, taken);
+        }
+        count
+    }
+
+    fn flush(&self, _: &Kernel, this: &ProtocolRef) {
+        self.table.ports.flush(this);
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        Some(self.table.ports.descriptor())
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        // Joined datagrams may be more than one turn's.
+        (!self.arrivals.borrow().is_empty()).then_some(Time::ZERO)
+    }
+}
+
+impl HostUdp {
+    /// A host that sockets here can have, or any.
+    fn ours(&self, host: Ipv4Addr) -> Result<Ipv4Addr, AddressError> {
+        let own = self.table.ports.host;
+        if host.is_unspecified() || own.is_unspecified() || host == own {
+            Ok(host)
+        } else {
+            Err(AddressError::OutOfRange)
+        }
+    }
+
+    /// The taker is bound unless somebody has the place already.
+    fn bind_taker(&self, key: TakerKey, taker: Taker) -> Result<(), OpenError> {
+        let bound = self.table.takers.bind(key, taker);
+        bound.map_err(|error| match error {
+            BindError::Exists => OpenError::InUse,
+            BindError::Full => OpenError::Full,
+        })
+    }
+
+    /// True if nobody but `upper` takes what comes to this port.
+    fn may_use(&self, port: u16, host: Ipv4Addr, upper: &ProtocolRef) -> bool {
+        let hosts = [0, u32::from(host)];
+        hosts
+            .iter()
+            .all(|host| match self.table.takers.get(&(port, *host)) {
+                None => true,
+                Some(Taker::Enabled(other, _)) => other == *upper,
+                Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
+            })
+    }
+
+    fn open_connected(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        (number, host): (u16, Ipv4Addr),
+        peer: SocketAddrV4,
+    ) -> Result<SessionRef, OpenError> {
+        let table = &self.table;
+        let from = if host.is_unspecified() {
+            table.ports.host
+        } else {
+            host
+        };
+        let (local, mtu) = match way_to(from.into(), peer.into()) {
+            Ok((IpAddr::V4(local), mtu)) => (local, mtu),
+            _ => return Err(OpenError::NoRoute),
+        };
+        if number != 0
+            && let Some(session) = table.sessions.get(&key(number, local, peer))
+        {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        if !self.may_use(number, local, upper.receiver) {
+            return Err(OpenError::InUse);
+        }
+        let port = table.ports.hold(number)?;
+        let key = key(port.number, local, peer);
+        let body = self.session(upper.receiver, port, (local, peer), mtu);
+        let session = cx.new_session(this, upper.receiver, body);
+        if table.sessions.bind(cx, key, session.clone()).is_err() {
+            session.abort(cx);
+            return Err(OpenError::Full);
+        }
+        Ok(session)
+    }
+
+    fn session(
+        &self,
+        upper: &ProtocolRef,
+        port: Rc<Port>,
+        (local, peer): (Ipv4Addr, SocketAddrV4),
+        mtu: usize,
+    ) -> Connected {
+        Connected {
+            table: Rc::clone(&self.table),
+            port,
+            upper: upper.clone(),
+            local,
+            peer,
+            mtu,
+            unreachable: Cell::new(false),
+        }
+    }
+
+    /// A session that receives from everybody.
+    fn open_unconnected(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        (number, host): (u16, Ipv4Addr),
+    ) -> Result<SessionRef, OpenError> {
+        let key = (number, u32::from(host));
+        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&key) {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let port = self.table.ports.hold(number)?;
+        let key = (port.number, u32::from(host));
+        let body = Unconnected {
+            table: Rc::clone(&self.table),
+            port,
+            upper: upper.receiver.clone(),
+            local: host,
+        };
+        let session = cx.new_session(this, upper.receiver, body);
+        self.bind_taker(key, Taker::Unconnected(session.clone()))
+            .inspect_err(|_| session.abort(cx))?;
+        Ok(session)
+    }
+
+    /// Takes what the sockets have, and passes on what they complain about.
+    fn receive(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) {
+        self.table.ports.look(|port| {
+            let receiver = &mut *self.receiver.borrow_mut();
+            port.with_socket(|socket| {
+                let from = (socket, receiver);
+                let taken = inbox::receive(from, cx.pool(), this, budget, |arrival| {
+                    self.accept(this, port, arrival);
+                });
+                if let Err(error) = taken {
+                    inbox::complaints(socket, this, &error, |complaint| {
+                        let complaints = &mut *self.complaints.borrow_mut();
+                        complaints.push((port.number, complaint));
+                    });
+                }
+            });
+        });
+        if !self.complaints.borrow().is_empty() {
+            for (port, complaint) in self.complaints.take() {
+                self.network_error(cx, port, &complaint);
+            }
+        }
+    }
+
+    /// Takes a datagram, or a run of them, apart.
+    fn accept(&self, this: &ProtocolRef, port: &Rc<Port>, arrival: Arrival) {
+        let SocketAddr::V4(from) = arrival.from else {
+            return this.discard(arrival.message, &reason::BAD_SOURCE);
+        };
+        let notes = arrival.notes;
+        inbox::split(this, arrival.message, notes.segment, |message| {
+            self.arrivals.borrow_mut().push_back(Taken {
+                port: Rc::clone(port),
+                message,
+                from,
+                notes,
+            });
+        });
+    }
+
+    /// Who takes what comes to this port and host from somebody without a session.
+    fn taker(&self, port: u16, local: Ipv4Addr) -> Option<Taker> {
+        let takers = &self.table.takers;
+        takers
+            .get(&(port, u32::from(local)))
+            .or_else(|| takers.get(&(port, 0)))
+    }
+
+    /// Passes a datagram up. A refusal ends here: the refuser has counted it.
+    fn deliver(&self, cx: &Kernel, this: &ProtocolRef, taken: Taken) {
+        let Taken {
+            port,
+            mut message,
+            from,
+            notes,
+        } = taken;
+        let own = self.table.ports.host;
+        let local = if own.is_unspecified() {
+            notes.local.unwrap_or(own)
+        } else {
+            own
+        };
+        if let Some(to) = notes.destination.filter(|to| *to != local) {
+            let cast = if to.is_multicast() {
+                LinkCast::Multicast
+            } else {
+                LinkCast::Broadcast
+            };
+            if message.set_attribute(cast).is_err() {
+                return this.discard(message, &ATTRIBUTES_FULL);
+            }
+        }
+        if let Some(session) = self.table.sessions.get(&key(port.number, local, from)) {
+            return drop(session.pop(cx, message));
+        }
+        match self.taker(port.number, local) {
+            Some(Taker::Unconnected(session)) => {
+                let peer = Peer {
+                    host: *from.ip(),
+                    port: from.port(),
+                };
+                match message.set_attribute(peer) {
+                    Ok(()) => drop(session.pop(cx, message)),
+                    Err(_) => this.discard(message, &ATTRIBUTES_FULL),
+                }
+            }
+            Some(Taker::Enabled(upper, _)) => {
+                self.deliver_first(cx, this, &upper, port.number, (local, from), message);
+            }
+            None => this.discard(message, &reason::NO_PORT),
+        }
+    }
+
+    /// The first message of a conversation: makes the session that somebody has enabled.
+    #[cold]
+    fn deliver_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        number: u16,
+        (local, peer): (Ipv4Addr, SocketAddrV4),
+        message: Message,
+    ) {
+        let Ok(port) = self.table.ports.hold(number) else {
+            return this.discard(message, &reason::NO_PORT);
+        };
+        let body = self.session(upper, port, (local, peer), MTU);
+        let session = cx.new_passive_session(this, upper, body);
+        let key = key(number, local, peer);
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
+            session.abort(cx);
+            return this.discard(message, full);
+        }
+        let participant =
+            |host: Ipv4Addr, port| Participant::of(Part::Host(host)).with(Part::port(port));
+        let participants = Participants::pair(
+            participant(local, number),
+            participant(*peer.ip(), peer.port()),
+        );
+        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
+            session.abort(cx);
+            return this.discard(message, unwanted);
+        }
+        drop(session.pop(cx, message));
+    }
+
+    fn list_sessions(&self, question: &mut ListSessions) {
+        let sessions = &self.table.sessions;
+        question.sessions = sessions.sessions(question.max);
+        question.total = sessions.len();
+        self.table.takers.for_each(|_, taker| {
+            if let Taker::Unconnected(session) = taker {
+                question.total += 1;
+                if question.sessions.len() < question.max {
+                    question.sessions.push(session.clone());
+                }
+            }
+        });
+    }
+
+    /// A report about a datagram sent from here: finds its session and passes the report on.
+    fn network_error(&self, cx: &Kernel, port: u16, complaint: &Complaint) {
+        let (Some(kind), Some(SocketAddr::V4(to))) = (meaning(&complaint.reported), complaint.to)
+        else {
+            return;
+        };
+        let own = self.table.ports.host;
+        let local = complaint.local.unwrap_or(own);
+        let connected = self.table.sessions.get(&key(port, local, to));
+        let found = connected.or_else(|| match self.taker(port, local) {
+            Some(Taker::Unconnected(session)) => Some(session),
+            _ => None,
+        });
+        let Some(session) = found else { return };
+        unreachable_port(cx, &session, kind);
+        let reporter = match complaint.reported.offender {
+            Some(IpAddr::V4(host)) if host != *to.ip() => Some(host),
+            _ => None,
+        };
+        let mut error = NetworkError {
+            kind,
+            reporter,
+            session: Some(session.clone()),
+            start: complaint.start,
+            start_len: complaint.start_len,
+        };
+        if let Some(upper) = cx.protocol(session.head().upper()) {
+            let _ = upper.control(cx, &mut Ask::new(&mut error));
+        }
+    }
+}
