@@ -42,7 +42,7 @@ impl Host {
             let _ = list.push(IpCidr::new(address(end.side), 24));
         });
         let (mine, other) = match end.task {
-            Task::Answer | Task::Receive => (SERVER_PORT, CLIENT_PORT),
+            Task::Answer | Task::Acknowledge | Task::Receive => (SERVER_PORT, CLIENT_PORT),
             Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
         };
         let octets = HELD * end.octets.max(64);
