@@ -256,7 +256,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let xk = there
             .spawn(&[&command, "run", "--no-control", &graph])
             .unwrap();
-        await_growth("answers", &received);
+        await_growth(&|| format!("answers; xk said: {}", xk.output()), &received);
         let process = xk.id();
         let own = objects(Object::Program).unwrap().into_iter();
         let own = own.filter(|object| object.name == format!("xk_{process}"));
@@ -273,7 +273,8 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let shown = there.exec(&["ip", "-d", "link", "show", "eth0"]).unwrap();
         assert!(!shown.contains("xdp"), "round {round}: {shown}");
         // The peer tells: its messages are lost.
-        await_growth("losses", &|| peer.reports()[0].figure("lost"));
+        let lost = || peer.reports()[0].figure("lost");
+        await_growth(&|| "losses".to_owned(), &lost);
         if round == 2 {
             settled = Some(holdings());
         }
