@@ -3,7 +3,7 @@
 use super::child::failed;
 use super::end::{End, Task};
 use super::exchange::{self, Line, WAIT};
-use super::sockets::{CLIENT_PORT, SERVER_PORT};
+use super::sockets::port;
 use super::space::VETH;
 use crate::case::Trouble;
 use serde_json::Value;
@@ -41,10 +41,8 @@ impl Host {
             // The list is empty, so there is room.
             let _ = list.push(IpCidr::new(address(end.side), 24));
         });
-        let (mine, other) = match end.task {
-            Task::Answer | Task::Receive => (SERVER_PORT, CLIENT_PORT),
-            Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
-        };
+        let answers = matches!(end.task, Task::Answer | Task::Receive);
+        let (mine, other) = (port(end, answers), port(end, !answers));
         let octets = HELD * end.octets.max(64);
         let buffer =
             || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; HELD], vec![0; octets]);
