@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Packet,
     Xdp,
     Tap,
@@ -28,9 +28,15 @@ impl Wire {
 
 /// Who exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum System {
+pub(crate) enum System {
     /// A graph of xk with UDP at its top, over a wire.
     Xk(Wire),
+    /// A graph of xk with ETH at its top, over a packet socket.
+    XkEth,
+    /// The same with IP at its top.
+    XkIp,
+    /// Raw IP sockets of Linux over the veth pair.
+    LinuxIp,
     /// A user on the sockets of Linux, by way of a graph.
     XkHost,
     /// A user right on a wire of xk.
@@ -49,7 +55,10 @@ pub(super) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 20] = [
+    const ALL: [(System, &'static str); 23] = [
+        (Self::XkEth, "xk packet eth"),
+        (Self::XkIp, "xk packet ip"),
+        (Self::LinuxIp, "Linux raw ip"),
         (Self::Xk(Wire::Shm), "xk shm"),
         (Self::Xk(Wire::Xdp), "xk xdp"),
         (Self::Xk(Wire::Packet), "xk packet"),
@@ -73,7 +82,7 @@ impl System {
     ];
 
     /// Its name in tables.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(system, _)| *system == self);
         found.map_or("?", |(_, name)| name)
     }
@@ -86,11 +95,13 @@ impl System {
 
 /// What an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Sends a message, waits for the answer, and so on.
     Ask,
     /// Sends back what comes.
     Answer,
+    /// Sends the first octet of what comes back.
+    Acknowledge,
     /// Sends as fast as it can.
     Send,
     /// Counts what comes.
@@ -98,7 +109,13 @@ pub(super) enum Task {
 }
 
 impl Task {
-    const ALL: [(Task, &'static str); 4] = [
+    /// Whether it waits for the other side to begin.
+    pub(super) fn is_passive(self) -> bool {
+        matches!(self, Self::Answer | Self::Acknowledge | Self::Receive)
+    }
+
+    const ALL: [(Task, &'static str); 5] = [
+        (Self::Acknowledge, "acknowledge"),
         (Self::Ask, "ask"),
         (Self::Answer, "answer"),
         (Self::Send, "send"),

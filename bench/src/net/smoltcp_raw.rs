@@ -1,7 +1,7 @@
 //! smoltcp over a packet socket of its own making, with addresses of its own beside Linux's.
 
 use super::child::failed;
-use super::end::{End, Task};
+use super::end::End;
 use super::exchange::{self, Line, WAIT};
 use super::sockets::port;
 use super::space::VETH;
@@ -41,7 +41,7 @@ impl Host {
             // The list is empty, so there is room.
             let _ = list.push(IpCidr::new(address(end.side), 24));
         });
-        let answers = matches!(end.task, Task::Answer | Task::Receive);
+        let answers = end.task.is_passive();
         let (mine, other) = (port(end, answers), port(end, !answers));
         let octets = HELD * end.octets.max(64);
         let buffer =

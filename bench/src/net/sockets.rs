@@ -22,6 +22,8 @@ const HELD_OCTETS: usize = 4 << 20;
 
 struct Sockets {
     socket: UdpSocket,
+    /// How much of what comes is sent back, in octets.
+    answered_octets: usize,
     /// To whom messages go: whoever sent last, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
@@ -39,7 +41,7 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
         // The peer of a graph learns its address from what arrives.
         _ => Ipv4Addr::UNSPECIFIED,
     };
-    let answers = matches!(end.task, Task::Answer | Task::Receive);
+    let answers = end.task.is_passive();
     let (mine, other) = (port(end, answers), port(end, !answers));
     Ok((
         (address(end.side), mine).into(),
@@ -59,6 +61,10 @@ impl Sockets {
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
         Ok(Self {
             socket,
+            answered_octets: match end.task {
+                Task::Acknowledge => 1,
+                _ => OCTETS_MAX,
+            },
             peer,
             buffer: vec![0; OCTETS_MAX],
         })
@@ -109,6 +115,7 @@ impl Line for Sockets {
         let Some(octets) = self.next()? else {
             return Ok(0);
         };
+        let octets = octets.min(self.answered_octets);
         self.socket.send_to(&self.buffer[..octets], self.peer)?;
         Ok(1)
     }

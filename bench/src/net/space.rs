@@ -88,6 +88,11 @@ pub(super) fn enter(link: &File) -> rustix::io::Result<()> {
     move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
+/// The hardware address of a side's device.
+pub(super) fn ether(side: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0x77, side as u8]
+}
+
 /// Two namespaces with a veth pair between them.
 pub(super) struct Scene {
     spaces: [Space; 2],
@@ -103,7 +108,7 @@ impl Scene {
     ///
     /// # Errors
     /// [`Trouble::Skipped`] without root or the program `ip`.
-    pub(super) fn new() -> Result<Self, Trouble> {
+    pub(super) fn new(mtu_octets: Option<u16>) -> Result<Self, Trouble> {
         if !rustix::process::geteuid().is_root() {
             let words: Vec<String> = std::env::args().collect();
             return Err(Trouble::Skipped(format!(
@@ -118,6 +123,11 @@ impl Scene {
         ))?;
         for (side, space) in spaces.iter().enumerate() {
             space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
+            let ether = format_args!("02:00:00:00:77:0{side}");
+            space.ip(&format!("link set {} address {ether}", VETH[side]))?;
+            if let Some(mtu) = mtu_octets {
+                space.ip(&format!("link set {} mtu {mtu}", VETH[side]))?;
+            }
             space.ip(&format!("link set {} up", VETH[side]))?;
         }
         Ok(Self { spaces })
