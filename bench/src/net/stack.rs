@@ -90,10 +90,11 @@ pub(super) const IP_PROTOCOL: u8 = 253;
 /// ETH over a packet socket, with a user that knows its peer's station.
 pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
     let text = format!(
-        "host end {{\n{}\neth wire\n}}\n",
-        wire_line(end, Wire::Packet)
+        "host end {{\n{} address=\"02:00:00:00:77:0{}\"\neth wire\n}}\n",
+        wire_line(end, Wire::Packet),
+        end.side,
     );
-    let station = |side| Participant::of(Part::Ether(super::space::ether(side)));
+    let station = |side| Participant::of(Part::Ether([2, 0, 0, 0, 0x77, side as u8]));
     let participants = match end.task.is_passive() {
         false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
         true => Participants::local(Part::Any),
