@@ -7,15 +7,21 @@
 //! depend on what else the machine does. No test asserts any of these figures.
 
 mod case;
+mod child;
+mod demux;
+mod footprint;
 pub mod instructions;
 mod micro;
 mod net;
 mod origin;
+mod papers;
 mod plot;
 mod record;
 mod report;
 mod request;
+mod sim;
 mod stack;
+mod talks;
 mod udp_inprocess;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
@@ -25,9 +31,9 @@ pub use report::{Options, run};
 pub use request::{Request, execute, list};
 
 /// What a program that links this crate calls first: if the environment asks for a part of a benchmark (one case under a counter of
-/// instructions, one end of two), does that part and answers true.
+/// instructions, one end of two, what needs a process of its own), does that part and answers true.
 pub fn run_if_asked() -> bool {
-    net::run_if_asked() || instructions::run_if_asked()
+    child::run_if_asked() || net::run_if_asked() || instructions::run_if_asked()
 }
 
 /// Every benchmark there is, in the order in which `all` runs them.
@@ -39,7 +45,11 @@ pub fn benchmarks() -> Vec<Benchmark> {
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),
+        demux::benchmark(),
+        sim::benchmark(),
+        footprint::benchmark(),
     ];
     list.extend(net::benchmarks());
+    list.extend(papers::benchmarks());
     list
 }

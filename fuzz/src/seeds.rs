@@ -38,6 +38,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     layers(&mut seeds);
     stacks(&mut seeds);
     texts(&mut seeds)?;
+    attacks(&mut seeds);
     shared_memory(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
@@ -414,6 +415,45 @@ fn stacks(seeds: &mut Vec<Seed>) {
             step(code::IP, 0, &[1, 0, 253, 0, 0, 9, 0, b'r', b'a', b'w']),
         ],
     );
+}
+
+/// Attacks on a small network, and requests to a running graph.
+fn attacks(seeds: &mut Vec<Seed>) {
+    for kind in 0..9 {
+        let noise = step(1, 0, &[kind, 7, 200]);
+        let ask = step(4, kind, &[1, 2]);
+        let pass = step(2, 9, &[]);
+        let all = [noise.clone(), ask, pass, noise, step(2, 15, &[])].concat();
+        add(seeds, "attack", &format!("noise{kind}"), &all);
+    }
+    let questions: Vec<u8> = (0..32u8)
+        .flat_map(|n| step(4, n % 16, &[n, 3, 10, 64, 0, 1]))
+        .collect();
+    add(seeds, "attack", "questions", &questions);
+    let asks = frame::arp(1, (PEER, YOU), ([0; 6], ME));
+    let frames = [
+        step(
+            0,
+            0,
+            &frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks),
+        ),
+        step(3, 0, b"hello"),
+        step(5, 0, b"port5000, port7@10.0.0.1"),
+        step(2, 9, &[]),
+        step(3, 1, b"hello again"),
+    ];
+    add(seeds, "attack", "frames", &frames.concat());
+    for (name, line) in [
+        ("dump", r#"{"ask":"dump"}"#),
+        ("trace", r#"{"ask":"trace","messages":7}"#),
+        ("capture", r#"{"ask":"capture","edge":"ip>eth"}"#),
+        (
+            "nested",
+            r#"{"ask":{"ask":["dump",1e99,null,true,"\u0000"]}}"#,
+        ),
+    ] {
+        add(seeds, "request", name, line.as_bytes());
+    }
 }
 
 /// Graph files, as they lie in `graphs`, and participants.

@@ -26,7 +26,7 @@ fn cases() -> Vec<Case> {
     vec![dispatch(), block_and_resume()]
 }
 
-fn dispatch() -> Case {
+pub(crate) fn dispatch() -> Case {
     Case::new("dispatch without a block", 1_000_000, || {
         let left = Rc::new(Cell::new(0));
         let body = {
@@ -62,7 +62,7 @@ fn run_body(
 }
 
 /// Odd messages wait, even ones signal: the first blocks, the second makes it ready, the loop resumes it.
-fn block_and_resume() -> Case {
+pub(crate) fn block_and_resume() -> Case {
     Case::new("one block and resume (two dispatches)", 200_000, || {
         let shepherds = shepherds();
         let semaphore = Semaphore::new(0);

@@ -63,6 +63,9 @@ fn run(end: &End) -> Result<Value, Trouble> {
     match end.system {
         System::Xk(wire) => stack::datagrams(end, wire),
         System::XkHost => stack::host(end),
+        System::XkEth => stack::stations(end),
+        System::XkIp => stack::hosts(end),
+        System::LinuxIp => super::raw_ip::run(end),
         System::XkFrames(wire) => stack::frames(end, wire),
         System::Bare(Wire::Packet) => frames::packet(end),
         System::Bare(Wire::Xdp) => frames::xdp(end),

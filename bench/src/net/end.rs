@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Packet,
     Xdp,
     Tap,
@@ -28,9 +28,15 @@ impl Wire {
 
 /// Who exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum System {
+pub(crate) enum System {
     /// A graph of xk with UDP at its top, over a wire.
     Xk(Wire),
+    /// A graph of xk with ETH at its top, over a packet socket.
+    XkEth,
+    /// The same with IP at its top.
+    XkIp,
+    /// Raw IP sockets of Linux over the veth pair.
+    LinuxIp,
     /// A user on the sockets of Linux, by way of a graph.
     XkHost,
     /// A user right on a wire of xk.
@@ -49,7 +55,10 @@ pub(super) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 20] = [
+    const ALL: [(System, &'static str); 23] = [
+        (Self::XkEth, "xk packet eth"),
+        (Self::XkIp, "xk packet ip"),
+        (Self::LinuxIp, "Linux raw ip"),
         (Self::Xk(Wire::Shm), "xk shm"),
         (Self::Xk(Wire::Xdp), "xk xdp"),
         (Self::Xk(Wire::Packet), "xk packet"),
@@ -73,7 +82,7 @@ impl System {
     ];
 
     /// Its name in tables.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(system, _)| *system == self);
         found.map_or("?", |(_, name)| name)
     }
@@ -86,11 +95,13 @@ impl System {
 
 /// What an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Sends a message, waits for the answer, and so on.
     Ask,
     /// Sends back what comes.
     Answer,
+    /// Sends the first octet of what comes back.
+    Acknowledge,
     /// Sends as fast as it can.
     Send,
     /// Counts what comes.
@@ -98,7 +109,13 @@ pub(super) enum Task {
 }
 
 impl Task {
-    const ALL: [(Task, &'static str); 4] = [
+    /// Whether it waits for the other side to begin.
+    pub(super) fn is_passive(self) -> bool {
+        matches!(self, Self::Answer | Self::Acknowledge | Self::Receive)
+    }
+
+    const ALL: [(Task, &'static str); 5] = [
+        (Self::Acknowledge, "acknowledge"),
         (Self::Ask, "ask"),
         (Self::Answer, "answer"),
         (Self::Send, "send"),
@@ -117,6 +134,8 @@ pub(super) struct End {
     pub(super) octets: usize,
     /// Whether it never sleeps.
     pub(super) spins: bool,
+    /// The first of two ports: of the end that asks or sends. The other has the next.
+    pub(super) port: u16,
     /// The core that it runs on.
     pub(super) core: usize,
     /// How long it measures.
@@ -132,7 +151,7 @@ impl End {
         let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
         json!({
             "system": self.system.name(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
-            "spins": self.spins, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
+            "spins": self.spins, "port": self.port, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
             "meeting": self.meeting,
         })
         .to_string()
@@ -150,6 +169,7 @@ impl End {
             side: size("side")?.min(1),
             octets: size("octets")?,
             spins: value["spins"].as_bool()?,
+            port: u16::try_from(number("port")?).ok()?,
             core: size("core")?,
             time: Duration::from_micros(number("time_us")?),
             space: words("space"),
@@ -172,6 +192,7 @@ mod tests {
                     side: 1,
                     octets: 1400,
                     spins: true,
+                    port: 20_000,
                     core: 3,
                     time: Duration::from_micros(12_345),
                     space: Some("/proc/1/fd/3".into()),

@@ -61,7 +61,7 @@ pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
     ready();
     match end.task {
         Task::Ask => ask(end, &mut line),
-        Task::Answer => answer(&mut line),
+        Task::Answer | Task::Acknowledge => answer(&mut line),
         Task::Send => send(end, &mut line),
         Task::Receive => receive(end, &mut line),
     }

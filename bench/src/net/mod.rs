@@ -5,15 +5,16 @@
 //! runs while another is measured.
 
 mod child;
-mod end;
+pub(crate) mod end;
 mod exchange;
 mod frame_rate;
 mod frames;
 mod memory;
 mod memory_unsafe;
 mod peer;
+mod raw_ip;
 mod round_trip;
-mod scene;
+pub(crate) mod scene;
 mod smoltcp_raw;
 mod sockets;
 mod sockets_unsafe;
@@ -24,7 +25,10 @@ mod stream;
 mod user;
 
 use crate::case::{Benchmark, Sample, Trouble};
+use end::{System, Task, Wire};
+use scene::{Mode, Setting, Stage};
 use serde_json::Value;
+use std::time::Duration;
 
 pub(crate) use child::run_if_asked;
 
@@ -67,5 +71,37 @@ fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
             .filter_map(|(name, x)| Some((name, x?)))
             .collect(),
         ..Sample::default()
+    })
+}
+
+/// Times messages of so many octets there and, whole or as one octet, back; what is found is in microseconds.
+///
+/// # Errors
+/// [`Trouble`], the machine's or an end's.
+pub(crate) fn round_trips(
+    stage: &Stage,
+    system: System,
+    (octets, answer): (usize, Task),
+    mode: Mode,
+    time: Duration,
+) -> Result<Sample, Trouble> {
+    let setting = Setting {
+        system,
+        tasks: [Task::Ask, answer],
+        octets: match system {
+            System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
+            _ => octets,
+        },
+        mode,
+        time,
+    };
+    let (found, _) = stage.run(&setting)?;
+    let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
+    let none = || Trouble::Failed("no round trip was timed".into());
+    Ok(Sample {
+        value: us("p50").ok_or_else(none)?,
+        p50: us("p50"),
+        p99: us("p99"),
+        also: Vec::new(),
     })
 }

@@ -1,9 +1,9 @@
 //! `udp-rtt`: a message there and its answer back, user to user, between two processes.
 
 use super::end::{System, Task, Wire};
-use super::octets_of_frame;
-use super::scene::{Mode, Setting, Stage};
-use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use super::round_trips;
+use super::scene::{Mode, Stage};
+use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 
 pub(super) fn benchmark() -> Benchmark {
@@ -55,25 +55,8 @@ fn case(stage: &Stage, octets: usize, mode: Mode, system: System) -> Case {
         n => format!("{n} octets, {}", mode.name()),
     };
     let case = Case::measured(row, move |effort| {
-        let setting = Setting {
-            system,
-            tasks: [Task::Ask, Task::Answer],
-            octets: match system {
-                System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
-                _ => octets,
-            },
-            mode,
-            time: TIME.mul_f64(effort),
-        };
-        let (found, _) = stage.run(&setting)?;
-        let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
-        let none = || Trouble::Failed("no round trip was timed".into());
-        Ok(Sample {
-            value: us("p50").ok_or_else(none)?,
-            p50: us("p50"),
-            p99: us("p99"),
-            also: Vec::new(),
-        })
+        let time = TIME.mul_f64(effort);
+        round_trips(&stage, system, (octets, Task::Answer), mode, time)
     });
     goals(case.of(system.name()), octets, mode, system)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How both ends share the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// A core each, and neither sleeps.
     Spinning,
     /// Both on one core, each sleeping until something comes.
@@ -24,7 +24,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Spinning => "spinning",
             Self::OneCore => "one core",
@@ -47,7 +47,9 @@ pub(super) struct Setting {
 
 /// What the cases of a benchmark share; made when the first needs it.
 #[derive(Clone, Default)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
+    /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
+    mtu_octets: Option<u16>,
     scene: Rc<OnceCell<Result<Scene, Trouble>>>,
 }
 
@@ -112,6 +114,14 @@ fn remove_folders_of_the_dead() {
 }
 
 impl Stage {
+    /// One whose frames bear at most so many octets.
+    pub(crate) fn with_mtu(mtu_octets: u16) -> Self {
+        Self {
+            mtu_octets: Some(mtu_octets),
+            ..Self::default()
+        }
+    }
+
     /// Runs one round of a case. Answers what the end found that asks or receives, then what the other did.
     ///
     /// # Errors
@@ -126,6 +136,7 @@ impl Stage {
                 side,
                 octets: setting.octets,
                 spins: setting.mode == Mode::Spinning,
+                port: port(),
                 core: cores[side],
                 time: setting.time,
                 space: self.space(setting.system, side)?,
@@ -150,11 +161,14 @@ impl Stage {
             System::Xk(Wire::Packet | Wire::Xdp)
             | System::XkFrames(Wire::Packet | Wire::Xdp)
             | System::Bare(Wire::Packet | Wire::Xdp)
+            | System::XkEth
+            | System::XkIp
+            | System::LinuxIp
             | System::LinuxVeth
             | System::LinuxVethJoined
             | System::Smoltcp => side,
         };
-        match self.scene.get_or_init(Scene::new) {
+        match self.scene.get_or_init(|| Scene::new(self.mtu_octets)) {
             Ok(scene) => Ok(Some(scene.path(side))),
             Err(trouble) => Err(trouble.clone()),
         }
@@ -165,8 +179,13 @@ impl Stage {
 fn first(setting: &Setting) -> usize {
     match setting.system {
         System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
-        _ => usize::from(!matches!(setting.tasks[0], Task::Answer | Task::Receive)),
+        _ => usize::from(!setting.tasks[0].is_passive()),
     }
+}
+
+/// The first of two ports that runs at the same time on one machine hardly share: below those that Linux gives by itself.
+fn port() -> u16 {
+    10_000 + (std::process::id() % 10_000) as u16 * 2
 }
 
 /// The cores for both sides.

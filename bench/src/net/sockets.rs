@@ -10,10 +10,11 @@ use serde_json::Value;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// The port of the end that answers or receives.
-pub(super) const SERVER_PORT: u16 = 7707;
-/// The port of the end that asks or sends.
-pub(super) const CLIENT_PORT: u16 = 7708;
+/// The port of the end that answers or receives, or of the other.
+pub(super) fn port(end: &End, answers: bool) -> u16 {
+    end.port + u16::from(answers)
+}
+
 /// The longest message, in octets.
 const OCTETS_MAX: usize = 1 << 16;
 /// What a receiving socket may hold, in octets, if the system allows so much.
@@ -21,6 +22,8 @@ const HELD_OCTETS: usize = 4 << 20;
 
 struct Sockets {
     socket: UdpSocket,
+    /// How much of what comes is sent back, in octets.
+    answered_octets: usize,
     /// To whom messages go: whoever sent last, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
@@ -38,10 +41,8 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
         // The peer of a graph learns its address from what arrives.
         _ => Ipv4Addr::UNSPECIFIED,
     };
-    let (mine, other) = match end.task {
-        Task::Answer | Task::Receive => (SERVER_PORT, CLIENT_PORT),
-        Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
-    };
+    let answers = end.task.is_passive();
+    let (mine, other) = (port(end, answers), port(end, !answers));
     Ok((
         (address(end.side), mine).into(),
         (address(1 - end.side), other).into(),
@@ -60,6 +61,10 @@ impl Sockets {
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
         Ok(Self {
             socket,
+            answered_octets: match end.task {
+                Task::Acknowledge => 1,
+                _ => OCTETS_MAX,
+            },
             peer,
             buffer: vec![0; OCTETS_MAX],
         })
@@ -110,6 +115,7 @@ impl Line for Sockets {
         let Some(octets) = self.next()? else {
             return Ok(0);
         };
+        let octets = octets.min(self.answered_octets);
         self.socket.send_to(&self.buffer[..octets], self.peer)?;
         Ok(1)
     }

@@ -103,7 +103,7 @@ impl Scene {
     ///
     /// # Errors
     /// [`Trouble::Skipped`] without root or the program `ip`.
-    pub(super) fn new() -> Result<Self, Trouble> {
+    pub(super) fn new(mtu_octets: Option<u16>) -> Result<Self, Trouble> {
         if !rustix::process::geteuid().is_root() {
             let words: Vec<String> = std::env::args().collect();
             return Err(Trouble::Skipped(format!(
@@ -118,6 +118,9 @@ impl Scene {
         ))?;
         for (side, space) in spaces.iter().enumerate() {
             space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
+            if let Some(mtu) = mtu_octets {
+                space.ip(&format!("link set {} mtu {mtu}", VETH[side]))?;
+            }
             space.ip(&format!("link set {} up", VETH[side]))?;
         }
         Ok(Self { spaces })

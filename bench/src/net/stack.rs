@@ -1,9 +1,9 @@
 //! xk: a graph composed from its text and run by the poll loop, with a user at its top.
 
 use super::child::{failed, ready};
-use super::end::{End, Task, Wire};
-use super::frames::{HEADER_OCTETS, TAP, header};
-use super::sockets::{CLIENT_PORT, SERVER_PORT};
+use super::end::{End, Wire};
+use super::frames::{TAP, address_of, header};
+use super::sockets::port;
 use super::space::VETH;
 use super::user::{Place, User};
 use crate::case::Trouble;
@@ -11,7 +11,9 @@ use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use xk_catalog::Catalog;
+use xk_core::numbers::Number;
 use xk_core::{Part, Participant, Participants};
+use xk_kit::EthAddr;
 use xk_lang::Severity;
 use xk_run::{Idle, Runner, real_kernel};
 
@@ -23,13 +25,20 @@ fn wire_line(end: &End, wire: Wire) -> String {
     let meeting = end.meeting.as_deref().unwrap_or_default();
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
-        Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
+        // What is for its address is the wire's.
+        Wire::Xdp => {
+            let address = EthAddr(address_of(end.side));
+            format!(
+                "xdp device={} address=\"{address}\" name=wire",
+                VETH[end.side]
+            )
+        }
         Wire::Tap => format!(
             "tap device={TAP} host_address=\"{}/24\" name=wire",
             address(1)
         ),
         Wire::Host => {
-            let at = |side: usize| format!("127.0.0.1:{}", [CLIENT_PORT, SERVER_PORT][side]);
+            let at = |side: usize| format!("127.0.0.1:{}", port(end, side == 1));
             let (mine, other) = (at(end.side), at(1 - end.side));
             format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
         }
@@ -67,10 +76,58 @@ fn participants(end: &End, mine: &str, other: &str) -> Participants {
         let host: Ipv4Addr = host.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
         Participant::of(Part::Host(host)).with(Part::port(port))
     };
-    match end.task {
-        Task::Ask | Task::Send => Participants::pair(at(CLIENT_PORT, mine), at(SERVER_PORT, other)),
-        Task::Answer | Task::Receive => Participants::local(Part::port(SERVER_PORT)),
+    match end.task.is_passive() {
+        false => Participants::pair(at(port(end, false), mine), at(port(end, true), other)),
+        true => Participants::local(Part::port(port(end, true))),
     }
+}
+
+/// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section 9.2.4).
+const ETHER_TYPE: u32 = 0x88b5;
+/// The number of the user on IP: the first for experiments (RFC 3692 section 2.1).
+pub(super) const IP_PROTOCOL: u8 = 253;
+
+/// ETH over a packet socket, with a user that knows its peer's station.
+pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
+    let text = format!(
+        "host end {{\n{} address=\"02:00:00:00:77:0{}\"\neth wire\n}}\n",
+        wire_line(end, Wire::Packet),
+        end.side,
+    );
+    let station = |side| Participant::of(Part::Ether([2, 0, 0, 0, 0x77, side as u8]));
+    let participants = match end.task.is_passive() {
+        false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
+        true => Participants::local(Part::Any),
+    };
+    let place = Place {
+        lower: "eth",
+        participants,
+        header: Vec::new(),
+    };
+    run(end, Wire::Packet.kind(), &text, place)
+}
+
+/// IP, ARP and ETH over a packet socket, with a user that knows its peer's host.
+pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
+    let text = format!(
+        "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\n}}\n",
+        wire_line(end, Wire::Packet),
+        address(end.side),
+    );
+    let host = |side| {
+        let host: Ipv4Addr = address(side).parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Participant::of(Part::Host(host))
+    };
+    let participants = match end.task.is_passive() {
+        false => Participants::pair(host(end.side), host(1 - end.side)),
+        true => Participants::local(Part::Any),
+    };
+    let place = Place {
+        lower: "ip",
+        participants,
+        header: Vec::new(),
+    };
+    run(end, Wire::Packet.kind(), &text, place)
 }
 
 /// The system's sockets as a lower layer, over its loopback device.
@@ -90,7 +147,6 @@ pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
         return super::frames::tap(end);
     }
     let text = format!("host end {{\n{}\n}}\n", wire_line(end, wire));
-    debug_assert!(HEADER_OCTETS == header(end.side).len());
     let place = Place {
         lower: "wire",
         participants: Participants::default(),
@@ -123,6 +179,14 @@ fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble
     let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
     let lower = built.find(place.lower).cloned();
     let lower = lower.ok_or_else(|| wrong(format!("the graph has no {}", place.lower)))?;
+    for (lower, number) in [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))] {
+        let upper = "user";
+        let _ = kernel.numbers_mut().add(Number {
+            upper,
+            lower,
+            number,
+        });
+    }
     let user = User::new(end, place, lower);
     let found = user.found();
     let this = kernel.add_protocol("user", "user", user.clone());

@@ -106,7 +106,7 @@ impl User {
         inner.now.set(now);
         match inner.task {
             Task::Ask => inner.done.get() || now.since(inner.heard.get()) > PATIENCE,
-            Task::Answer => false,
+            Task::Answer | Task::Acknowledge => false,
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
             Task::Send => {
                 if now.since(begun) > STREAM_AFTER {
@@ -182,7 +182,7 @@ impl Protocol for User {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let inner = &*self.0;
         let (upper, participants) = (Upper::new(this), inner.participants.clone());
-        if matches!(inner.task, Task::Answer | Task::Receive) || inner.at > 0 {
+        if inner.task.is_passive() || inner.at > 0 {
             let _stands = inner.lower.open_enable(cx, upper, participants.clone())?;
         }
         if matches!(inner.task, Task::Ask | Task::Send) {
@@ -202,8 +202,11 @@ impl Protocol for User {
         match self.0.task {
             Task::Ask => self.0.answered(cx, &message),
             Task::Receive => self.0.received(&message),
-            Task::Answer => {
+            Task::Answer | Task::Acknowledge => {
                 message.remove_attribute::<LinkCast>();
+                if self.0.task == Task::Acknowledge {
+                    message.truncate(self.0.at + 1);
+                }
                 // One that does not go is missed by whoever asked.
                 let _ = lower.push(cx, message);
             }
@@ -218,7 +221,7 @@ impl Protocol for User {
         let knocks = match inner.task {
             Task::Ask => !inner.connected.get(),
             Task::Send => inner.number.get() == 0,
-            Task::Answer | Task::Receive => false,
+            Task::Answer | Task::Acknowledge | Task::Receive => false,
         };
         if knocks {
             inner.send(cx);
@@ -247,7 +250,7 @@ impl Found {
             }
             Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
             Task::Receive => inner.window.borrow().result(),
-            Task::Answer => Ok(json!({})),
+            Task::Answer | Task::Acknowledge => Ok(json!({})),
             Task::Send => {
                 let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
                 Ok(sent(inner.number.get(), inner.now.get().since(begun)))

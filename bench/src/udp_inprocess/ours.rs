@@ -48,17 +48,23 @@ fn build_cable(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 /// One host of the pair.
-struct Host {
-    cx: Rc<Kernel>,
+pub(crate) struct Host {
+    pub(crate) cx: Rc<Kernel>,
     kept: Rc<Arrivals>,
     wire: SessionRef,
-    udp: ProtocolRef,
+    pub(crate) udp: ProtocolRef,
 }
 
-const HEADROOM: usize = 128;
+/// Room for the headers of UDP, IP and ETH, in octets.
+pub(crate) const HEADROOM: usize = 128;
 
 impl Host {
     fn new(pool: &Pool, number: u8) -> Self {
+        Self::with_udp(pool, number, "")
+    }
+
+    /// A host whose UDP has these parameters.
+    pub(crate) fn with_udp(pool: &Pool, number: u8, udp: &str) -> Self {
         let shepherds = Shepherds::new(
             Box::new(NoSwitch),
             Limits {
@@ -79,7 +85,7 @@ impl Host {
         });
         cx.surround(Rc::clone(&end));
         let text = format!(
-            "host h {{\n cable\n eth cable\n arp eth\n ip arp {{ address \"10.0.0.{number}/24\"; }}\n udp ip\n}}\n"
+            "host h {{\n cable\n eth cable\n arp eth\n ip arp {{ address \"10.0.0.{number}/24\"; }}\n udp ip {udp}\n}}\n"
         );
         let entries: Vec<&'static Entry> = PROTOCOLS.iter().copied().chain([&CABLE]).collect();
         let catalog = Catalog::new(&entries).expect("the cable is new to the catalog");
@@ -109,7 +115,7 @@ impl Host {
     }
 
     /// Carries what the other host has sent in here.
-    fn take_from(&self, other: &Host) -> usize {
+    pub(crate) fn take_from(&self, other: &Host) -> usize {
         let mut carried = 0;
         while !other.kept.is_empty() {
             carried += other.kept.deliver(&self.cx, &self.wire, usize::MAX);
@@ -118,7 +124,8 @@ impl Host {
     }
 }
 
-fn at(port: u16, host: u8) -> Participant {
+/// A port of one of the two hosts.
+pub(crate) fn at(port: u16, host: u8) -> Participant {
     Participant::of(Part::Host([10, 0, 0, host].into())).with(Part::port(port))
 }
 

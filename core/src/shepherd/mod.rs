@@ -178,6 +178,13 @@ impl Shepherds {
         self.table.ready_count() != 0
     }
 
+    /// Whether a shepherd can ever be suspended. If not, what an executor would run by [`run`](Self::run) it may as
+    /// well call itself.
+    #[inline]
+    pub fn may_suspend(&self) -> bool {
+        self.table.has_stacks()
+    }
+
     /// Number of the shepherd the caller is on; none outside
     /// [`run`](Self::run). For traces.
     #[inline]

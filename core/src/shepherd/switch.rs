@@ -30,6 +30,11 @@ pub trait Switch {
     /// Called on `slot` itself: goes back to whoever resumed it, and returns
     /// when it is resumed again.
     fn suspend(&self, slot: u32);
+
+    /// Whether it has stacks to give. One that never has lets an executor spare the loop around what cannot wait.
+    fn has_stacks(&self) -> bool {
+        true
+    }
 }
 
 /// Why a [`Switch`] gave no stack.
@@ -58,4 +63,8 @@ impl Switch for NoSwitch {
     fn resume(&self, _: u32) {}
 
     fn suspend(&self, _: u32) {}
+
+    fn has_stacks(&self) -> bool {
+        false
+    }
 }

@@ -149,6 +149,10 @@ impl Table {
         self.limits
     }
 
+    pub(super) fn has_stacks(&self) -> bool {
+        self.switch.has_stacks()
+    }
+
     pub(super) fn stats(&self) -> Stats {
         Stats {
             made: self.made_count.get(),

@@ -62,6 +62,7 @@ mod line;
 mod link;
 mod network;
 mod protocol;
+mod queue;
 mod stations;
 mod stats;
 mod world;

@@ -1,13 +1,13 @@
 //! The network: links, ports, and the frames in flight, in the order of their times.
 
 use crate::config::{LinkConfig, LinkKind};
-use crate::link::{Ends, Fate, Link};
+use crate::link::{Ends, Fate, Hints, Link};
 use crate::protocol::{HostSeat, SimPort};
+use crate::queue::{Event, Kind, Queue};
 use crate::stats::LinkStats;
 use core::fmt;
 use std::cell::RefCell;
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_core::object::PushError;
 use xk_core::random::Random;
@@ -79,51 +79,24 @@ pub trait Tap {
     fn frame(&self, sighting: Sighting<'_>);
 }
 
+/// One line of memory holds what every frame needs.
+#[repr(C, align(64))]
 struct Port {
     /// `None` once the interface is taken down.
     interface: Option<Rc<SimPort>>,
     host: HostId,
+    link: u32,
+    hints: Hints,
+    rest: Box<PortRest>,
+}
+
+/// What only some frames need of a port.
+struct PortRest {
     host_name: Rc<str>,
-    link: usize,
     ends: Ends,
     /// Its side of each of the link's partitions.
     sides: Vec<u8>,
 }
-
-enum Kind {
-    /// A frame is at the far end of its sender's line.
-    Arrival { from: PortId },
-    /// A frame has reached this port.
-    Delivery { to: PortId },
-}
-
-struct Event {
-    at: Time,
-    sequence: u64,
-    message: Message,
-    kind: Kind,
-}
-
-impl Ord for Event {
-    /// The greatest is what comes first: the heap has the greatest on top.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.sequence).cmp(&(self.at, self.sequence))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Eq for Event {}
 
 struct State {
     links: Vec<Link>,
@@ -131,8 +104,7 @@ struct State {
     ports: Vec<Port>,
     /// How many interfaces each host has had.
     interfaces: BTreeMap<HostId, u8>,
-    queue: BinaryHeap<Event>,
-    sequence: u64,
+    queue: Queue,
     now: Time,
     in_flight_max: usize,
 }
@@ -156,7 +128,7 @@ pub(crate) struct NotTaken {
 pub(crate) struct Spreading {
     message: Option<Message>,
     from: PortId,
-    link: usize,
+    link: u32,
     /// The receiver that the frame goes to, if a switch knows; else the place of the next one on the link.
     to: Target,
     /// A second delivery to the same port.
@@ -184,8 +156,7 @@ impl Network {
             names: BTreeMap::new(),
             ports: Vec::new(),
             interfaces: BTreeMap::new(),
-            queue: BinaryHeap::new(),
-            sequence: 0,
+            queue: Queue::default(),
             now: Time::ZERO,
             in_flight_max: IN_FLIGHT_MAX,
         };
@@ -284,13 +255,17 @@ impl Network {
             .iter()
             .map(|p| p.side(&seat.name))
             .collect();
+        let rest = PortRest {
+            host_name: Rc::clone(&seat.name),
+            ends: Ends::default(),
+            sides,
+        };
         state.ports.push(Port {
             interface: Some(interface),
             host: seat.id,
-            host_name: Rc::clone(&seat.name),
-            link: at,
-            ends: Ends::default(),
-            sides,
+            link: link.0,
+            hints: Hints::default(),
+            rest: Box::new(rest),
         });
         let count = state.interfaces.entry(seat.id).or_default();
         let ordinal = *count;
@@ -305,7 +280,7 @@ impl Network {
             return;
         };
         let (link, interface) = (gone.link, gone.interface.take());
-        if let Some(link) = state.links.get_mut(link) {
+        if let Some(link) = state.links.get_mut(link as usize) {
             link.ports.retain(|p| *p != port);
         }
         drop(state);
@@ -332,8 +307,8 @@ impl Network {
             .ports
             .get_mut(from.0 as usize)
             .filter(|p| p.interface.is_some());
-        let found = at.and_then(|p| state.links.get_mut(p.link).map(|link| (p, link)));
-        let Some((port, link)) = found else {
+        let found = at.and_then(|p| Some((state.links.get_mut(p.link as usize)?, p)));
+        let Some((link, port)) = found else {
             return not_taken(message, PushError::Closed, &reason::CLOSED);
         };
         let octets = message.len();
@@ -341,26 +316,41 @@ impl Network {
             link.stats.in_flight_full += 1;
             return not_taken(message, PushError::QueueFull, &IN_FLIGHT_FULL);
         }
-        // Attributes stay behind: an empty message takes the octets, and has none.
-        let Ok(mut frame) = self.pool.empty(0) else {
-            link.stats.no_buffers += 1;
-            return not_taken(message, PushError::NoBuffers, &reason::NO_BUFFERS);
+        let frame = match self.without_attributes(message) {
+            Ok(frame) => frame,
+            Err(message) => {
+                link.stats.no_buffers += 1;
+                return not_taken(message, PushError::NoBuffers, &reason::NO_BUFFERS);
+            }
         };
         // A host that somebody calls from outside may have an older time.
-        let Some(arrival) = link.send(now.max(state.now), &mut port.ends, octets) else {
+        let Some(arrival) = link.send(now.max(state.now), &mut port.rest.ends, octets) else {
             link.stats.queue_full += 1;
-            return not_taken(message, PushError::QueueFull, &reason::QUEUE_FULL);
+            return not_taken(frame, PushError::QueueFull, &reason::QUEUE_FULL);
         };
-        frame.join(message);
         link.stats.sent += 1;
         link.stats.sent_octets += octets as u64;
-        state.schedule(arrival, Kind::Arrival { from }, frame);
+        state.queue.push(arrival, Kind::Arrival { from }, frame);
         Ok(())
     }
 
+    /// The octets of a message alone: attributes do not cross a link. The message, if the pool is exhausted.
+    fn without_attributes(&self, message: Message) -> Result<Message, Message> {
+        if !message.has_attributes() {
+            return Ok(message);
+        }
+        // An empty message takes the octets, and has none.
+        let Ok(mut frame) = self.pool.empty(0) else {
+            return Err(message);
+        };
+        frame.join(message);
+        Ok(frame)
+    }
+
     /// When the next frame arrives.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        self.state.borrow().queue.peek().map(|event| event.at)
+        self.state.borrow().queue.next()
     }
 
     /// Takes the next frame that has arrived.
@@ -373,24 +363,24 @@ impl Network {
         state.now = at;
         match kind {
             Kind::Delivery { to } => {
-                let port = state.ports.get(to.0 as usize)?;
+                let link = state.ports.get(to.0 as usize)?.link;
                 let again = Some((to, message));
                 let to = Target::One(None);
                 Some(Spreading {
                     message: None,
                     from: PortId(0),
-                    link: port.link,
+                    link,
                     to,
                     again,
                 })
             }
             Kind::Arrival { from } => {
-                let port = state.ports.get(from.0 as usize)?;
-                let link = state.links.get_mut(port.link)?;
+                let port = state.ports.get_mut(from.0 as usize)?;
+                let link = state.links.get_mut(port.link as usize)?;
                 self.show(at, port, &link.name, &message);
                 let mut header = [0; 12];
                 let header = (message.copy_to(0, &mut header) == 12).then_some(&header);
-                let to = match link.forward(at, from, header) {
+                let to = match link.forward(at, from, &mut port.hints, header) {
                     Some(port) if port == from => Target::One(None),
                     Some(port) => Target::One(Some(port)),
                     None => Target::All(0),
@@ -411,10 +401,10 @@ impl Network {
         if let Some(tap) = &*self.tap.borrow() {
             tap.frame(Sighting {
                 time,
-                link: LinkId(port.link as u32),
+                link: LinkId(port.link),
                 link_name,
                 host: port.host,
-                host_name: &port.host_name,
+                host_name: &port.rest.host_name,
                 frame,
             });
         }
@@ -451,21 +441,10 @@ impl Network {
 }
 
 impl State {
-    fn count(&mut self, link: usize, add: impl FnOnce(&mut LinkStats)) {
-        if let Some(link) = self.links.get_mut(link) {
+    fn count(&mut self, link: u32, add: impl FnOnce(&mut LinkStats)) {
+        if let Some(link) = self.links.get_mut(link as usize) {
             add(&mut link.stats);
         }
-    }
-
-    fn schedule(&mut self, at: Time, kind: Kind, message: Message) {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        self.queue.push(Event {
-            at,
-            sequence,
-            message,
-            kind,
-        });
     }
 
     fn deliver(&mut self, to: PortId, message: Message) -> Option<(Rc<SimPort>, HostId, Message)> {
@@ -485,7 +464,7 @@ impl State {
         match &mut spreading.to {
             Target::One(to) => to.take().map(|to| (to, true)),
             Target::All(next) => {
-                let ports = &self.links.get(spreading.link)?.ports;
+                let ports = &self.links.get(spreading.link as usize)?.ports;
                 let others = |at: &usize| ports.get(*at) != Some(&spreading.from);
                 let at = (*next..ports.len()).find(others)?;
                 *next = at + 1;
@@ -506,8 +485,12 @@ impl State {
         let now = self.now;
         let receiver = self.ports.get(to.0 as usize)?;
         let sender = self.ports.get(from.0 as usize)?;
-        let link = self.links.get_mut(receiver.link)?;
-        let fate = link.decide(now, &sender.sides, &receiver.sides, message.len());
+        let link = self.links.get_mut(receiver.link as usize)?;
+        if link.only_delays() {
+            return Some((to, message));
+        }
+        let (from, to_sides) = (&sender.rest.sides, &receiver.rest.sides);
+        let fate = link.decide(now, from, to_sides, message.len());
         let Fate::Delivered { flip, twice } = fate else {
             return None;
         };
@@ -527,7 +510,7 @@ impl State {
                 // Two at once: the second one through the queue, at the same time.
                 match (first, second) {
                     (Some(first), Some((to, message))) => {
-                        self.schedule(now, Kind::Delivery { to }, message);
+                        self.queue.push(now, Kind::Delivery { to }, message);
                         Some(first)
                     }
                     (first, second) => first.or(second),
@@ -545,8 +528,8 @@ impl State {
     fn put_off(&mut self, to: PortId, message: Message) -> Option<(PortId, Message)> {
         let now = self.now;
         let port = self.ports.get_mut(to.0 as usize)?;
-        let link = self.links.get_mut(port.link)?;
-        let Some(at) = link.leave(now, &mut port.ends, message.len()) else {
+        let link = self.links.get_mut(port.link as usize)?;
+        let Some(at) = link.leave(now, &mut port.rest.ends, message.len()) else {
             link.stats.queue_full += 1;
             return None;
         };
@@ -558,13 +541,13 @@ impl State {
             link.stats.in_flight_full += 1;
             return None;
         }
-        self.schedule(at, Kind::Delivery { to }, message);
+        self.queue.push(at, Kind::Delivery { to }, message);
         None
     }
 }
 
-fn link_of(ports: &[Port], port: PortId) -> usize {
+fn link_of(ports: &[Port], port: PortId) -> u32 {
     ports
         .get(port.0 as usize)
-        .map_or(usize::MAX, |port| port.link)
+        .map_or(u32::MAX, |port| port.link)
 }

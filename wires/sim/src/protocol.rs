@@ -28,26 +28,30 @@ pub struct HostSeat {
     pub name: Rc<str>,
 }
 
-/// What the wire, its session and the network know of one interface.
+/// What the wire, its session and the network know of one interface; what every frame needs comes first.
+#[repr(C)]
 pub(crate) struct SimPort {
-    network: Rc<Network>,
-    link: LinkId,
+    /// Its port, while it is attached.
+    id: Cell<Option<PortId>>,
     frame_octets_max: usize,
-    address: Cell<EthAddr>,
+    network: Rc<Network>,
     end: WireEnd,
-    /// The wire's handle and port, while it is attached.
-    attached: RefCell<Option<(ProtocolRef, PortId)>>,
+    link: LinkId,
+    address: Cell<EthAddr>,
+    /// The wire's handle, while it is attached.
+    this: RefCell<Option<ProtocolRef>>,
 }
 
 impl SimPort {
     /// Passes an arrived frame up.
     pub(crate) fn deliver(self: &Rc<Self>, cx: &Kernel, message: Message) {
-        let attached = self
-            .attached
-            .borrow()
-            .as_ref()
-            .map(|(this, _)| this.clone());
-        if let Some(this) = attached {
+        // One that was taken down has none.
+        if let Some(session) = self.end.session() {
+            drop(session.pop(cx, message));
+            return;
+        }
+        let this = self.this.borrow().clone();
+        if let Some(this) = this {
             self.end
                 .deliver(cx, &this, message, |upper| self.session(upper));
         }
@@ -55,7 +59,7 @@ impl SimPort {
 
     /// Drops an arrived frame, counted at the wire.
     pub(crate) fn discard(&self, message: Message, reason: &'static Reason) {
-        if let Some((this, _)) = &*self.attached.borrow() {
+        if let Some(this) = &*self.this.borrow() {
             this.discard(message, reason);
         }
     }
@@ -85,7 +89,7 @@ impl SimPort {
 
     /// Hangs the interface on its link, if the kernel's place in the world is known.
     fn attach(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        if self.attached.borrow().is_some() {
+        if self.id.get().is_some() {
             return Ok(());
         }
         let seat = cx.surroundings::<HostSeat>().ok_or(OpenError::NoLower)?;
@@ -97,7 +101,8 @@ impl SimPort {
             self.address
                 .set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
         }
-        *self.attached.borrow_mut() = Some((this.clone(), port));
+        self.id.set(Some(port));
+        *self.this.borrow_mut() = Some(this.clone());
         Ok(())
     }
 }
@@ -135,12 +140,13 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let link_octets_max = network.frame_octets_max(link);
     let mtu = build.params.octets("mtu", usize::MAX);
     let port = Rc::new(SimPort {
-        network,
-        link,
+        id: Cell::new(None),
         frame_octets_max: mtu.saturating_add(HEADER_OCTETS).min(link_octets_max),
-        address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
+        network,
         end: WireEnd::default(),
-        attached: RefCell::default(),
+        link,
+        address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
+        this: RefCell::default(),
     });
     let this = build.add(SimWire {
         port: Rc::clone(&port),
@@ -179,8 +185,8 @@ impl Protocol for SimWire {
         self.port.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.port.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.port.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -191,10 +197,11 @@ impl Protocol for SimWire {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        let attached = self.port.attached.take();
-        if let Some((_, port)) = &attached {
-            self.port.network.detach(*port);
+        let this = self.port.this.take();
+        if let Some(port) = self.port.id.take() {
+            self.port.network.detach(port);
         }
+        drop(this);
         self.port.end.stop();
     }
 
@@ -229,8 +236,7 @@ impl Session for SimSession {
             let max = u32::try_from(port.frame_octets_max).unwrap_or(u32::MAX);
             return Err(PushError::TooBig { max });
         }
-        let at = port.attached.borrow().as_ref().map(|(_, id)| *id);
-        let Some(at) = at else {
+        let Some(at) = port.id.get() else {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         };

@@ -63,16 +63,20 @@ enum Work {
 
 type Inbox = Rc<RefCell<VecDeque<Work>>>;
 
+/// What every frame needs comes first, in one line of memory.
+#[repr(C, align(64))]
 struct Host {
-    name: Rc<str>,
     kernel: Rc<Kernel>,
+    /// When the host is woken for its timers; `MAX` for never.
+    wake_at: Time,
+    /// Nothing can wait on it and it has no wires of other kinds: it needs no loop. False before its first run.
+    is_plain: bool,
     inbox: Inbox,
     /// What the shepherds run.
     body: Rc<dyn Fn() -> Flow>,
     /// The wires that must be looked at: all but those of this crate. Found at the first run.
     wires: Rc<RefCell<Option<Vec<ProtocolRef>>>>,
-    /// When the host is woken for its timers; `MAX` for never.
-    wake_at: Time,
+    name: Rc<str>,
 }
 
 /// Called every so many events.
@@ -148,12 +152,13 @@ impl World {
         let wires = Rc::new(RefCell::new(None));
         let body = body(Rc::clone(&kernel), Rc::clone(&inbox), Rc::clone(&wires));
         self.hosts.push(Host {
-            name,
             kernel,
+            wake_at: Time::MAX,
+            is_plain: false,
             inbox,
             body,
             wires,
-            wake_at: Time::MAX,
+            name,
         });
         self.unfinished = None;
         id
@@ -237,11 +242,12 @@ impl World {
     /// Does something on a host now, outside of any shepherd: what must wait does not. `None` if there is no such host.
     pub fn enter<R>(&mut self, host: HostId, what: impl FnOnce(&Kernel) -> R) -> Option<R> {
         let at = host.0 as usize;
-        let found = self.hosts.get(at)?;
+        let found = self.hosts.get_mut(at)?;
         let kernel = Rc::clone(&found.kernel);
         kernel.set_now(self.now);
         let result = what(&kernel);
         // The graph may have grown.
+        found.is_plain = false;
         found.wires.borrow_mut().take();
         self.run_host(at);
         Some(result)
@@ -374,19 +380,25 @@ impl World {
         while let Some((port, host, message)) = network.spread(&mut spreading) {
             self.stats.frames += 1;
             let at = host.0 as usize;
-            if let Some(host) = self.hosts.get(at) {
-                host.kernel.set_now(self.now);
-                host.inbox
-                    .borrow_mut()
-                    .push_back(Work::Frame(port, message));
-                self.run_host(at);
+            let Some(host) = self.hosts.get(at) else {
+                continue;
+            };
+            host.kernel.set_now(self.now);
+            if host.is_plain {
+                port.deliver(&host.kernel, message);
+                host.kernel.run_due();
+                self.arm(at);
+                continue;
             }
+            let work = Work::Frame(port, message);
+            host.inbox.borrow_mut().push_back(work);
+            self.run_host(at);
         }
     }
 
     /// Lets a host's shepherds do what there is, and sees when the host is to be woken next.
     fn run_host(&mut self, at: usize) {
-        let Some(host) = self.hosts.get(at) else {
+        let Some(host) = self.hosts.get_mut(at) else {
             return;
         };
         if host.kernel.shepherds().run(Rc::clone(&host.body)).is_err() {
@@ -398,6 +410,8 @@ impl World {
             }
             host.kernel.run_due();
         }
+        let has_others = host.wires.borrow().as_ref().is_none_or(|w| !w.is_empty());
+        host.is_plain = !has_others && !host.kernel.shepherds().may_suspend();
         self.arm(at);
     }
 
@@ -406,16 +420,14 @@ impl World {
             return;
         };
         let mut next = host.kernel.next_expiry().unwrap_or(Time::MAX);
-        if let Some(wires) = &*host.wires.borrow() {
+        if !host.is_plain
+            && let Some(wires) = &*host.wires.borrow()
+        {
             for due in wires.iter().filter_map(|w| w.wire()?.next_poll()) {
                 next = next.min(due);
             }
         }
-        let next = if next.is_never() {
-            next
-        } else {
-            next.max(self.now)
-        };
+        let next = next.max(self.now);
         // A later wake-up than the one that is noted is seen when that one comes.
         if next < host.wake_at {
             host.wake_at = next;

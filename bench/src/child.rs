@@ -1,0 +1,135 @@
+//! Measurements in a process of their own: what one needs whose memory nobody else has used.
+
+use crate::case::Trouble;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
+pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
+/// What stands before the answer on the child's standard output.
+const ANSWER: &str = "xk-bench-answer ";
+
+/// Something to measure: takes its argument, answers numbers, or why it cannot.
+type Work = fn(&str) -> Result<Vec<f64>, String>;
+
+/// Who can be asked for.
+const WORKS: &[(&str, Work)] = &[
+    ("sim-memory", crate::sim::memory),
+    ("demux-memory", crate::demux::memory),
+    ("round-trips", crate::papers::round_trips),
+    ("footprint", crate::footprint::measure),
+];
+
+/// Runs one of the works in a fresh process of this program and waits for its answer.
+///
+/// # Errors
+/// [`Trouble::Failed`], with what went wrong there.
+pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    let mut command = Command::new(program()?);
+    answer_of(&mut command, name, argument)
+}
+
+/// The same under valgrind's callgrind, which writes what it counts to `path`.
+///
+/// # Errors
+/// [`Trouble::Skipped`] without valgrind.
+pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Result<(), Trouble> {
+    let mut command = Command::new("valgrind");
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", path.display()))
+        .arg(program()?);
+    command.stderr(Stdio::null());
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err(Trouble::Skipped(
+            "needs valgrind (apt install valgrind)".into(),
+        ));
+    }
+    answer_of(&mut command, name, argument).map(drop)
+}
+
+/// The same in a network namespace that nobody else is in.
+///
+/// # Errors
+/// [`Trouble::Skipped`] without root, or without the program `unshare`.
+pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Trouble::Skipped(
+            "needs root, for a network namespace and a TAP device".into(),
+        ));
+    }
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(program()?);
+    if Command::new("unshare").arg("--version").output().is_err() {
+        return Err(Trouble::Skipped(
+            "needs unshare (apt install util-linux)".into(),
+        ));
+    }
+    answer_of(&mut command, name, argument)
+}
+
+/// This program, to be started once more.
+fn program() -> Result<PathBuf, Trouble> {
+    if cfg!(test) {
+        // It would run every test again.
+        return Err(Trouble::Skipped(
+            "a program of tests measures no processes".into(),
+        ));
+    }
+    std::env::current_exe().map_err(|e| Trouble::Failed(format!("no path to this program: {e}")))
+}
+
+fn answer_of(command: &mut Command, name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+    let output = command
+        .env(VARIABLE, format!("{name}|{argument}"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| Trouble::Failed(format!("cannot start this program again: {e}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let none = || Trouble::Failed(format!("the process for {name} ended without an answer"));
+    let answer = text.lines().find_map(|l| l.strip_prefix(ANSWER));
+    let answer = answer.ok_or_else(none)?;
+    if let Some(why) = answer.strip_prefix("error ") {
+        return Err(Trouble::Failed(why.to_owned()));
+    }
+    let numbers: Result<Vec<f64>, _> = answer.split_whitespace().map(str::parse).collect();
+    numbers.map_err(|_| none())
+}
+
+/// If the environment asks for a measurement, runs it, prints its answer, and says true.
+pub(crate) fn run_if_asked() -> bool {
+    let Ok(wanted) = std::env::var(VARIABLE) else {
+        return false;
+    };
+    let (name, argument) = wanted.split_once('|').unwrap_or((&wanted, ""));
+    let found = WORKS.iter().find(|(known, _)| *known == name);
+    let answer = match found {
+        Some((_, work)) => work(argument),
+        None => Err(format!("nobody measures {name}")),
+    };
+    match answer {
+        Ok(list) => {
+            let list: Vec<String> = list.iter().map(f64::to_string).collect();
+            println!("{ANSWER}{}", list.join(" "));
+        }
+        Err(why) => println!("{ANSWER}error {why}"),
+    }
+    true
+}
+
+/// A figure of this process in `/proc/self/status` or `smaps_rollup`, in octets.
+pub(crate) fn memory_octets(key: &str) -> Option<f64> {
+    ["/proc/self/status", "/proc/self/smaps_rollup"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .find_map(|text| octets_of(&text, key))
+}
+
+/// The figure of a line such as `VmRSS:  1234 kB`, in octets.
+pub(crate) fn octets_of(text: &str, key: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024.0)
+}

@@ -1,0 +1,226 @@
+//! What it costs to find the right one of many open sessions.
+//!
+//! A message of 64 octets goes from one host to another in the same process and comes back: two demultiplexings by UDP among
+//! as many sessions as are open. As in figure 6 of the first paper one session is used among all; besides, two in turn, so
+//! that no single last hit helps, and one at random, so that nothing of it is in a near cache.
+
+use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use crate::child;
+use crate::papers::linux::sockets::Sockets;
+use crate::record::Record;
+use crate::talks::{Choice, Talks};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The numbers of open sessions.
+const OPEN: [usize; 5] = [1, 10, 100, 10_000, 1_000_000];
+/// Beyond this the peer is not asked.
+const SOCKETS_MAX: usize = 10_000;
+/// Round trips of a round, and those of them that are timed one by one.
+const TRIPS: f64 = 50_000.0;
+const TIMED: f64 = 10_000.0;
+/// Round trips of a round between sockets.
+const SOCKET_TRIPS: f64 = 3000.0;
+/// Sessions of the process whose memory is looked at.
+const MEMORY_SESSIONS: f64 = 100_000.0;
+
+const CHOICES: [Choice; 3] = [Choice::One, Choice::InTurn, Choice::Random];
+
+pub(crate) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "demux",
+        "UDP there and back in one process, against the number of open sessions; of each round the p50",
+        "ns",
+        cases,
+    )
+    .derived(derived)
+}
+
+fn row(open: usize, choice: Choice) -> String {
+    let which = match choice {
+        Choice::One => "one in use",
+        Choice::InTurn => "two in turn",
+        Choice::Random => "one at random",
+    };
+    format!("{open} open, {which}")
+}
+
+/// Made when the first case needs it, and then shared.
+type Shared<T> = Rc<RefCell<Option<T>>>;
+
+fn with<T, R>(
+    shared: &Shared<T>,
+    make: impl FnOnce() -> Result<T, Trouble>,
+    use_it: impl FnOnce(&T) -> R,
+) -> Result<R, Trouble> {
+    let mut held = shared.borrow_mut();
+    if held.is_none() {
+        *held = Some(make()?);
+    }
+    held.as_ref()
+        .map(use_it)
+        .ok_or_else(|| Trouble::Failed("nothing was made".into()))
+}
+
+fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for open in OPEN {
+        let (talks, sockets) = (Shared::<Talks>::default(), Shared::<Sockets>::default());
+        for choice in CHOICES {
+            list.push(ours(&talks, open, choice).beside("Linux"));
+            list.push(theirs(&sockets, open, choice).of("Linux"));
+        }
+    }
+    let memory = Case::measured("memory of an open session", |effort| {
+        let count = (MEMORY_SESSIONS * effort) as usize + 1;
+        let figures = child::ask("demux-memory", &count.to_string())?;
+        Ok(figures.first().copied().unwrap_or(f64::NAN).into())
+    });
+    list.push(memory.unit("octets"));
+    list
+}
+
+fn ours(talks: &Shared<Talks>, open: usize, choice: Choice) -> Case {
+    let talks = Rc::clone(talks);
+    Case::measured(row(open, choice), move |effort| {
+        let count = (open as f64 * effort).ceil() as usize;
+        let make = || Talks::new(count).map_err(Trouble::Failed);
+        with(&talks, make, |talks| {
+            let trips = (TRIPS * effort) as u64 + 1;
+            let start = Instant::now();
+            let came = talks.trips(choice, trips);
+            let mean = start.elapsed().as_nanos() as f64 / trips as f64;
+            let times = talks.times(choice, (TIMED * effort) as usize + 1);
+            if came != trips {
+                return Err(Trouble::Failed(format!("{came} of {trips} answers came")));
+            }
+            Ok(sample(mean, &times))
+        })?
+    })
+}
+
+fn theirs(sockets: &Shared<Sockets>, open: usize, choice: Choice) -> Case {
+    let sockets = Rc::clone(sockets);
+    Case::measured(row(open, choice), move |effort| {
+        if open > SOCKETS_MAX {
+            return Err(Trouble::Skipped(
+                "an address has 65,535 ports, and a process as many descriptors as its limit says"
+                    .into(),
+            ));
+        }
+        let make = || Sockets::new((open as f64 * effort).ceil() as usize);
+        let times = with(&sockets, make, |sockets| {
+            sockets.times(choice, (SOCKET_TRIPS * effort) as usize + 1)
+        })??;
+        Ok(sample(
+            times.iter().sum::<f64>() / times.len() as f64,
+            &times,
+        ))
+    })
+}
+
+fn sample(mean: f64, times: &[f64]) -> Sample {
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
+    Sample {
+        value: at(0.5).unwrap_or(f64::NAN),
+        p50: at(0.5),
+        p99: at(0.99),
+        also: vec![("mean", mean)],
+    }
+}
+
+/// The row that the others of a choice are compared with: the fewest sessions that leave it a choice.
+fn few(choice: Choice) -> usize {
+    if choice == Choice::One { 1 } else { 10 }
+}
+
+/// What many sessions cost more than few: the goals are about this.
+fn derived(records: &[Record]) -> Vec<Record> {
+    let find = |open, choice| {
+        let name = row(open, choice);
+        records
+            .iter()
+            .find(|r| r.row == name && r.system == "xk" && r.is_measured())
+    };
+    let mut list = Vec::new();
+    for choice in CHOICES {
+        let (one, ten_thousand, million) = (
+            find(few(choice), choice),
+            find(10_000, choice),
+            find(1_000_000, choice),
+        );
+        let words = row(10_000, choice);
+        let words = words.split_once(", ").map_or("", |(_, words)| words);
+        if let (Some(one), Some(many)) = (one, ten_thousand) {
+            let percent = |x: f64, y: f64| (x / y - 1.0) * 100.0;
+            list.push(Record {
+                row: format!("10000 over {}, {words}", few(choice)),
+                unit: "%",
+                min: percent(many.min, one.min),
+                median: percent(many.median, one.median),
+                max: percent(many.max, one.max),
+                goal: Some(Goal::AtMost(5.0)),
+                ..bare(many)
+            });
+        }
+        if let (Some(one), Some(many)) = (one, million) {
+            list.push(Record {
+                row: format!("1000000 less {}, {words}", few(choice)),
+                min: many.min - one.min,
+                median: many.median - one.median,
+                max: many.max - one.max,
+                goal: Some(Goal::AtMost(80.0)),
+                ..bare(many)
+            });
+        }
+    }
+    list
+}
+
+fn bare(record: &Record) -> Record {
+    Record {
+        p50: None,
+        p99: None,
+        ratios: Vec::new(),
+        ..record.clone()
+    }
+}
+
+/// Octets of memory for each end of a conversation, in a process that does nothing else.
+pub(crate) fn memory(count: &str) -> Result<Vec<f64>, String> {
+    let count: usize = count.parse().map_err(|_| "not a number of sessions")?;
+    drop(Talks::new(1)?);
+    let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
+    let before = resident()?;
+    let talks = Talks::new(count)?;
+    let octets = (resident()? - before) / count as f64 / 2.0;
+    drop(talks);
+    Ok(vec![octets])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::talks::Chooser;
+
+    #[test]
+    fn every_message_comes_back_through_its_own_session() {
+        let talks = Talks::new(2000).unwrap();
+        for choice in CHOICES {
+            assert_eq!(talks.trips(choice, 100), 100);
+            let times = talks.times(choice, 10);
+            assert!(times.len() == 10 && times.is_sorted());
+        }
+    }
+
+    #[test]
+    fn a_random_choice_reaches_all() {
+        let mut chooser = Chooser::new(Choice::Random, 10);
+        let mut seen = [false; 10];
+        for _ in 0..1000 {
+            seen[chooser.next()] = true;
+        }
+        assert_eq!(seen, [true; 10]);
+    }
+}

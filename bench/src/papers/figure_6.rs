@@ -1,0 +1,78 @@
+//! Figure 6: UDP round trips against the number of open ports.
+
+use super::linux::sockets::Sockets;
+use super::{LINUX, SUN_OS, X_KERNEL, quoted};
+use crate::case::{Benchmark, Case, Sample, Trouble};
+use crate::plot::Plot;
+use crate::talks::{Choice, Talks};
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-figure-6",
+        "UDP there and back against the number of open ports, one in use; xk and Linux within one machine (Hutchinson and \
+         Peterson 1991, figure 6; its figures from table III and the text on it)",
+        "us",
+        cases,
+    )
+    .plot(Plot::Lines { x: "open ports" })
+}
+
+/// Ports open besides the one in use, and that one.
+const PORTS: [usize; 8] = [1, 10, 20, 40, 60, 80, 100, 1000];
+/// Round trips of a round.
+const TRIPS: f64 = 20_000.0;
+const SOCKET_TRIPS: f64 = 1000.0;
+
+fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for ports in PORTS {
+        let row = format!("{ports} ports");
+        let mut talks = None;
+        let ours = Case::measured(row.clone(), move |effort| {
+            if talks.is_none() {
+                talks = Some(Talks::with_ports(ports).map_err(Trouble::Failed)?);
+            }
+            let trips = (TRIPS * effort) as usize + 1;
+            let times = talks.as_ref().map(|talks| talks.times(Choice::One, trips));
+            sample(&times.unwrap_or_default())
+        });
+        let mut sockets = None;
+        let theirs = Case::measured(row.clone(), move |effort| {
+            if sockets.is_none() {
+                sockets = Some(Sockets::new(ports)?);
+            }
+            let trips = (SOCKET_TRIPS * effort) as usize + 1;
+            match &sockets {
+                Some(sockets) => sample(&sockets.times(Choice::One, trips)?),
+                None => sample(&[]),
+            }
+        });
+        list.extend([ours.beside(LINUX), theirs.of(LINUX)]);
+        // Table III says what one port costs, and the text what forty cost more: nothing, and a tenth.
+        let unix = match ports {
+            1 => Some(5360.0),
+            40 => Some(5896.0),
+            _ => None,
+        };
+        if let Some(unix) = unix {
+            list.push(quoted(row.clone(), X_KERNEL, 2000.0));
+            list.push(quoted(row, SUN_OS, unix));
+        }
+    }
+    list
+}
+
+fn sample(times: &[f64]) -> Result<Sample, Trouble> {
+    let at = |share: f64| {
+        times
+            .get((times.len() as f64 * share) as usize)
+            .map(|ns| ns / 1e3)
+    };
+    let none = || Trouble::Failed("no round trip was timed".into());
+    Ok(Sample {
+        value: at(0.5).ok_or_else(none)?,
+        p50: at(0.5),
+        p99: at(0.99),
+        ..Sample::default()
+    })
+}

@@ -1,0 +1,261 @@
+//! Tables III, IV and V and figure 5: latency by stack, what each protocol adds, throughput, and latency by size; between two
+//! processes on the two ends of a veth pair, xk over packet sockets beside Linux's own sockets.
+
+use super::{SUN_OS, X_KERNEL, quoted};
+use crate::case::{Benchmark, Case, Sample};
+use crate::net::end::{System, Task, Wire};
+use crate::net::round_trips;
+use crate::net::scene::{Mode, Stage};
+use crate::plot::Plot;
+use crate::record::Record;
+use std::time::Duration;
+
+/// How long a round of a case measures.
+const TIME: Duration = Duration::from_millis(40);
+const MODES: [Mode; 2] = [Mode::Spinning, Mode::OneCore];
+
+const ETH: &str = "ETH";
+const IP: &str = "IP-ETH";
+const UDP: &str = "UDP-IP-ETH";
+
+/// A stack's row: the paper's milliseconds, ours, and Linux's counterpart.
+const STACKS: [(&str, [f64; 2], System, System); 3] = [
+    (ETH, [1.68, 4.87], System::XkEth, System::Bare(Wire::Packet)),
+    (IP, [1.89, 5.62], System::XkIp, System::LinuxIp),
+    (
+        UDP,
+        [2.00, 5.36],
+        System::Xk(Wire::Packet),
+        System::LinuxVeth,
+    ),
+];
+
+pub(super) fn table_3() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-table-3",
+        "1 octet there and back by stack, user to user, of each round the p50 (Hutchinson and Peterson 1991, table III)",
+        "us",
+        cases_3,
+    )
+}
+
+/// One system's round trips.
+fn trips(stage: &Stage, row: String, system: System, octets: usize, mode: Mode) -> Case {
+    let stage = stage.clone();
+    let case = Case::measured(row, move |effort| {
+        let time = TIME.mul_f64(effort);
+        round_trips(&stage, system, (octets, Task::Answer), mode, time)
+    });
+    case.of(system.name())
+}
+
+fn cases_3() -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    for mode in MODES {
+        for (stack, _, ours, theirs) in STACKS {
+            let row = format!("{stack}, {}", mode.name());
+            let case = trips(&stage, row.clone(), ours, 1, mode);
+            list.push(case.beside(theirs.name()));
+            list.push(trips(&stage, row, theirs, 1, mode));
+        }
+    }
+    for (stack, [x_kernel, unix], ..) in STACKS {
+        list.push(quoted(stack, X_KERNEL, x_kernel * 1000.0));
+        list.push(quoted(stack, SUN_OS, unix * 1000.0));
+    }
+    list
+}
+
+pub(super) fn table_4() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-table-4",
+        "what each protocol adds to a round trip of 1 octet, spinning: differences of stacks, p50 (Hutchinson and Peterson \
+         1991, table IV)",
+        "us",
+        cases_4,
+    )
+    .derived(derived_4)
+}
+
+/// The bottom: xk's packet wire with a user that makes frames, and the packet socket alone.
+const WIRE: &str = "wire";
+
+fn cases_4() -> Vec<Case> {
+    let stage = Stage::default();
+    let mode = Mode::Spinning;
+    let frames = [
+        (WIRE, System::XkFrames(Wire::Packet)),
+        (WIRE, System::Bare(Wire::Packet)),
+    ];
+    let stacks = STACKS.iter().flat_map(|(stack, _, ours, theirs)| {
+        // The socket that is Linux's counterpart of ETH stands there as the wire.
+        let theirs = (*stack != ETH).then_some((*stack, *theirs));
+        [(*stack, *ours)].into_iter().chain(theirs)
+    });
+    let all = frames.into_iter().chain(stacks);
+    let mut list: Vec<Case> = all
+        .map(|(row, system)| {
+            let octets = match system {
+                // A user of frames makes the header itself, and sends no less than Ethernet wants.
+                System::XkFrames(_) => 46,
+                _ => 1,
+            };
+            trips(&stage, row.into(), system, octets, mode)
+        })
+        .collect();
+    for (component, x_kernel, unix) in [
+        ("UDP adds", 110.0, 250.0),
+        ("interface adds", 610.0, 1900.0),
+    ] {
+        list.push(quoted(component, X_KERNEL, x_kernel));
+        list.push(quoted(component, SUN_OS, unix));
+    }
+    list
+}
+
+/// The differences.
+fn derived_4(records: &[Record]) -> Vec<Record> {
+    let find = |row: &str, system: System| {
+        let name = system.name();
+        let mut found = records.iter().filter(|r| r.row == row && r.system == name);
+        found.find(|r| r.is_measured())
+    };
+    let (packet, bare) = (System::Xk(Wire::Packet), System::Bare(Wire::Packet));
+    let wire = System::XkFrames(Wire::Packet);
+    let steps = [
+        ("UDP adds", "xk", (UDP, packet), (IP, System::XkIp)),
+        ("IP adds", "xk", (IP, System::XkIp), (ETH, System::XkEth)),
+        ("ETH adds", "xk", (ETH, System::XkEth), (WIRE, wire)),
+        ("interface adds", "xk", (WIRE, wire), (WIRE, bare)),
+        (
+            "UDP adds",
+            "Linux",
+            (UDP, System::LinuxVeth),
+            (IP, System::LinuxIp),
+        ),
+        ("IP adds", "Linux", (IP, System::LinuxIp), (WIRE, bare)),
+    ];
+    let step =
+        |(row, system, upper, lower): (&str, &'static str, (&str, System), (&str, System))| {
+            let (upper, lower) = (find(upper.0, upper.1)?, find(lower.0, lower.1)?);
+            Some(Record {
+                row: row.into(),
+                system,
+                min: upper.min - lower.min,
+                median: upper.median - lower.median,
+                max: upper.max - lower.max,
+                p50: None,
+                p99: None,
+                ratios: Vec::new(),
+                ..upper.clone()
+            })
+        };
+    steps.into_iter().filter_map(step).collect()
+}
+
+pub(super) fn table_5() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-table-5",
+        "UDP throughput: 16 KiB there, one octet back, user to user, spinning (Hutchinson and Peterson 1991, table V)",
+        "kilobytes/s",
+        cases_5,
+    )
+    .higher_is_better()
+}
+
+/// Octets of a message, and what the paper calls a kilobyte.
+const MESSAGE_OCTETS: usize = 16 * 1024;
+const KILOBYTE: f64 = 1024.0;
+/// Frames for fragments of a kilobyte: that, and the header of IP.
+const MTU_OF_KILOBYTE: u16 = 1044;
+
+fn cases_5() -> Vec<Case> {
+    let mut list = Vec::new();
+    let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
+    let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
+    for (row, stage, x_kernel, unix) in [
+        ("fragments of 1 kilobyte", kilobyte, 528.0, Some(391.0)),
+        ("frames of 1500 octets", Stage::default(), 604.0, None),
+    ] {
+        for system in [ours, theirs] {
+            let stage = stage.clone();
+            let case = Case::measured(row, move |effort| {
+                let (message, time) = ((MESSAGE_OCTETS, Task::Acknowledge), TIME.mul_f64(effort));
+                let trip = round_trips(&stage, system, message, Mode::Spinning, time)?;
+                let rate = |us: f64| MESSAGE_OCTETS as f64 / KILOBYTE / (us / 1e6);
+                Ok(Sample {
+                    value: rate(trip.value),
+                    p50: trip.p50.map(rate),
+                    p99: trip.p99.map(rate),
+                    also: Vec::new(),
+                })
+            });
+            let case = case.of(system.name());
+            list.push(if system == ours {
+                case.beside(theirs.name())
+            } else {
+                case
+            });
+        }
+        list.push(quoted(row, X_KERNEL, x_kernel));
+        list.extend(unix.map(|unix| quoted(row, SUN_OS, unix)));
+    }
+    list
+}
+
+pub(super) fn figure_5() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-figure-5",
+        "UDP there and back by size, user to user, spinning, of each round the p50 (Hutchinson and Peterson 1991, figure 5: \
+         the x-kernel's line from table III and the text)",
+        "us",
+        cases_f5,
+    )
+    .plot(Plot::Lines { x: "octets" })
+}
+
+/// The paper's sizes, in octets.
+const SIZES: [usize; 15] = [
+    1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400,
+];
+
+fn cases_f5() -> Vec<Case> {
+    let stage = Stage::default();
+    let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
+    let mut list = Vec::new();
+    for octets in SIZES {
+        let row = format!("{octets} octets");
+        let mode = Mode::Spinning;
+        let case = trips(&stage, row.clone(), ours, octets, mode);
+        list.push(case.beside(theirs.name()));
+        list.push(trips(&stage, row.clone(), theirs, octets, mode));
+        // 2 ms for one octet, and 0.25 ms more for each hundred.
+        list.push(quoted(row, X_KERNEL, 2000.0 + 2.5 * octets as f64));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_told_only_of_what_was_measured() {
+        let record = |row: &str, system: System, median| Record {
+            row: row.into(),
+            system: system.name(),
+            median,
+            runs: 1,
+            ..Record::default()
+        };
+        let records = [
+            record(UDP, System::Xk(Wire::Packet), 7.0),
+            record(IP, System::XkIp, 6.5),
+            record(WIRE, System::Bare(Wire::Packet), 5.0),
+        ];
+        let found = derived_4(&records);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].row.as_str(), found[0].median), ("UDP adds", 0.5));
+    }
+}

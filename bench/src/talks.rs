@@ -1,0 +1,214 @@
+//! Many conversations between two hosts of one process: what `demux` and the paper's table II and figure 6 measure.
+
+use crate::stack::Count;
+use crate::udp_inprocess::ours::{HEADROOM, Host, at};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Instant;
+use xk_core::message::PoolConfig;
+use xk_core::object::Refused;
+use xk_core::{
+    Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef, Upper,
+};
+
+/// Sends back what comes.
+struct Back;
+
+impl Protocol for Back {
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        // One that does not go is missed by whoever asked.
+        let _ = lower.push(cx, message);
+        Ok(())
+    }
+}
+
+/// How many conversations share a port of the answering host.
+const PER_PORT: usize = 1024;
+/// The first port of each side.
+const PORT_FIRST: u16 = 1024;
+
+/// Two hosts, and open sessions between them.
+pub(crate) struct Talks {
+    a: Host,
+    b: Host,
+    sessions: Vec<SessionRef>,
+    received: Rc<Cell<u64>>,
+}
+
+/// Which session a round trip takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Always the first.
+    One,
+    /// The first and the last in turn.
+    InTurn,
+    /// Any.
+    Random,
+}
+
+impl Talks {
+    /// Opens so many; each has sent one message and got it back.
+    ///
+    /// # Errors
+    /// What could not be opened, and why.
+    pub(crate) fn new(count: usize) -> Result<Self, String> {
+        Self::on(count, PER_PORT)
+    }
+
+    /// The same with a port of its own for each on the answering host.
+    ///
+    /// # Errors
+    /// What could not be opened, and why.
+    pub(crate) fn with_ports(count: usize) -> Result<Self, String> {
+        Self::on(count, 1)
+    }
+
+    fn on(count: usize, per_port: usize) -> Result<Self, String> {
+        let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
+        let udp = format!("sessions_max={}", count.max(16));
+        let host = |number| Host::with_udp(&pool, number, &udp);
+        let (a, b) = (host(1), host(2));
+        let back = b.cx.add_protocol("count", "back", Back);
+        for port in 0..count.div_ceil(per_port) {
+            let port = Part::port(PORT_FIRST + port as u16);
+            let enabled = b
+                .udp
+                .open_enable(&b.cx, Upper::new(&back), Participants::local(port));
+            let _ = enabled.map_err(|e| format!("no port: {e}"))?;
+        }
+        let counter = Count::default();
+        let received = Rc::clone(&counter.messages);
+        let asks = a.cx.add_protocol("count", "asks", counter);
+        let mut talks = Self {
+            a,
+            b,
+            sessions: Vec::with_capacity(count),
+            received,
+        };
+        for n in 0..count {
+            let local = at(PORT_FIRST + (n % PER_PORT) as u16, 1);
+            let peer = at(PORT_FIRST + (n / per_port) as u16, 2);
+            let participants = Participants::pair(local, peer);
+            let opened = talks
+                .a
+                .udp
+                .open(&talks.a.cx, Upper::new(&asks), participants);
+            talks
+                .sessions
+                .push(opened.map_err(|e| format!("session {n}: {e}"))?);
+            talks.trip(n, 64);
+        }
+        if talks.received.get() != count as u64 {
+            return Err(format!("{} of {count} answers came", talks.received.get()));
+        }
+        Ok(talks)
+    }
+
+    /// One message there and back.
+    #[inline]
+    pub(crate) fn trip(&self, session: usize, octets: usize) {
+        self.ask(session, octets);
+        while self.b.take_from(&self.a) + self.a.take_from(&self.b) > 0 {}
+    }
+
+    /// One message there, where the answer is made.
+    #[inline]
+    pub(crate) fn ask(&self, session: usize, octets: usize) {
+        if let Ok(message) = self.a.cx.pool().alloc(HEADROOM, octets) {
+            let _ = self.sessions[session].push(&self.a.cx, black_box(message));
+        }
+        self.b.take_from(&self.a);
+    }
+
+    /// The answer back.
+    #[inline]
+    pub(crate) fn answer(&self) {
+        self.a.take_from(&self.b);
+    }
+
+    /// So many messages there and back; answers how many came.
+    pub(crate) fn trips(&self, choice: Choice, trips: u64) -> u64 {
+        let before = self.received.get();
+        let mut chooser = Chooser::new(choice, self.sessions.len());
+        for _ in 0..trips {
+            self.trip(chooser.next(), 64);
+        }
+        self.received.get() - before
+    }
+
+    /// How long each of so many took, in nanoseconds, in order of length; what the clock takes is taken off.
+    pub(crate) fn times(&self, choice: Choice, trips: usize) -> Vec<f64> {
+        let mut chooser = Chooser::new(choice, self.sessions.len());
+        let clock = middle_ns(trips.min(1000), || {});
+        let mut list: Vec<f64> = (0..trips)
+            .map(|_| {
+                let session = chooser.next();
+                let start = Instant::now();
+                self.trip(session, 64);
+                start.elapsed().as_nanos() as f64 - clock
+            })
+            .collect();
+        list.sort_by(f64::total_cmp);
+        list
+    }
+}
+
+/// The middle duration of `work`, as the clock sees it.
+fn middle_ns(times: usize, work: impl Fn()) -> f64 {
+    let mut list: Vec<u128> = (0..times.max(1))
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_nanos()
+        })
+        .collect();
+    list.sort_unstable();
+    list[list.len() / 2] as f64
+}
+
+/// Says which session is next.
+pub(crate) struct Chooser {
+    choice: Choice,
+    count: u64,
+    state: u64,
+}
+
+impl Chooser {
+    pub(crate) fn new(choice: Choice, count: usize) -> Self {
+        Self {
+            choice,
+            count: count as u64,
+            state: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> usize {
+        match self.choice {
+            Choice::One => 0,
+            Choice::InTurn => {
+                self.state ^= 1;
+                if self.state & 1 == 0 {
+                    0
+                } else {
+                    self.count as usize - 1
+                }
+            }
+            Choice::Random => {
+                // Marsaglia's xorshift with 64 bits, and the high half of a product for the range.
+                self.state ^= self.state << 13;
+                self.state ^= self.state >> 7;
+                self.state ^= self.state << 17;
+                ((u128::from(self.state) * u128::from(self.count)) >> 64) as usize
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The benchmarks of the first paper's tables, of many sessions, of the simulator and of the command's footprint, each once with
+//! next to no effort: the shape of the records. No figure is looked at but for its being one, and shares for being shares.
+
+use std::process::ExitCode;
+use xk_bench::{Options, Record, Request};
+use xk_testkit::peer;
+
+fn main() -> ExitCode {
+    if xk_bench::run_if_asked() {
+        return ExitCode::SUCCESS;
+    }
+    peer::main(&[
+        (
+            "tables_have_the_papers_column",
+            tables_have_the_papers_column,
+        ),
+        ("shares_sum_to_the_whole", shares_sum_to_the_whole),
+        (
+            "sessions_and_hosts_are_measured",
+            sessions_and_hosts_are_measured,
+        ),
+        (
+            "a_footprint_is_told_or_why_not",
+            a_footprint_is_told_or_why_not,
+        ),
+    ])
+}
+
+/// Runs a benchmark once; every row has a figure, or says why not.
+fn records(name: &str) -> Vec<Record> {
+    let request = Request {
+        names: vec![name.into()],
+        options: Options {
+            runs: 1,
+            instructions: false,
+            effort: 0.002,
+            ..Options::default()
+        },
+        ..Request::default()
+    };
+    let records = xk_bench::execute(&request).expect("a benchmark of that name");
+    assert!(!records.is_empty(), "{name}");
+    for record in &records {
+        let told = record.is_measured() && record.median.is_finite();
+        let skipped = record
+            .note
+            .as_ref()
+            .is_some_and(|note| note.starts_with("skipped: "));
+        assert!(told || skipped, "{record:?}");
+        assert!(
+            record
+                .p50
+                .is_none_or(|p50| record.p99.is_some_and(|p99| p50 <= p99))
+                || record.better != xk_bench::Better::Lower,
+            "{record:?}"
+        );
+    }
+    records
+}
+
+/// Tables and figures stand beside the paper's, in the paper's words.
+fn tables_have_the_papers_column() {
+    for (name, quoted) in [
+        ("papers/xkernel-table-1", 6),
+        ("papers/xkernel-table-3", 6),
+        ("papers/xkernel-table-4", 4),
+        ("papers/xkernel-table-5", 3),
+        ("papers/xkernel-figure-5", 15),
+        ("papers/xkernel-figure-6", 4),
+    ] {
+        let records = records(name);
+        let papers = records.iter().filter(|r| r.system.ends_with("Sun 3/75"));
+        assert_eq!(papers.count(), quoted, "{name}");
+        assert!(records.iter().any(|r| r.system.starts_with("xk")), "{name}");
+    }
+}
+
+fn shares_sum_to_the_whole() {
+    let records = records("papers/xkernel-table-2");
+    for system in ["xk", "x-kernel, Sun 3/75"] {
+        let of_system = records.iter().filter(|r| r.system == system);
+        let measured: Vec<f64> = of_system
+            .filter(|r| r.is_measured())
+            .map(|r| r.median)
+            .collect();
+        let sum: f64 = measured.iter().sum();
+        // Without valgrind there is nothing to sum.
+        assert!(
+            measured.is_empty() || (sum - 100.0).abs() < 0.01,
+            "{system}: {sum}"
+        );
+    }
+}
+
+fn sessions_and_hosts_are_measured() {
+    for (name, row) in [
+        ("demux", "memory of an open session"),
+        ("sim", "10000 hosts, memory of all"),
+    ] {
+        let records = records(name);
+        let memory = records.iter().find(|r| r.row == row);
+        assert!(memory.is_some_and(Record::is_measured), "{name}");
+    }
+}
+
+fn a_footprint_is_told_or_why_not() {
+    assert_eq!(records("footprint").len(), 9);
+}
