@@ -105,7 +105,7 @@ static TARGETS: &[Target] = &[
     to(
         "shm-ring",
         "shared memory that a hostile peer writes into",
-        xk_shm::fuzz::fuzz_ring,
+        shared_memory,
     ),
 ];
 
@@ -154,6 +154,10 @@ fn request(data: &[u8]) {
         // What it names is the input's own.
         Err(what) => novelty::note_text(&what.split('`').next()),
     }
+}
+
+fn shared_memory(data: &[u8]) {
+    novelty::note(&xk_shm::fuzz::fuzz_ring(data));
 }
 
 /// Reads text as participants; what is read must print as something that reads the same.

@@ -1,7 +1,7 @@
 //! For the fuzz harness: what a hostile peer can do to a ring, and to a hello.
 
 use crate::hello::Hello;
-use crate::layout::{CONSUMED_AT, Geometry, SIDE_OCTETS, SLOT_OCTETS};
+use crate::layout::{CONSUMED_AT, Geometry, INLINE_OCTETS, SIDE_OCTETS, SLOT_OCTETS};
 use crate::ring::{End, SendError};
 
 /// Frames a direction: few, so that the ring is full and goes round soon.
@@ -9,16 +9,47 @@ const SLOTS: u32 = 8;
 /// The longest frame: long enough for buffers.
 const FRAME_OCTETS_MAX: usize = 200;
 
+/// What the honest side met, each counted in powers of two: for a harness that looks for something new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Met {
+    /// Frames taken; those that were cut; those longer than a slot.
+    pub taken: [u8; 3],
+    /// Frames sent; refused by a full ring; refused by an impossible count.
+    pub sent: [u8; 3],
+    /// Looks that found an impossible frame; sleeps begun; wake-ups due.
+    pub others: [u8; 3],
+}
+
+/// Counters while a script runs.
+#[derive(Default)]
+struct Counters {
+    taken: [u32; 3],
+    sent: [u32; 3],
+    others: [u32; 3],
+}
+
+impl Counters {
+    fn met(&self) -> Met {
+        let power = |count: u32| (u32::BITS - count.leading_zeros()) as u8;
+        Met {
+            taken: self.taken.map(power),
+            sent: self.sent.map(power),
+            others: self.others.map(power),
+        }
+    }
+}
+
 /// Lets a peer write into the shared memory what `data` says, between the operations of the other side that it says.
 ///
 /// # Panics
 /// If the honest side takes more than a ring holds, a frame longer than the link carries, or more than it should.
-pub fn fuzz_ring(mut data: &[u8]) {
+pub fn fuzz_ring(mut data: &[u8]) -> Met {
+    let mut counters = Counters::default();
     let Some(geometry) = Geometry::new(SLOTS, FRAME_OCTETS_MAX as u32) else {
-        return;
+        return counters.met();
     };
     let Ok((mut own, mut peer)) = End::pair(&geometry) else {
-        return;
+        return counters.met();
     };
     let mut position = 0_u32;
     while let Some((&[operation, a, b, c], rest)) = data.split_first_chunk() {
@@ -48,14 +79,15 @@ pub fn fuzz_ring(mut data: &[u8]) {
                 peer.release();
             }
             // The honest side.
-            6 => send(&mut own, a, b),
-            _ => position = position.wrapping_add(receive(&mut own, a)),
+            6 => send(&mut own, a, b, &mut counters),
+            _ => position = position.wrapping_add(receive(&mut own, a, &mut counters)),
         }
     }
     let _ = Hello::parse(data);
+    counters.met()
 }
 
-fn send(own: &mut End, a: u8, b: u8) {
+fn send(own: &mut End, a: u8, b: u8, counters: &mut Counters) {
     let octets = usize::from(b);
     let frame = [a; 256];
     let sent = own.send(&frame[..octets]);
@@ -64,13 +96,19 @@ fn send(own: &mut End, a: u8, b: u8) {
         octets > FRAME_OCTETS_MAX,
         "a length of {octets}"
     );
+    match sent {
+        Ok(()) => counters.sent[0] += 1,
+        Err(SendError::Full) => counters.sent[1] += 1,
+        Err(SendError::Broken(_)) => counters.sent[2] += 1,
+        Err(SendError::TooLong) => {}
+    }
     let parts = frame[..octets].chunks(usize::from(a).max(1));
     let _ = own.send_parts(octets, parts);
-    let _ = own.must_wake();
+    counters.others[2] += u32::from(own.must_wake());
 }
 
 /// Takes all that there is. Answers how many frames.
-fn receive(own: &mut End, a: u8) -> u32 {
+fn receive(own: &mut End, a: u8, counters: &mut Counters) -> u32 {
     let mut count = 0;
     let mut room = [0xee; FRAME_OCTETS_MAX + 16];
     loop {
@@ -78,7 +116,10 @@ fn receive(own: &mut End, a: u8) -> u32 {
             Ok(Some(arrival)) => arrival,
             Ok(None) => break,
             // The link would be dropped now; the ring must bear that it is not.
-            Err(_) => return count,
+            Err(_) => {
+                counters.others[0] += 1;
+                return count;
+            }
         };
         let octets = arrival.octets();
         assert!(octets <= FRAME_OCTETS_MAX, "a frame of {octets} octets");
@@ -87,10 +128,14 @@ fn receive(own: &mut End, a: u8) -> u32 {
         assert_eq!(copied, octets.min(space));
         assert!(room[FRAME_OCTETS_MAX..].iter().all(|octet| *octet == 0xee));
         count += 1;
+        counters.taken[0] += 1;
+        counters.taken[1] += u32::from(copied < octets);
+        counters.taken[2] += u32::from(octets > INLINE_OCTETS);
         assert!(count <= SLOTS, "more frames than the ring holds");
     }
     own.release();
     if own.doze() {
+        counters.others[1] += 1;
         own.woken();
     }
     let _ = own.shares_processor();
