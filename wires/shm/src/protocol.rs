@@ -19,6 +19,7 @@ use xk_core::{
 use xk_kit::EthAddr;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
 use xk_kit::notice::notice;
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 use crate::error::ShmError;
@@ -512,7 +513,12 @@ impl ShmSession {
 }
 
 impl Session for ShmSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        // The other side is not told of a checksum left open.
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         let (why, error) = match self.shared.send(&message) {
             Ok(()) => return Ok(()),
             Err(SendError::TooLong) => {
