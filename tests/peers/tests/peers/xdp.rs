@@ -239,12 +239,13 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
          icmp ip\nprobe icmp to=\"192.168.1.200\" count=1000000 interval=\"5ms\" timeout=\"50ms\"\n}\n",
     );
     let received = || peer.reports()[0].figure("received");
-    let await_growth = |what: &str, figure: &dyn Fn() -> u64| {
+    let await_growth = |what: &dyn Fn() -> String, figure: &dyn Fn() -> u64| {
         let (begun, before) = (Instant::now(), figure());
         while figure() < before + 5 {
             assert!(
                 begun.elapsed() < PATIENCE,
-                "no more {what}: {:?}",
+                "no more {}: {:?}",
+                what(),
                 peer.reports()
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -256,7 +257,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let xk = there
             .spawn(&[&command, "run", "--no-control", &graph])
             .unwrap();
-        await_growth("answers", &received);
+        await_growth(&|| format!("answers; xk said: {}", xk.output()), &received);
         let process = xk.id();
         let own = objects(Object::Program).unwrap().into_iter();
         let own = own.filter(|object| object.name == format!("xk_{process}"));
@@ -273,7 +274,8 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let shown = there.exec(&["ip", "-d", "link", "show", "eth0"]).unwrap();
         assert!(!shown.contains("xdp"), "round {round}: {shown}");
         // The peer tells: its messages are lost.
-        await_growth("losses", &|| peer.reports()[0].figure("lost"));
+        let lost = || peer.reports()[0].figure("lost");
+        await_growth(&|| "losses".to_owned(), &lost);
         if round == 2 {
             settled = Some(holdings());
         }
