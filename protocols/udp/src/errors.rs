@@ -9,7 +9,12 @@ use xk_kit::control::NetworkError;
 
 impl Udp {
     /// A report about a datagram sent from here: finds its session and passes the report on.
-    pub(crate) fn network_error(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    pub(crate) fn network_error(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
         let Some(error) = ask.get::<NetworkError>() else {
             return Answer::Unknown;
         };

@@ -239,12 +239,13 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
          icmp ip\nprobe icmp to=\"192.168.1.200\" count=1000000 interval=\"5ms\" timeout=\"50ms\"\n}\n",
     );
     let received = || peer.reports()[0].figure("received");
-    let await_growth = |what: &str, figure: &dyn Fn() -> u64| {
+    let await_growth = |what: &dyn Fn() -> String, figure: &dyn Fn() -> u64| {
         let (begun, before) = (Instant::now(), figure());
         while figure() < before + 5 {
             assert!(
                 begun.elapsed() < PATIENCE,
-                "no more {what}: {:?}",
+                "no more {}: {:?}",
+                what(),
                 peer.reports()
             );
             std::thread::sleep(Duration::from_millis(5));
