@@ -7,6 +7,16 @@ use crate::kernel::Kernel;
 use crate::object::ProtocolRef;
 use crate::time::Time;
 
+/// What an executor sleeps on, for wires whose descriptors come and go.
+pub trait Sleeper {
+    /// Ends the sleep each time that `fd` is signalled, whether or not anybody has read from it since, until it is removed.
+    /// False if the system refuses.
+    fn add(&self, fd: i32) -> bool;
+
+    /// Takes `fd` out again. It must still be open.
+    fn remove(&self, fd: i32);
+}
+
 /// The executor's view of a wire.
 pub trait Wire {
     /// Takes at most `budget` arrivals and passes them up. Answers how many it took.
@@ -30,5 +40,22 @@ pub trait Wire {
     /// True if something it queued could not be sent yet, so that it wants to know when it can.
     fn wants_writable(&self) -> bool {
         false
+    }
+
+    /// The executor is about to sleep: whoever would send to this wire without a signal is told to signal. False if there is
+    /// something to do; then nobody sleeps, and [`woken`](Self::woken) follows all the same.
+    fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        let _ = (cx, this, sleeper);
+        true
+    }
+
+    /// The executor has slept, or has thought better of it.
+    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
+        let _ = (cx, this);
+    }
+
+    /// False if looking again and again keeps away what is looked for: the other side needs this processor to send.
+    fn may_spin(&self) -> bool {
+        true
     }
 }

@@ -15,10 +15,13 @@
 //! `fuzz/artifacts` (which git ignores), and the command that replays it is printed. Once the mistake is mended, the
 //! input belongs under `fuzz/corpus`, whose files `cargo test -p xk-fuzz` replays.
 
+pub mod attack;
 pub mod canary;
 pub mod frame;
 pub mod mutate;
 pub mod novelty;
+#[path = "../../apps/cli/src/control/request.rs"]
+mod request;
 pub mod runner;
 pub mod seeds;
 pub mod stack;
@@ -85,6 +88,12 @@ static TARGETS: &[Target] = &[
         "the whole Internet stack, a host or a router",
         stack::run,
     ),
+    to(
+        "attack",
+        "a small network under attack, and questions to its hosts",
+        attack::run,
+    ),
+    to("request", "what clients ask a running graph", request),
     to("graph", "graph files, read", xk_lang::fuzz::fuzz_graph),
     to(
         "check",
@@ -93,6 +102,11 @@ static TARGETS: &[Target] = &[
     ),
     to("message", "scripts of operations on messages", message),
     to("participants", "participants as text", participants),
+    to(
+        "shm-ring",
+        "shared memory that a hostile peer writes into",
+        xk_shm::fuzz::fuzz_ring,
+    ),
 ];
 
 fn null_wire(data: &[u8]) {
@@ -125,6 +139,20 @@ fn check(data: &[u8]) {
 fn message(data: &[u8]) {
     if let Ok(arena) = HeapArena::new(SCRIPT_ARENA_OCTETS) {
         run_script(&small_pool(Box::new(arena)), data);
+    }
+}
+
+/// Reads a line as a request to a running graph.
+fn request(data: &[u8]) {
+    let line = String::from_utf8_lossy(data);
+    match request::Request::parse(&line) {
+        Ok(request::Request::Trace { messages }) => {
+            assert!((1..=request::TRACES_MAX).contains(&messages));
+        }
+        Ok(request::Request::Capture { edge }) => novelty::note(&edge.len().min(8)),
+        Ok(request::Request::Dump) => novelty::note(&"dump"),
+        // What it names is the input's own.
+        Err(what) => novelty::note_text(&what.split('`').next()),
     }
 }
 

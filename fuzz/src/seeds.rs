@@ -38,6 +38,8 @@ fn seeds() -> io::Result<Vec<Seed>> {
     layers(&mut seeds);
     stacks(&mut seeds);
     texts(&mut seeds)?;
+    attacks(&mut seeds);
+    shared_memory(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
@@ -52,6 +54,55 @@ fn add(seeds: &mut Vec<Seed>, target: &'static str, name: &str, octets: &[u8]) {
         name: name.into(),
         octets: octets.to_vec(),
     });
+}
+
+/// Scripts for the ring: operation and three octets each.
+fn shared_memory(seeds: &mut Vec<Seed>) {
+    const SEND: [u8; 4] = [6, 7, 60, 0];
+    const TAKE: [u8; 4] = [7, 200, 0, 0];
+    let honest = [
+        SEND,
+        [4, 0, 100, 9],
+        TAKE,
+        [5, 0, 0, 0],
+        [6, 9, 180, 0],
+        [4, 0, 190, 1],
+        TAKE,
+    ];
+    let marks = [
+        [1, 4, 50, 0],
+        TAKE,
+        [1, 0, 0xff, 3],
+        TAKE,
+        [1, 1, 120, 0],
+        [1, 0, 121, 0],
+        TAKE,
+    ];
+    let consumed = [
+        SEND,
+        SEND,
+        [2, 9, 0, 0],
+        SEND,
+        SEND,
+        SEND,
+        SEND,
+        SEND,
+        [2, 0xff, 8, 0xff],
+        SEND,
+    ];
+    let states = [
+        [3, 0, 1, 0],
+        SEND,
+        [3, 8, 4, 0],
+        [0, 16, 8, 0],
+        [0, 0, 128, 3],
+        TAKE,
+        SEND,
+    ];
+    add(seeds, "shm-ring", "honest", &honest.repeat(4).concat());
+    add(seeds, "shm-ring", "marks", &marks.repeat(3).concat());
+    add(seeds, "shm-ring", "consumed", &consumed.concat());
+    add(seeds, "shm-ring", "states", &states.concat());
 }
 
 /// A datagram to us.
@@ -364,6 +415,45 @@ fn stacks(seeds: &mut Vec<Seed>) {
             step(code::IP, 0, &[1, 0, 253, 0, 0, 9, 0, b'r', b'a', b'w']),
         ],
     );
+}
+
+/// Attacks on a small network, and requests to a running graph.
+fn attacks(seeds: &mut Vec<Seed>) {
+    for kind in 0..9 {
+        let noise = step(1, 0, &[kind, 7, 200]);
+        let ask = step(4, kind, &[1, 2]);
+        let pass = step(2, 9, &[]);
+        let all = [noise.clone(), ask, pass, noise, step(2, 15, &[])].concat();
+        add(seeds, "attack", &format!("noise{kind}"), &all);
+    }
+    let questions: Vec<u8> = (0..32u8)
+        .flat_map(|n| step(4, n % 16, &[n, 3, 10, 64, 0, 1]))
+        .collect();
+    add(seeds, "attack", "questions", &questions);
+    let asks = frame::arp(1, (PEER, YOU), ([0; 6], ME));
+    let frames = [
+        step(
+            0,
+            0,
+            &frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks),
+        ),
+        step(3, 0, b"hello"),
+        step(5, 0, b"port5000, port7@10.0.0.1"),
+        step(2, 9, &[]),
+        step(3, 1, b"hello again"),
+    ];
+    add(seeds, "attack", "frames", &frames.concat());
+    for (name, line) in [
+        ("dump", r#"{"ask":"dump"}"#),
+        ("trace", r#"{"ask":"trace","messages":7}"#),
+        ("capture", r#"{"ask":"capture","edge":"ip>eth"}"#),
+        (
+            "nested",
+            r#"{"ask":{"ask":["dump",1e99,null,true,"\u0000"]}}"#,
+        ),
+    ] {
+        add(seeds, "request", name, line.as_bytes());
+    }
 }
 
 /// Graph files, as they lie in `graphs`, and participants.

@@ -272,8 +272,8 @@ impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
         self.shared.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.shared.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

@@ -11,9 +11,11 @@ pub mod checksum;
 pub mod control;
 pub mod corrupt;
 pub mod device_wire;
+pub mod notice;
 pub mod offload;
 pub mod passthrough;
 pub mod serve;
+pub mod talkers;
 pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};

@@ -14,7 +14,10 @@ use xk_core::{
 #[derive(Default)]
 pub struct WireEnd {
     upper: RefCell<Option<ProtocolRef>>,
-    enabled: Cell<bool>,
+    /// The number of the enable in force; 0 if there is none.
+    enabled: Cell<u64>,
+    /// That of the last one.
+    enable_last: Cell<u64>,
     session: RefCell<Option<SessionRef>>,
 }
 
@@ -28,9 +31,13 @@ impl WireEnd {
         Ok(())
     }
 
+    fn is_enabled(&self) -> bool {
+        self.enabled.get() != 0
+    }
+
     /// Takes the wire from a protocol that neither enables any more nor holds the session which its enable once made.
     fn evict_idle(&self, cx: &Kernel, receiver: &ProtocolRef) {
-        let session = self.session().filter(|_| !self.enabled.get());
+        let session = self.session().filter(|_| !self.is_enabled());
         if let Some(idle) = session
             && idle.head().opens() == 0
             && idle.head().upper() != receiver.id()
@@ -66,19 +73,26 @@ impl WireEnd {
         Ok(session)
     }
 
-    /// Notes that `upper` takes what arrives.
+    /// Notes that `upper` takes what arrives. Enabled once more, it has one enable all the same.
     ///
     /// # Errors
     /// [`OpenError::InUse`] if another protocol has the wire.
     pub fn open_enable(&self, upper: Upper<'_>) -> Result<Enable, OpenError> {
         self.claim(upper.receiver)?;
-        self.enabled.set(true);
-        Ok(Enable(0))
+        if !self.is_enabled() {
+            self.enable_last.set(self.enable_last.get() + 1);
+            self.enabled.set(self.enable_last.get());
+        }
+        Ok(Enable(self.enabled.get()))
     }
 
-    /// Withdraws the offer. A session that it made stays until another protocol opens the wire.
-    pub fn open_disable(&self) {
-        self.enabled.set(false);
+    /// Withdraws the offer, if this is the one in force: one withdrawn before withdraws nothing of who came after. A
+    /// session that it made stays until another protocol opens the wire.
+    pub fn open_disable(&self, enable: Enable) {
+        if !self.is_enabled() || enable.0 != self.enabled.get() {
+            return;
+        }
+        self.enabled.set(0);
         if self.session.borrow().is_none() {
             drop(self.upper.take());
         }
@@ -96,7 +110,7 @@ impl WireEnd {
             drop(session.pop(cx, message));
             return;
         }
-        let upper = self.upper.borrow().clone().filter(|_| self.enabled.get());
+        let upper = self.upper.borrow().clone().filter(|_| self.is_enabled());
         let Some(upper) = upper else {
             this.discard(message, &reason::NO_PROTOCOL);
             return;
@@ -153,7 +167,7 @@ impl WireEnd {
 
     /// For the session's `close`: it stays while arrivals are wanted.
     pub fn close(&self) -> Closing {
-        if self.enabled.get() {
+        if self.is_enabled() {
             return Closing::Idle;
         }
         drop(self.session.take());
@@ -163,7 +177,7 @@ impl WireEnd {
 
     /// For the wire's `stop`.
     pub fn stop(&self) {
-        self.enabled.set(false);
+        self.enabled.set(0);
         drop(self.session.take());
         drop(self.upper.take());
     }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Flow, Limits, Shepherds};
+use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Pool, ProtocolRef, Time};
 
 /// What to do when no message comes.
@@ -57,10 +58,14 @@ pub struct RunnerStats {
 
 /// Arrivals taken from one wire in a turn.
 const BUDGET: usize = 64;
+/// Looks at the wires between two looks at the clock, while nothing comes: reading the clock takes as long as several looks.
+const LOOKS: usize = 8;
 /// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How often whoever waits at the end is interrupted: a shepherd that waits even then is left alone.
 const INTERRUPTS_MAX: usize = 16;
+/// Number of the descriptors that wires bring and take away; nobody needs to know whose it was.
+const SIGNAL: u64 = WATCHED - 1;
 /// Numbers of descriptors that are no wires begin here.
 const WATCHED: u64 = 1 << 32;
 
@@ -82,6 +87,8 @@ struct Inner {
     spin: Cell<Duration>,
     busy_last: Cell<Time>,
     slept: Cell<bool>,
+    /// How often the next turn looks at the wires if nothing comes.
+    looks: Cell<usize>,
     stats: Cell<RunnerStats>,
     stop_at: Cell<Time>,
     stop: Cell<bool>,
@@ -149,6 +156,7 @@ impl Runner {
             spin: Cell::new(spin),
             busy_last: Cell::new(Time::ZERO),
             slept: Cell::new(false),
+            looks: Cell::new(1),
             stats: Cell::default(),
             stop_at: Cell::new(Time::MAX),
             stop: Cell::new(false),
@@ -233,6 +241,18 @@ impl Runner {
     }
 }
 
+impl Sleeper for Epoll {
+    fn add(&self, fd: i32) -> bool {
+        descriptor(fd).is_some_and(|fd| self.add_edge(fd, SIGNAL).is_ok())
+    }
+
+    fn remove(&self, fd: i32) {
+        if let Some(fd) = descriptor(fd) {
+            Epoll::remove(self, fd);
+        }
+    }
+}
+
 impl Drop for Runner {
     fn drop(&mut self) {
         // Shepherds still suspended end their waits with an error, so that their stacks are given back. Some wait again,
@@ -255,14 +275,14 @@ impl Inner {
         let kernel = &*self.kernel;
         let now = self.clock.now();
         kernel.set_now(now);
-        let mut arrivals = 0;
-        for (protocol, _) in &self.wires {
-            if let Some(wire) = protocol.wire() {
-                arrivals += wire.poll(kernel, protocol, BUDGET);
-            }
-            if kernel.must_leave() {
+        let mut arrivals = self.poll();
+        // Nothing can be due between looks so close to each other that would not be due a moment later.
+        for _ in 1..self.looks.get() {
+            if arrivals > 0 || kernel.must_leave() {
                 break;
             }
+            std::hint::spin_loop();
+            arrivals = self.poll();
         }
         let timers = kernel.run_due();
         for (number, (protocol, wants)) in self.wires.iter().enumerate() {
@@ -289,6 +309,20 @@ impl Inner {
         arrivals + timers > 0
     }
 
+    /// One look at each wire. Answers how many arrivals there were.
+    fn poll(&self) -> usize {
+        let mut arrivals = 0;
+        for (protocol, _) in &self.wires {
+            if let Some(wire) = protocol.wire() {
+                arrivals += wire.poll(&self.kernel, protocol, BUDGET);
+            }
+            if self.kernel.must_leave() {
+                break;
+            }
+        }
+        arrivals
+    }
+
     /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the message,
     /// shorter if it did not.
     fn note_arrival(&self, now: Time) {
@@ -310,7 +344,12 @@ impl Inner {
         if self.kernel.must_leave() {
             return Flow::Continue;
         }
-        let now = self.clock.now();
+        // The turn began with a look at the clock, a moment ago unless it was a busy one.
+        let now = if busy {
+            self.clock.now()
+        } else {
+            self.kernel.now()
+        };
         if finished(&self.kernel)
             || self.stop.get()
             || now >= self.stop_at.get()
@@ -319,7 +358,9 @@ impl Inner {
             return Flow::Stop;
         }
         let resting = !busy && !self.kernel.shepherds().has_ready();
-        if resting && now.since(self.busy_last.get()) >= self.spin.get() {
+        let spins = resting && self.may_spin(now);
+        self.looks.set(if spins { LOOKS } else { 1 });
+        if resting && !spins {
             self.sleep(now);
         } else if self.stats.get().turns.is_multiple_of(64) && !self.watched.borrow().is_empty() {
             // Others are looked after now and then while messages keep coming.
@@ -330,7 +371,36 @@ impl Inner {
         Flow::Continue
     }
 
+    /// Whether to look again rather than to sleep.
+    fn may_spin(&self, now: Time) -> bool {
+        let may = |(wire, _): &(ProtocolRef, Cell<bool>)| wire.wire().is_none_or(|w| w.may_spin());
+        match self.idle {
+            Idle::Spin => true,
+            Idle::Sleep => false,
+            Idle::Adaptive { .. } => {
+                now.since(self.busy_last.get()) < self.spin.get() && self.wires.iter().all(may)
+            }
+        }
+    }
+
     fn sleep(&self, now: Time) {
+        let mut rests = true;
+        for (protocol, _) in &self.wires {
+            if let Some(wire) = protocol.wire() {
+                rests &= wire.rest(&self.kernel, protocol, &self.epoll);
+            }
+        }
+        if rests {
+            self.sleep_until_signalled(now);
+        }
+        for (protocol, _) in &self.wires {
+            if let Some(wire) = protocol.wire() {
+                wire.woken(&self.kernel, protocol);
+            }
+        }
+    }
+
+    fn sleep_until_signalled(&self, now: Time) {
         let next_poll = self
             .wires
             .iter()

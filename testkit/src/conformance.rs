@@ -54,7 +54,7 @@ pub mod through;
 pub mod wire;
 mod world;
 
-pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations};
+pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations, octets_live};
 pub use world::{Node, World};
 
 #[expect(unused_imports, reason = "the documentation names them")]

@@ -16,6 +16,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("tshark", "tshark"),
     ("socat", "socat"),
     ("nc", "netcat-openbsd"),
+    ("nmap", "nmap"),
+    ("hping3", "hping3"),
     ("valgrind", "valgrind"),
     ("g++", "g++"),
 ];

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
 use xk_core::Kernel;
+use xk_kit::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
 use xk_lang::{HostInstance, Severity};
 use xk_run::real_kernel;
@@ -27,6 +28,9 @@ pub(crate) fn build(graph: &CheckedGraph, host: &HostInstance<'_>) -> Result<Rc<
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
     kernel.surround(Rc::new(TraceLines(Box::new(|line: &str| {
+        output::print(&format!("{line}\n"));
+    }))));
+    kernel.surround(Rc::new(Notices(Box::new(|line: &str| {
         output::print(&format!("{line}\n"));
     }))));
     xk_compose::build(graph, host, &kernel)?;

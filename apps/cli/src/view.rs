@@ -5,7 +5,10 @@ use crate::table::Table;
 use serde_json::{Map, Value, json};
 use xk_core::control::{Describe, ListMaps, ListSessions, Report};
 use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_kit::talkers::{DroppedFrom, ListTalkers};
 
+/// How many sources of drops are shown of one protocol, as text.
+const TALKERS_SHOWN_MAX: usize = 5;
 /// How many sessions of one protocol are looked at.
 const SESSIONS_MAX: usize = 1 << 16;
 
@@ -102,6 +105,11 @@ fn of_protocol(
         };
         seen[key] = maps;
     }
+    if let Some(talkers) = protocol.ask(kernel, ListTalkers::default())
+        && talkers.by == Some(protocol.id())
+    {
+        seen["dropped_from"] = talkers.sources.iter().map(of_talker).collect();
+    }
     if let Some(report) = protocol.ask(kernel, Report::default()) {
         seen["report"] = of_report(&report);
     }
@@ -147,6 +155,19 @@ fn maps_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Value> {
         json!({"name": name, "entries": stats.entries, "lookups": stats.lookups, "cache_hits": stats.cache_hits})
     });
     Some(Value::Array(maps.collect()))
+}
+
+fn of_talker(from: &DroppedFrom) -> Value {
+    let reasons = from.reasons.iter();
+    let reasons: Vec<Value> = reasons
+        .map(|(reason, count)| json!({"reason": reason.name, "count": count}))
+        .collect();
+    json!({
+        "source": from.source.to_string(),
+        "count": from.count,
+        "count_max": from.count_max,
+        "reasons": reasons,
+    })
 }
 
 /// What an anchor has to tell.
@@ -209,6 +230,31 @@ pub(crate) fn counters(view: &Value) -> String {
     out
 }
 
+/// Whose messages each protocol dropped, a line for each of the worst sources.
+fn talkers(view: &Value) -> String {
+    let mut out = String::new();
+    for p in list(&view["protocols"]) {
+        for from in list(&p["dropped_from"]).iter().take(TALKERS_SHOWN_MAX) {
+            let reasons: Vec<String> = list(&from["reasons"])
+                .iter()
+                .map(|r| format!("{} {}", text(&r["reason"]), number(&r["count"])))
+                .collect();
+            let (least, most) = (number(&from["count"]), number(&from["count_max"]));
+            let count = match least == most {
+                true => least,
+                false => format!("{least} to {most}"),
+            };
+            out.push_str(&format!(
+                "{}: dropped from {}: {count} ({})\n",
+                text(&p["name"]),
+                text(&from["source"]),
+                reasons.join(", ")
+            ));
+        }
+    }
+    out
+}
+
 /// What the anchors of a kernel have to tell, a line each.
 pub(crate) fn reports(view: &Value) -> String {
     let mut out = String::new();
@@ -242,6 +288,10 @@ pub(crate) fn report_line(report: &Value) -> String {
 /// Everything, for a person.
 pub(crate) fn whole(view: &Value) -> String {
     let mut out = counters(view);
+    let talkers = talkers(view);
+    if !talkers.is_empty() {
+        out.push_str(&format!("\n{talkers}"));
+    }
     let reports = reports(view);
     if !reports.is_empty() {
         out.push_str(&format!("\n{}\n{reports}", heading("reports")));

@@ -16,6 +16,9 @@ const HEADROOM: usize = 128;
 /// Octets sent in one turn at most, so that fragments find room in a device's ring.
 const BURST_OCTETS: usize = 1 << 16;
 
+/// When a stream begins: behind a message or two that find the way.
+const STREAM_AFTER: Duration = Duration::from_millis(50);
+
 /// Where a user stands.
 pub(super) struct Place {
     /// The node below it.
@@ -96,7 +99,8 @@ impl User {
         let Some(begun) = inner.begun.get() else {
             inner.begun.set(Some(now));
             inner.heard.set(now);
-            self.timeout(cx, this, 0);
+            // A wire may have to find its peer first; who asks for an address too early waits for a second.
+            let _ = cx.schedule_protocol(this, KNOCK, 0);
             return false;
         };
         inner.now.set(now);
@@ -105,7 +109,7 @@ impl User {
             Task::Answer | Task::Acknowledge => false,
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
             Task::Send => {
-                if now.since(begun) > KNOCK {
+                if now.since(begun) > STREAM_AFTER {
                     inner.send_some(cx);
                 }
                 false
@@ -216,7 +220,7 @@ impl Protocol for User {
         let inner = &*self.0;
         let knocks = match inner.task {
             Task::Ask => !inner.connected.get(),
-            Task::Send => inner.begun.get() == Some(cx.now()),
+            Task::Send => inner.number.get() == 0,
             Task::Answer | Task::Acknowledge | Task::Receive => false,
         };
         if knocks {
@@ -248,7 +252,7 @@ impl Found {
             Task::Receive => inner.window.borrow().result(),
             Task::Answer | Task::Acknowledge => Ok(json!({})),
             Task::Send => {
-                let begun = inner.begun.get().unwrap_or(Time::ZERO) + KNOCK;
+                let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
                 Ok(sent(inner.number.get(), inner.now.get().since(begun)))
             }
         }

@@ -9,6 +9,7 @@
 
 mod burst;
 mod burst_slots_unsafe;
+mod clock;
 mod errors;
 mod protocol;
 mod session;

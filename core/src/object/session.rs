@@ -41,6 +41,8 @@ const RELEASED: u8 = 2;
 pub struct SessionHead {
     /// 0 lets everything through; see [`CLOSED`] and [`RELEASED`].
     gate: Cell<u8>,
+    /// True if a message made it.
+    passive: bool,
     opens: Cell<u32>,
     sent: Cell<u64>,
     received: Cell<u64>,
@@ -79,6 +81,11 @@ impl SessionHead {
     /// How many holders above it has.
     pub fn opens(&self) -> u32 {
         self.opens.get()
+    }
+
+    /// True if a message made it, and nobody above who opened it; whoever holds it now.
+    pub fn is_passive(&self) -> bool {
+        self.passive
     }
 
     /// True once it is closed.
@@ -146,6 +153,7 @@ impl SessionRef {
         Self(Rc::new(SessionCell {
             head: SessionHead {
                 gate: Cell::new(0),
+                passive: opens == 0,
                 opens: Cell::new(opens),
                 sent: Cell::new(0),
                 received: Cell::new(0),

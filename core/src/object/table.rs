@@ -1,34 +1,30 @@
 //! A bounded table of a protocol's sessions by their demultiplexing key.
 
-use super::SessionRef;
+use super::clock::{Clocks, Entry};
 use super::slot_unsafe::KeyedSlot;
+use super::{ProtocolId, SessionRef};
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 
 /// How many entries one `bind` looks at for an idle session to evict.
 const SCAN_MAX: usize = 64;
 
-struct Entry<K> {
-    key: K,
-    session: SessionRef,
-    /// What the session had received when the hand last passed.
-    received: u64,
-}
-
-/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) that
-/// has received nothing since the last look is evicted: the clock algorithm, which costs the path of a
+/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) is evicted, first of
+/// the upper protocol that has the most, so that a flood for one costs the others nothing: one that has received
+/// nothing since the last look, or but the message that made it. This is the clock algorithm, which costs the path of a
 /// message nothing.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
     /// The last hit, with a handle of its own: an even shorter way than the map's cache.
     last: KeyedSlot<K>,
     last_hits: Cell<u64>,
-    clock: RefCell<VecDeque<Entry<K>>>,
+    clocks: Clocks<K>,
     max: usize,
+    /// How many sessions that messages made one upper protocol may have.
+    passive_max: usize,
     evicted: Cell<u64>,
 }
 
@@ -39,10 +35,20 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             map: Map::new(cx_key, max.max(1)),
             last: KeyedSlot::new(),
             last_hits: Cell::new(0),
-            clock: RefCell::default(),
+            clocks: Clocks::default(),
             max: max.max(1),
+            passive_max: usize::MAX,
             evicted: Cell::new(0),
         }
+    }
+
+    /// The same, with a bound on the sessions that messages made for one upper protocol; 0 for none of its own.
+    #[must_use]
+    pub fn with_passive_max(mut self, passive_max: usize) -> Self {
+        if passive_max > 0 {
+            self.passive_max = passive_max;
+        }
+        self
     }
 
     /// The session with this key.
@@ -78,25 +84,30 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
-    /// Binds a session; if the table is full, evicts an idle one first.
+    /// Binds a session; if the table is full, or its upper protocol's share is, evicts an idle one first.
     ///
     /// # Errors
     /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
     pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
-        if self.map.len() >= self.max && !self.evict(cx) {
+        let head = session.head();
+        let full = self.map.len() >= self.max;
+        let share_full = head.is_passive() && self.clocks.passive(head.upper()) >= self.passive_max;
+        // What goes from a full share makes room in a full table as well.
+        let has_room = match (share_full, full) {
+            (true, _) => self.evict_from(cx, head.upper()),
+            (false, true) => self.evict(cx),
+            (false, false) => true,
+        };
+        if !has_room {
             return Err(&reason::TABLE_FULL);
         }
         self.map
             .bind(key, session.clone())
             .map_err(|_| &reason::TABLE_FULL)?;
-        if self.clock.borrow().len() >= 2 * self.max {
-            self.clean();
+        if self.clocks.len() >= 2 * self.max {
+            self.clocks.clean(|entry| self.is_bound(entry));
         }
-        self.clock.borrow_mut().push_back(Entry {
-            key,
-            session,
-            received: u64::MAX,
-        });
+        self.clocks.enter(key, session);
         Ok(())
     }
 
@@ -105,21 +116,16 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.map.get(&entry.key).as_ref() == Some(&entry.session)
     }
 
-    /// Takes the entries of sessions that are bound no more out of the clock.
-    #[cold]
-    fn clean(&self) {
-        let entries = self.clock.take();
-        let (kept, gone): (VecDeque<_>, VecDeque<_>) =
-            entries.into_iter().partition(|e| self.is_bound(e));
-        self.clock.replace(kept);
-        // The last handles of some may be among them, and what they drop may come back here.
-        drop(gone);
+    /// Evicts one idle session of the upper protocol that has the most sessions, else of the next one.
+    fn evict(&self, cx: &Kernel) -> bool {
+        let uppers = self.clocks.by_size();
+        uppers.into_iter().any(|upper| self.evict_from(cx, upper))
     }
 
-    /// Evicts one idle session, if there is one within reach of the clock's hand.
-    fn evict(&self, cx: &Kernel) -> bool {
+    /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's hand.
+    fn evict_from(&self, cx: &Kernel, upper: ProtocolId) -> bool {
         for _ in 0..SCAN_MAX {
-            let Some(mut entry) = self.clock.borrow_mut().pop_front() else {
+            let Some(mut entry) = self.clocks.pop(upper) else {
                 return false;
             };
             let head = entry.session.head();
@@ -128,24 +134,19 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             }
             let received = head.received();
             // One that is closed but was left bound is in nobody's use either.
-            if head.is_closed() || head.opens() == 0 && entry.received == received {
+            if head.is_closed() || head.opens() == 0 && entry.received >= received {
                 self.expel(cx, &entry);
                 return true;
             }
             entry.received = received;
-            self.clock.borrow_mut().push_back(entry);
+            self.clocks.put_back(upper, entry);
         }
-        // Everything near the hand was in use or active: take the first idle one all the same.
-        let victim = {
-            let mut clock = self.clock.borrow_mut();
-            let found = clock
-                .iter()
-                .take(SCAN_MAX)
-                // Not one that is bound no more: by now its key may be another's.
-                .position(|e| e.session.head().opens() == 0 && self.is_bound(e));
-            found.and_then(|at| clock.remove(at))
+        // Everything near the hand was in use or active: take the first idle one all the same. Not one that is bound no
+        // more: by now its key may be another's.
+        let is_idle = |e: &Entry<K>| e.session.head().opens() == 0 && self.is_bound(e);
+        let Some(victim) = self.clocks.take_first(upper, SCAN_MAX, is_idle) else {
+            return false;
         };
-        let Some(victim) = victim else { return false };
         self.expel(cx, &victim);
         true
     }
@@ -153,6 +154,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     fn expel(&self, cx: &Kernel, victim: &Entry<K>) {
         self.forget(&victim.key);
         self.map.unbind(&victim.key);
+        self.clocks.leave(&victim.session);
         self.evicted.set(self.evicted.get() + 1);
         victim.session.abort(cx);
     }
@@ -161,17 +163,12 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn unbind(&self, key: &K) -> Option<SessionRef> {
         self.forget(key);
         let found = self.map.unbind(key);
-        if let Some(session) = &found {
-            let mut clock = self.clock.borrow_mut();
-            // Near either end it is found at once; elsewhere the hand or a clean-up finds it.
-            if clock.back().is_some_and(|e| e.session == *session) {
-                clock.pop_back();
-            } else if clock.front().is_some_and(|e| e.session == *session) {
-                clock.pop_front();
-            } else if clock.len() > 32 && clock.len() > 2 * self.map.len() {
-                drop(clock);
-                self.clean();
-            }
+        if let Some(session) = &found
+            && !self.clocks.leave(session)
+            && self.clocks.len() > 32
+            && self.clocks.len() > 2 * self.map.len()
+        {
+            self.clocks.clean(|entry| self.is_bound(entry));
         }
         found
     }
@@ -215,8 +212,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.
     pub fn clear(&self) {
-        let (clock, last) = (self.clock.take(), self.last.replace(None));
+        let (clocks, last) = (self.clocks.take(), self.last.replace(None));
         self.map.clear();
-        drop((clock, last));
+        drop((clocks, last));
     }
 }

@@ -420,3 +420,66 @@ fn an_evicted_session_may_close_others_of_its_table() {
     assert!(above.head().is_closed());
     assert_eq!((bench.table.len(), bench.log.drops.get()), (1, 1));
 }
+
+#[test]
+fn what_a_single_message_made_goes_before_what_is_in_use() {
+    const MAX: u32 = 100;
+    let bench = Bench::new(MAX as usize);
+    let used = bench.idle(0);
+    bench.bind(0, &used);
+    for _ in 0..2 {
+        assert!(used.pop(&bench.cx, bench.message()).is_ok());
+    }
+    for key in 1..1000 {
+        let session = bench.idle(key);
+        bench.bind(key, &session);
+        assert!(session.pop(&bench.cx, bench.message()).is_ok());
+        if key % 50 == 0 {
+            assert!(used.pop(&bench.cx, bench.message()).is_ok());
+        }
+    }
+    assert_eq!(bench.table.get(&0), Some(used));
+    assert_eq!(bench.table.len(), MAX as usize);
+    assert_eq!(bench.table.evicted(), u64::from(1000 - MAX));
+}
+
+#[test]
+fn a_flood_for_one_upper_protocol_costs_the_others_nothing() {
+    let bench = Bench::new(100);
+    let other = bench.cx.add_protocol("other", "other", Restless);
+    let of_other = |key| {
+        let body = bench.body(key, Closing::Done);
+        let session = bench.cx.new_passive_session(&bench.protocol, &other, body);
+        bench.bind(key, &session);
+        session
+    };
+    let quiet: Vec<_> = (0..10).map(of_other).collect();
+    for key in 10..1000 {
+        bench.bind(key, &bench.idle(key));
+    }
+    for (key, session) in (0..).zip(&quiet) {
+        assert_eq!(bench.table.get(&key).as_ref(), Some(session));
+    }
+    assert_eq!(bench.table.len(), 100);
+}
+
+#[test]
+fn an_upper_protocol_has_its_share_of_passive_sessions() {
+    let bench = Bench::new(100);
+    let table = SessionTable::<u32>::new(BOOT_KEY, 100).with_passive_max(10);
+    let mut held = Vec::new();
+    for key in 0..50 {
+        assert!(table.bind(&bench.cx, key, bench.idle(key)).is_ok());
+        let opened = bench.held(key + 1000);
+        assert!(table.bind(&bench.cx, key + 1000, opened.clone()).is_ok());
+        held.push(opened);
+    }
+    assert_eq!(table.len(), 60);
+    for key in 40..50 {
+        table.get(&key).unwrap().hold();
+    }
+    let full = table.bind(&bench.cx, 60, bench.idle(60));
+    assert_eq!(full, Err(&reason::TABLE_FULL));
+    table.unbind(&45);
+    assert!(table.bind(&bench.cx, 60, bench.idle(60)).is_ok());
+}

@@ -82,7 +82,8 @@ impl Table {
         for (_, joint) in &gone {
             self.remove(&joint.lower);
         }
-        self.sweep_at = 2 * self.len();
+        // A full table is looked through each time.
+        self.sweep_at = (2 * self.len()).min(super::SESSIONS_MAX);
         gone.into_iter().map(|(session, _)| session).collect()
     }
 }

@@ -11,7 +11,7 @@ use xk_core::Time;
 use xk_core::kernel::Timer;
 
 /// Least time between two requests for one host (RFC 1122, section 2.3.2.1).
-const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the resolution of a host stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,9 @@ pub(crate) struct Entry {
     pub(crate) asked: Cell<Option<Time>>,
     /// Whether anything was sent there since the last confirmation.
     pub(crate) used: Cell<bool>,
+    /// Up to how many messages its sessions may have sent, and count as unused, when an entry to give up is looked for: what
+    /// they had when somebody last looked, at first a single one.
+    pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
     /// What the sessions to this host share with it.
     pub(crate) paths: RefCell<Vec<Weak<Path>>>,
@@ -136,6 +139,7 @@ impl Entry {
             since: Cell::new(now),
             asked: Cell::new(None),
             used: Cell::new(false),
+            sent_seen: Cell::new(1),
             timer: Cell::new(None),
             paths: RefCell::default(),
         }

@@ -38,6 +38,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
     let config = Config {
         entries_max: ENTRIES_MAX,
         queue_max: 2,
+        waiting_max: 5,
         probe: data.len() % 2 == 1,
         ..Config::default()
     };
@@ -141,7 +142,11 @@ fn check(bench: &Bench, requests: &mut Vec<(Ipv4, u64)>) {
         let own = packet.is_announcement() || packet.is_probe();
         if packet.operation == Operation::Request && !own && frame.to.is_broadcast() {
             let again = requests.iter().any(|(host, _)| *host == packet.target_ip);
-            assert!(!again, "asked twice within a second");
+            // Of more hosts it cannot be remembered.
+            assert!(
+                !again || requests.len() > 200,
+                "asked twice within a second"
+            );
             requests.push((packet.target_ip, now));
         }
     }

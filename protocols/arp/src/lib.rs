@@ -22,7 +22,7 @@
 //! mark the session by a tag, the session gets the tag of the one above it. 255.255.255.255 maps onto the broadcast
 //! address, a group onto its group address; an upper protocol asks for 255.255.255.255 for any broadcast on the link.
 //!
-//! If the address is not known, messages wait (`queue_max` per session, the oldest dropped as "queue full") and the host
+//! If the address is not known, messages wait (`queue_max` per session and `waiting_max` in all, the oldest dropped as "queue full") and the host
 //! is asked for, at most once a second. When the last request stays unanswered they are dropped as "unresolved", the
 //! upper protocol gets each back by `send-error`, or is asked `network-error` if it does not take that, and for a while
 //! (`negative`) further ones fail at once. An address that was not confirmed for its `lifetime` is forgotten if nothing
@@ -30,7 +30,7 @@
 //!
 //! What a packet says of its sender is believed if the sender is known or asked for already, or asks for a host of ours;
 //! everything else is of no use. When the cache is full, the entry goes that was used longest ago among those without
-//! sessions. Packets from group addresses or hosts that no station can have are a "bad source". A packet whose sender is
+//! sessions; if all have sessions, one without an address ("host evicted"), else one to which nothing was sent for long. Packets from group addresses or hosts that no station can have are a "bad source". A packet whose sender is
 //! not the station that sent the frame is taken (proxies do so, and RFC 826 does not compare them) and counted.
 //!
 //! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on requests for it are
@@ -40,17 +40,19 @@
 //!
 //! # Control
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether` (sessions),
-//! `arp-table`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
 //! # Parameters
 //! - `entries_max`: how many hosts it remembers.
 //! - `sessions_max`: how many sessions it holds.
 //! - `queue_max`: how many messages wait in one session.
+//! - `waiting_max`: how many messages wait in all sessions together.
 //! - `retries`: how often a request is repeated.
 //! - `retry`: time between two requests, at least a second.
 //! - `lifetime`: how long an address is believed without confirmation, a second at least.
 //! - `negative`: how long a host that did not answer is not asked for again, a second at least.
 //! - `probe`: whether a host is probed for before it is ours.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -83,12 +85,13 @@ mod session;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod waiting;
 pub mod wire;
 
 pub use claim::CLAIMS_MAX;
 pub use control::{ArpEntry, ArpTable};
 pub use protocol::{Arp, CONFLICT, LOOPED, UNSOLICITED, build};
-pub use shared::UNRESOLVED;
+pub use shared::{EVICTED, UNRESOLVED};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
@@ -122,6 +125,11 @@ pub static ENTRY: Entry = Entry {
             "48",
             "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on Ethernet",
         ),
+        count(
+            "waiting_max",
+            "1024",
+            "how many messages wait in all sessions together",
+        ),
         ParamSpec::new(
             "retries",
             ParamKind::Integer { min: 0, max: 100 },
@@ -145,6 +153,7 @@ pub static ENTRY: Entry = Entry {
             "#false",
             "whether a host is probed for before it is ours",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

@@ -19,6 +19,7 @@ use xk_core::{
 };
 use xk_kit::control::{MyEther, PeerEther};
 use xk_kit::offload::Offloads;
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source};
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
 pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);
@@ -51,11 +52,13 @@ impl Default for Config {
             entries_max: 1024,
             sessions_max: 4096,
             queue_max: 48,
+            waiting_max: 1024,
             retries: 3,
             retry: SECOND,
             lifetime: 60 * SECOND,
             negative: 5 * SECOND,
             probe: false,
+            sources_max: SOURCES_MAX,
         }
     }
 }
@@ -67,12 +70,14 @@ impl Config {
             entries_max: params.number("entries_max", usual.entries_max).max(1),
             sessions_max: params.number("sessions_max", usual.sessions_max),
             queue_max: params.number("queue_max", usual.queue_max).max(1),
+            waiting_max: params.number("waiting_max", usual.waiting_max).max(1),
             retries: params.number("retries", usual.retries),
             // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
             retry: duration(params, "retry", usual.retry, SECOND)?,
             lifetime: duration(params, "lifetime", usual.lifetime, SECOND)?,
             negative: duration(params, "negative", usual.negative, SECOND)?,
             probe: params.flag("probe"),
+            sources_max: params.number(PARAMETER.name, usual.sources_max),
         })
     }
 }
@@ -147,7 +152,7 @@ impl Arp {
             // Who asks us will be sent something soon; what others tell unasked is worth no room.
             let entry = match known {
                 None if asked && for_us => {
-                    let made = shared.hosts.get_or_make(cx, packet.sender_ip);
+                    let made = shared.get_or_make(cx, packet.sender_ip);
                     if made.is_none() {
                         shared.count(&reason::TABLE_FULL);
                     }
@@ -181,7 +186,7 @@ impl Arp {
         if !is_station(host) || own {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
-        let entry = self.shared.hosts.get_or_make(cx, host);
+        let entry = self.shared.get_or_make(cx, host);
         entry.ok_or(OpenError::Full)
     }
 }
@@ -296,7 +301,11 @@ impl Protocol for Arp {
         };
         match self.receive(cx, lower, &packet) {
             Ok(()) => Ok(()),
-            Err(why) => Err(this.refuse(message, why)),
+            Err(why) => {
+                let source = Source::Host(packet.sender_ip);
+                self.shared.talkers.count(source, why);
+                Err(this.refuse(message, why))
+            }
         }
     }
 
@@ -304,6 +313,9 @@ impl Protocol for Arp {
         let shared = &self.shared;
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &shared.eth));
+            return Answer::Answered;
+        }
+        if shared.talkers.answer(this, ask) {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListSessions>() {

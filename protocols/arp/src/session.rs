@@ -2,11 +2,10 @@
 
 use crate::entry::Entry;
 use crate::shared::{Shared, UNRESOLVED, Way};
+use crate::waiting::Queue;
 use crate::wire::Ipv4;
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
-use core::cell::RefCell;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
@@ -28,7 +27,7 @@ pub(crate) struct Path {
     /// The session that leads to the host's address, while that is known.
     pub(crate) lower: SessionSlot,
     /// Messages that wait for the address.
-    pub(crate) waiting: RefCell<VecDeque<Message>>,
+    pub(crate) waiting: Queue,
 }
 
 pub(crate) struct ArpSession {
@@ -55,14 +54,8 @@ impl ArpSession {
                 }
             }
             (Way::Later, _) => {
-                // The youngest messages are kept (RFC 1122, section 2.3.2.2).
-                let oldest = {
-                    let mut waiting = path.waiting.borrow_mut();
-                    let full = waiting.len() >= shared.config.queue_max;
-                    let oldest = if full { waiting.pop_front() } else { None };
-                    waiting.push_back(message);
-                    oldest
-                };
+                let queue_max = shared.config.queue_max;
+                let oldest = shared.waiting.put(path, message, queue_max);
                 if let Some(oldest) = oldest {
                     this.discard(cx, oldest, &reason::QUEUE_FULL);
                 }
@@ -140,7 +133,7 @@ impl Session for ArpSession {
         }
         if let Some(question) = ask.get::<Describe>() {
             let (host, state) = (path.entry.host, path.entry.state.get());
-            let waiting = path.waiting.borrow().len();
+            let waiting = path.waiting.len();
             question.text = match path.entry.address() {
                 Some(eth) => format!("{host} at {eth}, {state}"),
                 None => format!("{host}, {state}, {waiting} waiting"),
@@ -164,8 +157,7 @@ impl Session for ArpSession {
         let mut paths = path.entry.paths.borrow_mut();
         paths.retain(|other| !Weak::ptr_eq(other, &gone));
         drop(paths);
-        let waiting = path.waiting.take();
-        for message in waiting {
+        for message in self.shared.waiting.take(path) {
             this.discard(cx, message, &reason::CLOSED);
         }
         self.drop_lower(cx);

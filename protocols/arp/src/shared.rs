@@ -5,8 +5,9 @@ use crate::control::{ArpEntry, ArpTable};
 use crate::entry::{Action, Entry, Event, State};
 use crate::hosts::Hosts;
 use crate::session::{Key, Path};
+use crate::waiting::Waiting;
 use crate::wire::{EthAddr, Ipv4, PACKET_LEN, Packet};
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -17,9 +18,13 @@ use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, Sess
 use xk_kit::control::{
     ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
 };
+use xk_kit::talkers::Talkers;
 
 /// The host's address could not be found out.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
+
+/// A host that was needed gave way to another one in a full cache.
+pub static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
 
 /// Room for the lower headers in front of a packet, in octets.
 const HEADROOM: usize = 128;
@@ -31,11 +36,13 @@ pub(crate) struct Config {
     pub(crate) entries_max: usize,
     pub(crate) sessions_max: usize,
     pub(crate) queue_max: usize,
+    pub(crate) waiting_max: usize,
     pub(crate) retries: u32,
     pub(crate) retry: Duration,
     pub(crate) lifetime: Duration,
     pub(crate) negative: Duration,
     pub(crate) probe: bool,
+    pub(crate) sources_max: usize,
 }
 
 /// What a timer is for.
@@ -82,6 +89,10 @@ pub(crate) struct Shared {
     pub(crate) hosts: Hosts,
     pub(crate) sessions: SessionTable<Key>,
     pub(crate) claims: Claims,
+    /// The hosts whose packets were dropped.
+    pub(crate) talkers: Talkers,
+    /// Messages that wait for an address.
+    pub(crate) waiting: Waiting,
     uppers: RefCell<Vec<ProtocolRef>>,
     /// The session for requests to all.
     pub(crate) broadcast: RefCell<Option<SessionRef>>,
@@ -101,6 +112,8 @@ impl Shared {
             mine: Cell::new(EthAddr::ZERO),
             hosts: Hosts::new(boot_key, config.entries_max),
             sessions: SessionTable::new(boot_key, config.sessions_max),
+            talkers: Talkers::new(config.sources_max),
+            waiting: Waiting::new(config.waiting_max),
             config,
             claims: Claims::default(),
             uppers: RefCell::default(),
@@ -131,6 +144,7 @@ impl Shared {
         self.sessions.clear();
         self.hosts.clear();
         self.claims.clear();
+        self.talkers.clear();
         drop(self.uppers.take());
         if let Some(broadcast) = self.broadcast.take() {
             broadcast.close(cx);
@@ -271,8 +285,7 @@ impl Shared {
         if let Some(twice) = path.lower.replace(Some(lower.clone())) {
             twice.close(cx);
         }
-        let waiting = path.waiting.take();
-        for message in waiting {
+        for message in self.waiting.take(path) {
             path.entry.used.set(true);
             // Counted below, as if it had gone at once.
             let _ = lower.push(cx, message);
@@ -312,6 +325,7 @@ impl Shared {
                 lower.close(cx);
             }
         }
+        self.hosts.note_unknown(entry.host);
         self.forget_idle(cx, entry);
     }
 
@@ -322,6 +336,37 @@ impl Shared {
         if current && entry.state.get() == State::Idle && entry.paths.borrow().is_empty() {
             self.hosts.remove(cx, entry.host);
         }
+    }
+
+    /// The entry of a host, made if it is missing. In a full cache where every entry is needed one of them gives way all
+    /// the same, with its sessions, which their holders open anew: else whoever fills the cache would keep all others out.
+    pub(crate) fn get_or_make(&self, cx: &Kernel, host: Ipv4) -> Option<Rc<Entry>> {
+        if let Some(entry) = self.hosts.get_or_make(cx, host) {
+            return Some(entry);
+        }
+        let sent = |entry: &Entry| {
+            let sessions = entry.paths.borrow();
+            let sessions = sessions.iter().filter_map(Weak::upgrade);
+            let sessions = sessions.filter_map(|path| self.sessions.get(&path.key));
+            sessions.map(|session| session.head().sent()).sum::<u64>()
+        };
+        let victim = self.hosts.victim(sent)?;
+        self.count(&EVICTED);
+        for path in victim.paths() {
+            // Nobody is told: whoever answered that would need a place here himself.
+            for message in self.waiting.take(&path) {
+                drop(message);
+                self.count(&UNRESOLVED);
+            }
+        }
+        self.forget(cx, &victim);
+        for path in victim.paths() {
+            if let Some(session) = self.sessions.get(&path.key) {
+                session.abort(cx);
+            }
+        }
+        self.hosts.remove(cx, victim.host);
+        self.hosts.get_or_make(cx, host)
     }
 
     /// Forgets what is known of a host, whatever it is.
@@ -339,8 +384,7 @@ impl Shared {
     /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4): gives it back to who tells
     /// its sender, or shows its beginning to who does not know how.
     pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
-        let waiting = path.waiting.take();
-        for message in waiting {
+        for message in self.waiting.take(path) {
             self.count(&UNRESOLVED);
             let mut start = [0; 16];
             let start_len = message.copy_to(0, &mut start);
@@ -431,7 +475,7 @@ impl Shared {
                 continue;
             }
             for path in entry.paths() {
-                let waits = !path.waiting.borrow().is_empty();
+                let waits = !path.waiting.is_empty();
                 if waits && matches!(self.want(cx, &entry, path.local), Way::None) {
                     self.drop_waiting(cx, &path);
                 }
@@ -459,7 +503,7 @@ impl Shared {
         if !is_station(host) {
             return Self::mapped(host);
         }
-        let entry = self.hosts.get_or_make(cx, host)?;
+        let entry = self.get_or_make(cx, host)?;
         match self.want(cx, &entry, Ipv4::UNSPECIFIED) {
             Way::Open => {
                 entry.used.set(true);
@@ -480,7 +524,7 @@ impl Shared {
             address: entry.address().map(|eth| eth.0),
             state: entry.state.get().name(),
             age: cx.now().since(entry.since.get()),
-            waiting: entry.paths().iter().map(|p| p.waiting.borrow().len()).sum(),
+            waiting: entry.paths().iter().map(|p| p.waiting.len()).sum(),
         });
         table.entries = lines.collect();
         table.conflicts = self.conflicts.get();

@@ -14,6 +14,7 @@ use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, Reason, SessionRef, Upper, reason};
 use xk_kit::control::{MaxPacket, MyHost, NetworkErrorKind, PeerEther, PeerHost, Resolve};
 
+mod bounds;
 mod claims;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -408,26 +409,6 @@ fn broadcast_and_groups_need_no_asking() {
     assert_eq!(bench.table().total, 0);
     all.close(&bench.cx);
     assert_eq!(bench.push(&all, &[1]), Err(PushError::Closed));
-}
-
-#[test]
-fn the_cache_is_bounded_and_the_oldest_useless_goes_first() {
-    let bench = settled(|c| c.entries_max = 4);
-    let held = bench.open(YOU).unwrap();
-    for n in 10..20 {
-        bench.hear(&Packet::request(PEER, Ipv4::new(192, 0, 2, n), ME));
-    }
-    let hosts: Vec<_> = bench.table().entries.iter().map(|e| e.host).collect();
-    let last = |n| Ipv4::new(192, 0, 2, n);
-    assert_eq!(hosts, [YOU, last(17), last(18), last(19)]);
-    // With sessions everywhere nothing gives way.
-    let more: Vec<_> = (17..20).map(|n| bench.open(last(n)).unwrap()).collect();
-    assert_eq!(bench.open(NOBODY), Err(OpenError::Full));
-    bench.hear(&Packet::request(PEER, NOBODY, ME));
-    assert_eq!(bench.drops(&reason::TABLE_FULL), 1);
-    more[0].close(&bench.cx);
-    assert!(bench.open(NOBODY).is_ok());
-    drop(held);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
@@ -188,7 +188,13 @@ impl Bench {
             joined: Rc::clone(&joined),
         };
         let tray = cx.add_protocol("tray", "tray", tray);
-        let eth = Eth::new(cx.boot_key(), tray.clone(), None, sessions_max);
+        let sessions = SessionTable::new(cx.boot_key(), sessions_max);
+        let eth = Eth::new(
+            cx.boot_key(),
+            tray.clone(),
+            None,
+            (sessions, Default::default()),
+        );
         let eth = cx.add_protocol("eth", "eth", eth);
         let notes = Rc::<Notes>::default();
         let mut uppers = Vec::new();

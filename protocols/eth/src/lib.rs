@@ -28,12 +28,14 @@
 //!
 //! # Control
 //! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire less the headers),
-//! `link-type` (sessions: that of the payload), `join-group`, `list-sessions`, `list-maps`, `describe`; forwards the
-//! rest to the wire. `join-group` is passed to the wire too.
+//! `link-type` (sessions: that of the payload), `join-group`, `list-sessions`, `list-maps`, `list-talkers`, `describe`;
+//! forwards the rest to the wire. `join-group` is passed to the wire too.
 //!
 //! # Parameters
 //! - `address`: the station's hardware address, instead of the wire's. If neither gives one, a local address is drawn.
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `passive_max`: how many sessions frames may make for one protocol above; 0: as many as it holds.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -102,6 +104,16 @@ pub static ENTRY: Entry = Entry {
             "4096",
             "how many sessions it holds",
         ),
+        ParamSpec::new(
+            "passive_max",
+            ParamKind::Integer {
+                min: 0,
+                max: 16_777_216,
+            },
+            "0",
+            "how many sessions frames may make for one protocol above; 0: as many as it holds",
+        ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

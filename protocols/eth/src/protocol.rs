@@ -22,6 +22,7 @@ use xk_core::{
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther, OptPacket};
 use xk_kit::offload::{self, Offloads};
+use xk_kit::talkers::{Source, Talkers};
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: SessionTable<Key>,
     /// This station's address, as [`bits`].
     pub(crate) mine: Cell<u64>,
+    /// The stations whose frames were dropped.
+    talkers: Talkers,
     /// Group addresses whose frames are taken, as [`bits`].
     groups: Map<u64, ()>,
     /// Zeros that short frames are padded with; made once, cloned for each.
@@ -71,8 +74,10 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         });
     }
     let key = build.cx.boot_key();
-    let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
-    build.add(Eth::new(key, build.lower(0)?, address, sessions_max))
+    let sessions = SessionTable::new(key, build.params.number("sessions_max", SESSIONS_MAX))
+        .with_passive_max(build.params.number("passive_max", 0));
+    let talkers = Talkers::read(build.params);
+    build.add(Eth::new(key, build.lower(0)?, address, (sessions, talkers)))
 }
 
 impl Shared {
@@ -176,11 +181,12 @@ impl Eth {
         boot_key: [u64; 2],
         lower: ProtocolRef,
         address: Option<EthAddr>,
-        sessions_max: usize,
+        (sessions, talkers): (SessionTable<Key>, Talkers),
     ) -> Self {
         let shared = Shared {
             lower,
-            sessions: SessionTable::new(boot_key, sessions_max),
+            sessions,
+            talkers,
             mine: Cell::new(0),
             groups: Map::new(boot_key, GROUPS_MAX),
             zeros: RefCell::default(),
@@ -204,6 +210,20 @@ impl Eth {
             octets[0] = octets[0] & !1 | 2;
             EthAddr(octets)
         })
+    }
+
+    /// Refuses a frame from the station `src` (see [`bits`]), counted as its.
+    #[cold]
+    fn refuse(
+        &self,
+        this: &ProtocolRef,
+        message: Message,
+        src: u64,
+        why: &'static Reason,
+    ) -> Refused {
+        let source = Source::Ether(address(src).0);
+        self.shared.talkers.count(source, why);
+        this.refuse(message, why)
     }
 
     /// Checks the local participant: left open, or this station.
@@ -260,7 +280,7 @@ impl Eth {
         };
         let admitted = self.shared.admit(dst, src);
         if let Err(why) = admitted.and_then(|cast| mark(&mut message, cast)) {
-            return Err(this.refuse(message, why));
+            return Err(self.refuse(this, message, src, why));
         }
         // Cannot fail: the header was just seen.
         let _ = message.strip(HEADER_LEN);
@@ -268,7 +288,7 @@ impl Eth {
             Some(ether_type) => u32::from(ether_type.get()),
             None => match Self::strip_llc(&mut message, word) {
                 Ok(number) => number,
-                Err(why) => return Err(this.refuse(message, why)),
+                Err(why) => return Err(self.refuse(this, message, src, why)),
             },
         };
         let key = (src, number);
@@ -289,23 +309,23 @@ impl Eth {
         message: Message,
     ) -> Result<(), Refused> {
         let Some(upper) = self.enables.get(&key.1) else {
-            return Err(this.refuse(message, &reason::NO_PROTOCOL));
+            return Err(self.refuse(this, message, key.0, &reason::NO_PROTOCOL));
         };
         let Some(selector) = Selector::from_number(key.1) else {
-            return Err(this.refuse(message, &reason::NO_PROTOCOL));
+            return Err(self.refuse(this, message, key.0, &reason::NO_PROTOCOL));
         };
         let (shared, lower) = (&self.shared, lower.clone());
         let body = EthSession::new(cx, shared, lower, upper.clone(), key, selector);
         let session = cx.new_passive_session(this, &upper, body);
         if let Err(full) = shared.sessions.bind(cx, key, session.clone()) {
             session.retire(cx);
-            return Err(this.refuse(message, full));
+            return Err(self.refuse(this, message, key.0, full));
         }
         let mine = Part::Ether(address(shared.mine.get()).0);
         let both = Participants::pair(mine, Part::Ether(address(key.0).0));
         if let Err(unwanted) = upper.open_done(cx, &session, both) {
             session.abort(cx);
-            return Err(this.refuse(message, unwanted));
+            return Err(self.refuse(this, message, key.0, unwanted));
         }
         session.pop(cx, message)
     }
@@ -466,6 +486,9 @@ impl Protocol for Eth {
             maps.push(("groups", self.shared.groups.stats()));
             return Answer::Answered;
         }
+        if self.shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         let lower = &self.shared.lower;
         if let Some(question) = ask.get::<MaxPacket>() {
             let frame = lower.ask(cx, MaxPacket::default());
@@ -488,6 +511,7 @@ impl Protocol for Eth {
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.shared.sessions.clear();
+        self.shared.talkers.clear();
         self.enables.clear();
         self.shared.groups.clear();
         drop(self.shared.zeros.take());

@@ -26,21 +26,24 @@
 //!   and parameter problem. The packet is quoted as far as 576 octets allow (RFC 1812, section 4.3.2.3).
 //! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources that
 //!   are no single host (RFC 1122, section 3.2.2). Errors are limited in rate by a token bucket (RFC 1812,
-//!   section 4.3.2.8).
+//!   section 4.3.2.8), answers by another one if the graph says so; what goes beyond is "rate limited".
 //! - Errors that arrive go down to the layer that sent the packet and from there to who stands above it.
 //!   Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
 //!
 //! # Control
 //! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
 //! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`, `icmp-figures`,
-//! `list-sessions`, `list-maps`, and forwards the rest.
+//! `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
 //!
 //! # Parameters
 //! - `broadcast_echo`: whether echo requests to broadcasts and groups are answered.
 //! - `timestamp`: whether time stamp requests are answered.
 //! - `errors_per_second`: how many errors it sends per second; 0 for none.
 //! - `errors_burst`: how many it may send at once after a quiet time.
+//! - `answers_per_second`: how many echo and time stamp requests it answers per second; 0: all.
+//! - `answers_burst`: how many it may answer at once after a quiet time, if not all.
 //! - `sessions_max`: how many sessions it holds.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -128,6 +131,24 @@ pub static ENTRY: Entry = Entry {
             "how many errors it may send at once",
         ),
         ParamSpec::new(
+            "answers_per_second",
+            ParamKind::Integer {
+                min: 0,
+                max: 100_000_000,
+            },
+            "0",
+            "how many echo and time stamp requests it answers per second; 0: all",
+        ),
+        ParamSpec::new(
+            "answers_burst",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_000_000,
+            },
+            "1000",
+            "how many it may answer at once, if not all",
+        ),
+        ParamSpec::new(
             "sessions_max",
             ParamKind::Integer {
                 min: 1,
@@ -136,6 +157,7 @@ pub static ENTRY: Entry = Entry {
             "1024",
             "how many sessions it holds",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

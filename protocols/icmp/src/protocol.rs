@@ -14,7 +14,8 @@ use xk_core::object::{OpenError, PushError, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
-use xk_kit::control::{MyHost, NetworkError, RegisterErrorProtocol, SendError};
+use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
+use xk_kit::talkers::{Source, Talkers};
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -36,7 +37,7 @@ pub mod reasons {
     pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
     /// An error not sent because nobody may be told about such a packet (RFC 1122, section 3.2.2).
     pub static NOT_TOLD: Reason = Reason::new("sender not to be told", Class::NotMine);
-    /// An error not sent because there were too many before (RFC 1812, section 4.3.2.8).
+    /// An error or answer not sent because there were too many before (RFC 1812, section 4.3.2.8).
     pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
 }
 
@@ -69,7 +70,12 @@ pub(crate) struct Shared {
     id_next: Cell<u16>,
     broadcast_echo: bool,
     timestamp: bool,
+    /// How many errors may be sent.
     pub(crate) limit: Bucket,
+    /// How many requests may be answered, if not all.
+    answers: Option<Bucket>,
+    /// The hosts whose messages were dropped.
+    talkers: Talkers,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,
 }
@@ -91,6 +97,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         params.number("errors_per_second", 1000),
         params.number("errors_burst", 50),
     );
+    let per_second = params.number("answers_per_second", 0);
+    let answers =
+        (per_second > 0).then(|| Bucket::new(per_second, params.number("answers_burst", 1000)));
     build.add(Icmp {
         shared: Rc::new(Shared {
             lower: build.lower(0)?,
@@ -100,6 +109,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             broadcast_echo: params.flag("broadcast_echo"),
             timestamp: params.flag("timestamp"),
             limit,
+            answers,
+            talkers: Talkers::read(params),
             kept: RefCell::default(),
             figures: Cell::default(),
         }),
@@ -111,6 +122,11 @@ impl Shared {
         let mut figures = self.figures.get();
         change(&mut figures);
         self.figures.set(figures);
+    }
+
+    /// Takes a place among the answers of this moment, if there is one.
+    fn may_answer(&self, cx: &Kernel) -> bool {
+        self.answers.as_ref().is_none_or(|b| b.take(cx.now()))
     }
 
     /// An identifier that no session on `lower` has.
@@ -222,48 +238,22 @@ impl Protocol for Icmp {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_LEN) {
-            let why = match error {
-                PullUpError::NoBuffers => &reason::NO_BUFFERS,
-                _ => &reason::TRUNCATED,
-            };
-            return Err(this.refuse(message, why));
-        }
-        if !sum(&message).is_valid() {
-            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
-        }
-        let Some(octets) = message.peek::<HEADER_LEN>() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let cast = lower.head().tag() == TAG_CAST;
-        match Header::parse(octets) {
-            Ok(Header::EchoRequest(_)) if !cast || self.shared.broadcast_echo => {
-                self.answer_echo(cx, this, lower, message)
+        self.take(cx, this, lower, message).inspect_err(|refused| {
+            let host = core::net::Ipv4Addr::UNSPECIFIED;
+            if let Some(peer) = lower.ask(cx, PeerHost { host }) {
+                let source = Source::Host(peer.host);
+                self.shared.talkers.count(source, refused.reason);
             }
-            Ok(Header::TimestampRequest(query)) if !cast && self.shared.timestamp => {
-                let header = Header::TimestampReply(query);
-                self.answer_timestamp(cx, this, lower, header, message)
-            }
-            Ok(Header::EchoReply(query)) => {
-                let session = self.shared.sessions.get(&(lower.id().0, query.id));
-                match session {
-                    Some(session) if message.strip(HEADER_LEN) => session.pop(cx, message),
-                    _ => Err(this.refuse(message, &reasons::UNMATCHED_REPLY)),
-                }
-            }
-            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)) if cast => {
-                Err(this.refuse(message, &reasons::BROADCAST))
-            }
-            Ok(header) if header.is_error() => self.take_error(cx, this, lower, header, message),
-            Ok(_) => Err(this.refuse(message, &reasons::IGNORED)),
-            Err(_) => Err(this.refuse(message, &reasons::UNKNOWN_TYPE)),
-        }
+        })
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
+        if shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<SendError>() {
             self.send_error(cx, this, question);
         } else if let Some(question) = ask.get::<NetworkError>() {
@@ -289,11 +279,66 @@ impl Protocol for Icmp {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.shared.sessions.clear();
         self.shared.owners.clear();
+        self.shared.talkers.clear();
         drop(self.shared.kept.take());
     }
 }
 
 impl Icmp {
+    /// Takes a message that has arrived.
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        if let Err(error) = message.pull_up(HEADER_LEN) {
+            let why = match error {
+                PullUpError::NoBuffers => &reason::NO_BUFFERS,
+                _ => &reason::TRUNCATED,
+            };
+            return Err(this.refuse(message, why));
+        }
+        if !sum(&message).is_valid() {
+            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
+        }
+        let Some(octets) = message.peek::<HEADER_LEN>() else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let cast = lower.head().tag() == TAG_CAST;
+        let header = Header::parse(octets);
+        let request = matches!(
+            header,
+            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_))
+        );
+        if request && !self.shared.may_answer(cx) {
+            return Err(this.refuse(message, &reasons::RATE_LIMITED));
+        }
+        match header {
+            Ok(Header::EchoRequest(_)) if !cast || self.shared.broadcast_echo => {
+                self.answer_echo(cx, this, lower, message)
+            }
+            Ok(Header::TimestampRequest(query)) if !cast && self.shared.timestamp => {
+                let header = Header::TimestampReply(query);
+                self.answer_timestamp(cx, this, lower, header, message)
+            }
+            Ok(Header::EchoReply(query)) => {
+                let session = self.shared.sessions.get(&(lower.id().0, query.id));
+                match session {
+                    Some(session) if message.strip(HEADER_LEN) => session.pop(cx, message),
+                    _ => Err(this.refuse(message, &reasons::UNMATCHED_REPLY)),
+                }
+            }
+            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)) if cast => {
+                Err(this.refuse(message, &reasons::BROADCAST))
+            }
+            Ok(header) if header.is_error() => self.take_error(cx, this, lower, header, message),
+            Ok(_) => Err(this.refuse(message, &reasons::IGNORED)),
+            Err(_) => Err(this.refuse(message, &reasons::UNKNOWN_TYPE)),
+        }
+    }
+
     /// Sends an echo request back as a reply: its type and checksum change, the payload stays where it is.
     fn answer_echo(
         &self,

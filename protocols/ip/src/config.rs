@@ -11,6 +11,7 @@ use core::time::Duration;
 use xk_core::graph::{Build, BuildError, Params};
 use xk_kit::Cidr;
 use xk_kit::addr::Ipv4;
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX};
 
 pub(crate) const ADDRESS_EXPECTED: &str =
     "an IPv4 address of one host and its prefix, such as 10.0.0.1/24";
@@ -31,23 +32,37 @@ pub(crate) struct Config {
     pub(crate) ttl: u8,
     pub(crate) mtu: Option<u16>,
     pub(crate) sessions_max: usize,
+    pub(crate) passive_max: usize,
+    pub(crate) sources_max: usize,
+    pub(crate) loop_max: usize,
+    pub(crate) paths_max: usize,
+    pub(crate) next_hops_max: usize,
     pub(crate) reassembly: Limits,
 }
 
 impl Config {
     pub(crate) fn read(params: &Params) -> Self {
         let mtu: usize = params.number("mtu", 0);
+        let octets_max = params.octets("reassembly_octets_max", 1 << 20);
         Self {
             forward: params.flag("forward"),
             dont_fragment: params.flag("dont_fragment"),
             ttl: params.number("ttl", 64).max(1),
             mtu: (mtu != 0).then(|| mtu.clamp(MTU_MIN, DATAGRAM_LEN_MAX) as u16),
             sessions_max: params.number("sessions_max", 4096),
+            passive_max: params.number("passive_max", 0),
+            sources_max: params.number(PARAMETER.name, SOURCES_MAX),
+            loop_max: params.number("loop_max", 256),
+            paths_max: params.number("paths_max", 1024usize).max(1),
+            next_hops_max: params.number("next_hops_max", 1024usize).max(1),
             reassembly: Limits {
-                octets_max: params.octets("reassembly_octets_max", 1 << 20),
+                octets_max,
+                source_octets_max: params
+                    .octets("reassembly_source_max", octets_max / 4)
+                    .min(octets_max),
+                datagrams_max: params.number("reassembly_datagrams_max", 1024usize).max(1),
                 timeout: params.duration("reassembly_timeout", Duration::from_secs(60)),
                 fragments_max: params.number("fragments_max", 128),
-                ..Limits::default()
             },
         }
     }

@@ -15,6 +15,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef};
+use xk_kit::addr::Ipv4;
 use xk_kit::control::{
     DeliverError, HostConflict, IsLocalHost, MaxPacket, MyHost, NetworkError, NetworkErrorKind,
     OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
@@ -106,6 +107,9 @@ impl Ip {
         cast: bool,
     ) {
         this.head().drops().count(why);
+        if let Some(&[.., a, b, c, d]) = packet.peek::<16>() {
+            self.shared.blame(Ipv4::new(a, b, c, d), why);
+        }
         self.tell(cx, this, packet, cause, cast);
     }
 
@@ -230,6 +234,9 @@ impl Ip {
     /// Answers a question to the protocol.
     pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
+        if shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         if let Some(q) = ask.get::<DeliverError>() {
             self.deliver_error(cx, this, q);
         } else if let Some(q) = ask.get::<RegisterErrorProtocol>() {

@@ -16,8 +16,6 @@ use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::SendErrorCause;
 
-/// How many next hops a router keeps sessions to.
-const HOPS_MAX: usize = 1024;
 /// What an error message quotes of a packet at least: its header and eight octets (RFC 792).
 const QUOTED_LEN: usize = HEADER_LEN_MAX + 8;
 /// Room for the headers in front of what is quoted.
@@ -41,10 +39,11 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    pub(crate) fn new(key: [u64; 2]) -> Self {
+    /// Of at most so many next hops.
+    pub(crate) fn new(key: [u64; 2], hops_max: usize) -> Self {
         Self {
-            by_next: Map::new(key, HOPS_MAX),
-            order: Lru::new(key, HOPS_MAX),
+            by_next: Map::new(key, hops_max),
+            order: Lru::new(key, hops_max),
             last: RefCell::default(),
         }
     }
@@ -67,7 +66,7 @@ impl Hops {
 
     fn put(&self, cx: &Kernel, key: (u32, u8), hop: Hop) {
         self.take(cx, key);
-        if self.by_next.len() >= HOPS_MAX
+        if self.by_next.len() >= self.by_next.entries_max()
             && let Some(oldest) = self.order.evict(1, |_| true)
         {
             self.take(cx, oldest);
@@ -104,16 +103,16 @@ impl Ip {
     ) -> Result<(), Refused> {
         // RFC 1812, section 5.3.4: nothing that came by a link-layer broadcast goes on.
         if !self.shared.config.forward || arrival.cast {
-            return Err(this.refuse(message, &reason::NOT_MINE));
+            return Err(self.refuse(this, message, arrival.header.src, &reason::NOT_MINE));
         }
         // RFC 3927, section 7; a packet of our own that we do not know the way for cannot come here.
         let header = &arrival.header;
         if header.src.is_link_local() || header.dst.is_link_local() || arrival.looped {
-            return Err(this.refuse(message, &reasons::MARTIAN));
+            return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
         }
         if header.src == Ipv4::UNSPECIFIED || self.shared.interfaces.kind(header.src) != Kind::Other
         {
-            return Err(this.refuse(message, &reason::BAD_SOURCE));
+            return Err(self.refuse(this, message, arrival.header.src, &reason::BAD_SOURCE));
         }
         let Some(message) = self.check_options(cx, this, &arrival, message) else {
             return Ok(());

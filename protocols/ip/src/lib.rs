@@ -22,7 +22,8 @@
 //!   destination and protocol (RFC 6864).
 //! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC 5722
 //!   demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest incomplete
-//!   datagram makes room for the newest. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
+//!   datagram makes room for the newest, that of the same source if the source has its share. Fragments of
+//!   at most 128 octets are copied, so as not to keep a frame's buffer each. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
 //! - Routes are found by longest prefix, then least metric. The next hop is opened when a session is, and
 //!   again when the routes have changed since.
 //! - Hosts are weak (RFC 1122, section 3.3.4.2): what is addressed to any of its addresses is taken from
@@ -38,7 +39,7 @@
 //! A session answers `my-host`, `peer-host`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`,
 //! and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
 //! `is-local-host`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
-//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`; from below it takes
+//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
 //! `network-error`, `send-error` and `host-conflict`.
 //!
 //! # Parameters
@@ -47,9 +48,16 @@
 //! - `mtu`: octets of the largest packet on every interface, if less than the layer below takes.
 //! - `dont_fragment`: forbids routers to fragment what fits the path, so that its maximum is found out.
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `passive_max`: how many sessions messages may make for one protocol above; 0: as many as it holds.
+//! - `loop_max`: how many packets to ourselves may wait.
+//! - `paths_max`: of how many paths a reported maximum is remembered; the one reported longest ago goes.
+//! - `next_hops_max`: how many next hops a router keeps open; the one used longest ago goes.
 //! - `reassembly_octets_max`: octets held in fragments; each counts 256 octets more than it has.
+//! - `reassembly_source_max`: octets of one source held in fragments; a quarter of all, if not given.
+//! - `reassembly_datagrams_max`: how many datagrams may be incomplete; of one source, a quarter of them.
 //! - `reassembly_timeout`: how long a datagram may stay incomplete.
 //! - `fragments_max`: how many fragments a datagram may come in.
+//! - `sources_max`: for how many sources drops are counted apart.
 //! - `address "10.0.0.1/24" on=LOWER`: a host of ours and its network; on the first interface if not said.
 //! - `route "10.0.0.0/8" via="10.0.0.1" on=LOWER metric=1`: also `route "default"`. Without `on`, the
 //!   interface whose network `via` lies in.
@@ -184,10 +192,60 @@ const PARAMETERS: &[ParamSpec] = &[
         "how many sessions it holds",
     ),
     ParamSpec::new(
+        "passive_max",
+        ParamKind::Integer {
+            min: 0,
+            max: 16_777_216,
+        },
+        "0",
+        "how many sessions messages may make for one protocol above; 0: as many as it holds",
+    ),
+    ParamSpec::new(
+        "loop_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 65_536,
+        },
+        "256",
+        "how many packets to ourselves may wait",
+    ),
+    ParamSpec::new(
+        "paths_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 1_048_576,
+        },
+        "1024",
+        "of how many paths a reported maximum is remembered",
+    ),
+    ParamSpec::new(
+        "next_hops_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 1_048_576,
+        },
+        "1024",
+        "how many next hops a router keeps open",
+    ),
+    ParamSpec::new(
         "reassembly_octets_max",
         ParamKind::Octets,
         "1MiB",
         "octets held in fragments, each counting 256 more than it has",
+    ),
+    ParamSpec::optional(
+        "reassembly_source_max",
+        ParamKind::Octets,
+        "octets of one source held in fragments; a quarter of all, if not given",
+    ),
+    ParamSpec::new(
+        "reassembly_datagrams_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 65_536,
+        },
+        "1024",
+        "how many datagrams may be incomplete; of one source, a quarter of them",
     ),
     ParamSpec::new(
         "reassembly_timeout",
@@ -201,6 +259,7 @@ const PARAMETERS: &[ParamSpec] = &[
         "128",
         "how many fragments a datagram may come in",
     ),
+    xk_kit::talkers::PARAMETER,
 ];
 
 const BLOCKS: &[BlockSpec] = &[

@@ -78,8 +78,6 @@ impl Shared {
     }
 }
 
-/// How many paths are remembered.
-const PATHS_MAX: usize = 1024;
 /// How long a path's maximum is believed (RFC 1191, section 6.3).
 const AGE: Duration = Duration::from_secs(600);
 /// Maxima of the links there are, for routers that do not say theirs (RFC 1191, section 7.1).
@@ -94,10 +92,11 @@ pub(crate) struct PathMtus {
 }
 
 impl PathMtus {
-    pub(crate) fn new(key: [u64; 2]) -> Self {
+    /// Of at most so many paths.
+    pub(crate) fn new(key: [u64; 2], paths_max: usize) -> Self {
         Self {
-            paths: Map::new(key, PATHS_MAX),
-            order: Lru::new(key, PATHS_MAX),
+            paths: Map::new(key, paths_max),
+            order: Lru::new(key, paths_max),
         }
     }
 
@@ -132,7 +131,7 @@ impl PathMtus {
         let key = to.to_bits();
         let first = self.paths.is_empty();
         if !self.paths.contains(&key) {
-            if self.paths.len() >= PATHS_MAX
+            if self.paths.len() >= self.paths.entries_max()
                 && let Some(oldest) = self.order.evict(1, |_| true)
             {
                 self.paths.unbind(&oldest);
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn old_reports_are_forgotten_and_many_are_bounded() {
-        let mtus = PathMtus::new([1, 2]);
+        let mtus = PathMtus::new([1, 2], 100);
         let to = Ipv4::new(9, 9, 9, 9);
         assert!(mtus.put(to, 1400, Time::ZERO));
         assert_eq!(mtus.get(to), Some(1400));
@@ -221,7 +220,7 @@ mod tests {
         for n in 0..5000 {
             mtus.put(Ipv4::from_bits(n), 1000, Time::ZERO);
         }
-        assert_eq!(mtus.paths.len(), PATHS_MAX);
+        assert_eq!(mtus.paths.len(), 100);
         assert_eq!(mtus.get(Ipv4::from_bits(4999)), Some(1000));
     }
 }

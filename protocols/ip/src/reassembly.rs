@@ -20,6 +20,8 @@ const OVERHEAD: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) octets_max: usize,
+    /// Of those, octets of one source.
+    pub(crate) source_octets_max: usize,
     pub(crate) datagrams_max: usize,
     pub(crate) fragments_max: usize,
     pub(crate) timeout: Duration,
@@ -29,6 +31,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             octets_max: 1 << 20,
+            source_octets_max: 1 << 18,
             datagrams_max: 1024,
             fragments_max: 128,
             timeout: Duration::from_secs(60),
@@ -79,9 +82,17 @@ pub(crate) enum Outcome {
 /// A datagram given up.
 pub(crate) struct Expired {
     pub(crate) fragments: usize,
+    pub(crate) from: Ipv4,
     pub(crate) to: Ipv4,
     /// The first fragment, if it was there: its header and payload.
     pub(crate) first: Option<(Front, Message)>,
+}
+
+/// What is held of one source.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    octets: usize,
+    datagrams: usize,
 }
 
 /// All incomplete datagrams.
@@ -90,6 +101,9 @@ pub(crate) struct Reassembly {
     datagrams: BTreeMap<Key, Datagram>,
     /// By age.
     order: BTreeMap<u64, Key>,
+    /// By source, and by age.
+    by_source: BTreeMap<(u32, u64), Key>,
+    shares: BTreeMap<u32, Share>,
     serial: u64,
     /// Octets held, [`OVERHEAD`] included.
     octets: usize,
@@ -105,6 +119,8 @@ impl Reassembly {
             limits,
             datagrams: BTreeMap::new(),
             order: BTreeMap::new(),
+            by_source: BTreeMap::new(),
+            shares: BTreeMap::new(),
             serial: 0,
             octets: 0,
             fragments: 0,
@@ -139,6 +155,8 @@ impl Reassembly {
     pub(crate) fn clear(&mut self) -> usize {
         self.datagrams.clear();
         self.order.clear();
+        self.by_source.clear();
+        self.shares.clear();
         self.octets = 0;
         core::mem::take(&mut self.fragments)
     }
@@ -148,7 +166,8 @@ impl Reassembly {
         if self.next_deadline()? > now {
             return None;
         }
-        let (_, key) = self.order.pop_first()?;
+        let (_, key) = self.order.first_key_value()?;
+        let key = *key;
         let mut datagram = self.remove(&key)?;
         let fragments = datagram.pieces.len();
         let first = datagram.first.take().and_then(|(_, front)| {
@@ -157,6 +176,7 @@ impl Reassembly {
         });
         Some(Expired {
             fragments,
+            from: Ipv4::from_bits(key.0),
             to: Ipv4::from_bits(key.1),
             first,
         })
@@ -174,8 +194,7 @@ impl Reassembly {
         if payload.is_empty() {
             return Outcome::Dropped(1, &reason::MALFORMED);
         }
-        self.make_room(&key, payload.len() + OVERHEAD);
-        if self.octets + payload.len() + OVERHEAD > self.limits.octets_max {
+        if !self.make_room(&key, payload.len() + OVERHEAD) {
             return Outcome::Dropped(1, &reasons::EVICTED);
         }
         if !self.datagrams.contains_key(&key) {
@@ -202,6 +221,7 @@ impl Reassembly {
         }
         datagram.have += payload.len();
         self.octets += payload.len() + OVERHEAD;
+        self.shares.entry(key.0).or_default().octets += payload.len() + OVERHEAD;
         self.fragments += 1;
         let piece = Piece {
             start,
@@ -218,6 +238,8 @@ impl Reassembly {
     fn begin(&mut self, key: Key, now: Time) {
         self.serial += 1;
         self.order.insert(self.serial, key);
+        self.by_source.insert((key.0, self.serial), key);
+        self.shares.entry(key.0).or_default().datagrams += 1;
         let datagram = Datagram {
             serial: self.serial,
             until: now.after(self.limits.timeout),
@@ -230,31 +252,56 @@ impl Reassembly {
         self.datagrams.insert(key, datagram);
     }
 
-    /// Gives up the oldest datagrams until `octets` more fit, and one more datagram if `key` is a new one.
-    fn make_room(&mut self, key: &Key, octets: usize) {
+    /// The datagram to give up so that `octets` more fit, and one more datagram if `key` is a new one: the oldest of
+    /// the same source if that has its share, so that one source cannot have everybody's given up; else the oldest.
+    fn surplus(&self, key: &Key, octets: usize) -> Option<Option<Key>> {
         let new = usize::from(!self.datagrams.contains_key(key));
-        while self.octets + octets > self.limits.octets_max
-            || self.datagrams.len() + new > self.limits.datagrams_max
-        {
-            let Some((_, oldest)) = self.order.pop_first() else {
-                return;
-            };
-            if let Some(datagram) = self.remove(&oldest) {
-                self.evicted += datagram.pieces.len();
-            }
+        let limits = &self.limits;
+        let share = self.shares.get(&key.0).copied().unwrap_or_default();
+        // A quarter of the datagrams is a source's share.
+        let source_full = share.octets + octets > limits.source_octets_max
+            || share.datagrams + new > limits.datagrams_max.div_ceil(4);
+        let full = self.octets + octets > limits.octets_max
+            || self.datagrams.len() + new > limits.datagrams_max;
+        if source_full {
+            let mut own = self.by_source.range((key.0, 0)..=(key.0, u64::MAX));
+            return Some(own.next().map(|(_, key)| *key));
         }
+        full.then(|| self.order.first_key_value().map(|(_, key)| *key))
     }
 
-    /// Takes a datagram out; its place in the order is the caller's.
+    /// Gives up datagrams until a fragment fits; false if it does not all the same.
+    fn make_room(&mut self, key: &Key, octets: usize) -> bool {
+        while let Some(surplus) = self.surplus(key, octets) {
+            let Some(datagram) = surplus.and_then(|key| self.remove(&key)) else {
+                return false;
+            };
+            self.evicted += datagram.pieces.len();
+        }
+        true
+    }
+
+    /// Takes a datagram out.
     fn remove(&mut self, key: &Key) -> Option<Datagram> {
         let datagram = self.datagrams.remove(key)?;
-        self.forget(datagram.have, datagram.pieces.len());
+        self.order.remove(&datagram.serial);
+        self.by_source.remove(&(key.0, datagram.serial));
+        self.forget(key.0, datagram.have, datagram.pieces.len());
+        if let Some(share) = self.shares.get_mut(&key.0) {
+            share.datagrams = share.datagrams.saturating_sub(1);
+            if share.datagrams == 0 {
+                self.shares.remove(&key.0);
+            }
+        }
         Some(datagram)
     }
 
-    fn forget(&mut self, octets: usize, fragments: usize) {
+    fn forget(&mut self, source: u32, octets: usize, fragments: usize) {
         let octets = octets + fragments * OVERHEAD;
         self.octets = self.octets.saturating_sub(octets);
+        if let Some(share) = self.shares.get_mut(&source) {
+            share.octets = share.octets.saturating_sub(octets);
+        }
         self.fragments = self.fragments.saturating_sub(fragments);
     }
 
@@ -267,7 +314,7 @@ impl Reassembly {
         let have = core::mem::take(&mut datagram.have);
         datagram.first = None;
         datagram.spoilt = true;
-        self.forget(have, pieces.len());
+        self.forget(key.0, have, pieces.len());
         pieces.len()
     }
 
@@ -276,7 +323,6 @@ impl Reassembly {
         let Some(mut datagram) = self.remove(key) else {
             return Outcome::Held;
         };
-        self.order.remove(&datagram.serial);
         let fragments = datagram.pieces.len();
         let mut pieces = datagram.pieces.drain(..).map(|piece| piece.octets);
         let (Some((mut header, mut front)), Some(mut payload)) = (datagram.first, pieces.next())

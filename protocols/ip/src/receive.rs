@@ -94,6 +94,22 @@ fn has_source_route(options: Options<'_>) -> bool {
     })
 }
 
+/// Fragments of at most so many octets are copied to be kept.
+const COPIED_OCTETS_MAX: usize = 128;
+/// Octets in front of those for the header, should the sender be told of the time exceeded.
+const HEADROOM: usize = 96;
+
+/// The same octets in a small buffer, if there is one.
+fn copy(cx: &Kernel, message: &Message) -> Option<Message> {
+    let mut octets = [0; COPIED_OCTETS_MAX];
+    let len = message.copy_to(0, &mut octets);
+    let mut short = cx.pool().copy_from(HEADROOM, octets.get(..len)?).ok()?;
+    for (key, value) in message.attributes_encoded() {
+        short.set_attribute_encoded(key, value).ok()?;
+    }
+    Some(short)
+}
+
 impl Ip {
     /// Takes a packet, header in front, from below or from ourselves.
     #[cold]
@@ -107,24 +123,40 @@ impl Ip {
     ) -> Result<(), Refused> {
         let mut arrival = match read(&mut message, looped) {
             Ok(arrival) => arrival,
-            Err(why) => return Err(this.refuse(message, why)),
+            Err(why) => {
+                // As far as the octets can be believed.
+                let source = message
+                    .peek::<16>()
+                    .map(|octets| octets[12..].first_chunk());
+                let source = source.flatten().copied().unwrap_or_default();
+                return Err(self.refuse(this, message, Ipv4::from(source), why));
+            }
         };
         let interfaces = &self.shared.interfaces;
         let to = interfaces.kind(arrival.header.dst);
         if !looped && interfaces.is_bad_source(arrival.header.src, to) {
-            return Err(this.refuse(message, &reason::BAD_SOURCE));
+            return Err(self.refuse(this, message, arrival.header.src, &reason::BAD_SOURCE));
         }
         match to {
             // RFC 1122, section 3.3.6.
             Kind::Own if arrival.cast => {
-                return Err(this.refuse(message, &reasons::LINK_BROADCAST));
+                return Err(self.refuse(
+                    this,
+                    message,
+                    arrival.header.src,
+                    &reasons::LINK_BROADCAST,
+                ));
             }
             Kind::Own => {}
             Kind::Loopback if looped => {}
             Kind::Broadcast => arrival.cast = true,
             Kind::Group if interfaces.is_joined(arrival.header.dst) => arrival.cast = true,
-            Kind::Loopback | Kind::Nobody => return Err(this.refuse(message, &reasons::MARTIAN)),
-            Kind::Group => return Err(this.refuse(message, &reason::NOT_MINE)),
+            Kind::Loopback | Kind::Nobody => {
+                return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
+            }
+            Kind::Group => {
+                return Err(self.refuse(this, message, arrival.header.src, &reason::NOT_MINE));
+            }
             Kind::Other => return self.forward(cx, this, arrival, message),
         }
         if let Some(message) = self.check_options(cx, this, &arrival, message) {
@@ -135,6 +167,19 @@ impl Ip {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a packet, counted as the source's.
+    #[cold]
+    pub(crate) fn refuse(
+        &self,
+        this: &ProtocolRef,
+        message: Message,
+        source: Ipv4,
+        why: &'static Reason,
+    ) -> Refused {
+        self.shared.blame(source, why);
+        this.refuse(message, why)
     }
 
     /// Gives the message back if its options are fit for taking it in or on.
@@ -182,7 +227,7 @@ impl Ip {
             },
             Err((why, counted)) => match counted {
                 true => Refused::new(message, why),
-                false => this.refuse(message, why),
+                false => self.refuse(this, message, arrival.header.src, why),
             },
         };
         self.refused(cx, this, &arrival.front, arrival.cast, refused);
@@ -239,6 +284,12 @@ impl Ip {
             arrival.header.id,
             arrival.looped,
         );
+        // A short one would keep a buffer as long as the link's frames for the sake of a few octets.
+        if message.len() <= COPIED_OCTETS_MAX
+            && let Some(short) = copy(cx, &message)
+        {
+            message = short;
+        }
         let outcome = {
             let mut reassembly = self.shared.reassembly.borrow_mut();
             let outcome = reassembly.insert(key, &arrival.header, arrival.front, message, cx.now());
@@ -255,6 +306,7 @@ impl Ip {
             Outcome::Dropped(fragments, why) => {
                 for _ in 0..fragments {
                     this.head().drops().count(why);
+                    self.shared.blame(arrival.header.src, why);
                 }
             }
             Outcome::Whole(whole) => {
@@ -292,6 +344,7 @@ impl Ip {
             let Some(expired) = expired else { break };
             for _ in 0..expired.fragments {
                 this.head().drops().count(&reasons::TIMED_OUT);
+                self.shared.blame(expired.from, &reasons::TIMED_OUT);
             }
             if let Some((front, mut first)) = expired.first
                 && front.restore(&mut first)

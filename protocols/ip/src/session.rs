@@ -4,13 +4,13 @@ use crate::control::DontFragment;
 use crate::errors::OverSession;
 use crate::fragment::{self, Cut};
 use crate::path::Way;
-use crate::shared::{Key, Shared};
+use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
 use xk_kit::offload::Offloads;
@@ -190,6 +190,21 @@ impl IpSession {
         result
     }
 
+    /// Drops a message that cannot go, counted.
+    #[cold]
+    fn fail(&self, cx: &Kernel, this: &SessionRef, error: PushError) -> Result<(), PushError> {
+        let why = match error {
+            PushError::NoBuffers => &reason::NO_BUFFERS,
+            PushError::TooBig { .. } => &reason::TOO_BIG,
+            PushError::QueueFull => &reason::TABLE_FULL,
+            _ => &reasons::NO_ROUTE,
+        };
+        if let Some(protocol) = this.protocol(cx) {
+            protocol.head().drops().count(why);
+        }
+        Err(error)
+    }
+
     /// Whatever does not go straight down: the first packet, those to ourselves, those that are too long.
     #[cold]
     #[inline(never)]
@@ -200,31 +215,38 @@ impl IpSession {
         mut message: Message,
     ) -> Result<(), PushError> {
         if message.len() > PAYLOAD_MAX {
-            return Err(PushError::TooBig {
-                max: PAYLOAD_MAX as u32,
-            });
+            let max = PAYLOAD_MAX as u32;
+            return self.fail(cx, this, PushError::TooBig { max });
         }
-        let mtu = usize::from(self.path(cx, this)?);
+        let mtu = match self.path(cx, this) {
+            Ok(mtu) => usize::from(mtu),
+            Err(error) => return self.fail(cx, this, error),
+        };
         let dont = message.remove_attribute::<DontFragment>().is_some();
         let whole = if dont { Fragment::DONT } else { self.whole };
         if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
-            self.put_header(&mut message, whole)?;
+            if let Err(error) = self.put_header(&mut message, whole) {
+                return self.fail(cx, this, error);
+            }
             return match self.shared.put_looped(cx, &protocol, message) {
                 true => Ok(()),
                 false => Err(PushError::QueueFull),
             };
         }
         if message.len() + HEADER_LEN <= mtu {
-            self.put_header(&mut message, whole)?;
-            return self.send(cx, message);
+            return match self.put_header(&mut message, whole) {
+                Ok(()) => self.send(cx, message),
+                Err(error) => self.fail(cx, this, error),
+            };
         }
         if dont {
-            return Err(PushError::TooBig {
-                max: (mtu - HEADER_LEN) as u32,
-            });
+            let max = (mtu - HEADER_LEN) as u32;
+            return self.fail(cx, this, PushError::TooBig { max });
         }
-        let lower = self.lower.get().ok_or(PushError::NoRoute)?;
+        let Some(lower) = self.lower.get() else {
+            return self.fail(cx, this, PushError::NoRoute);
+        };
         let mut header = header(&self.shared, self.key, self.source.get());
         header.id = self.next_id();
         let cut = Cut {

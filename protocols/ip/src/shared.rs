@@ -13,9 +13,10 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, Message, ProtocolRef};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::LinkCast;
+use xk_kit::talkers::{Source, Talkers};
 
 /// Why it drops packets, besides the reasons that all protocols share.
 pub mod reasons {
@@ -108,8 +109,6 @@ pub(crate) const FLAG_CAST: u16 = 0x200;
 
 /// How many protocols and local hosts may be enabled.
 const ENABLES_MAX: usize = 1024;
-/// How many packets to ourselves may wait.
-const LOOP_MAX: usize = 256;
 
 /// Timer: packets to ourselves wait.
 pub(crate) const TOKEN_LOOP: u64 = 1;
@@ -132,6 +131,8 @@ pub(crate) struct Shared {
     /// Whether a timer for the oldest incomplete datagram is set.
     pub(crate) reassembly_armed: Cell<bool>,
     pub(crate) hops: Hops,
+    /// The hosts whose packets were dropped.
+    pub(crate) talkers: Talkers,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
     looped: RefCell<VecDeque<Message>>,
     figures: Cell<IpFigures>,
@@ -141,16 +142,18 @@ impl Shared {
     pub(crate) fn new(cx: &Kernel, config: Config, interfaces: Interfaces, routes: Routes) -> Self {
         let key = cx.boot_key();
         Self {
-            sessions: SessionTable::new(key, config.sessions_max),
+            talkers: Talkers::new(config.sources_max),
+            path_mtus: PathMtus::new(key, config.paths_max),
+            hops: Hops::new(key, config.next_hops_max),
+            sessions: SessionTable::new(key, config.sessions_max)
+                .with_passive_max(config.passive_max),
             reassembly: RefCell::new(Reassembly::new(config.reassembly)),
             config,
             interfaces,
             routes: RefCell::new(routes),
             generation: Cell::new(1),
             enables: Map::new(key, ENABLES_MAX),
-            path_mtus: PathMtus::new(key),
             reassembly_armed: Cell::new(false),
-            hops: Hops::new(key),
             error_protocol: RefCell::default(),
             looped: RefCell::default(),
             figures: Cell::default(),
@@ -177,13 +180,14 @@ impl Shared {
         figures
     }
 
-    /// Queues a packet to ourselves; false if the queue is full. It arrives by a timer of its own, so that nobody
+    /// Queues a packet to ourselves; false, and it is dropped and counted, if the queue is full. It arrives by a timer of its own, so that nobody
     /// is called while he still pushes, and a receiver that blocks holds up no other packet.
     pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
         packet.remove_attribute::<LinkCast>();
-        let full = self.looped.borrow().len() >= LOOP_MAX;
+        let full = self.looped.borrow().len() >= self.config.loop_max;
         let arm = || cx.schedule_protocol(this, Duration::ZERO, TOKEN_LOOP);
         if full || arm().is_err() {
+            this.discard(packet, &reason::QUEUE_FULL);
             return false;
         }
         self.looped.borrow_mut().push_back(packet);
@@ -204,5 +208,12 @@ impl Shared {
         self.error_protocol.take();
         self.looped.take();
         self.reassembly.borrow_mut().clear();
+        self.talkers.clear();
+    }
+
+    /// Notes whose packet is being dropped.
+    #[cold]
+    pub(crate) fn blame(&self, source: Ipv4, why: &'static Reason) {
+        self.talkers.count(Source::Host(source), why);
     }
 }

@@ -138,8 +138,8 @@ impl Protocol for Loop {
         self.0.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.0.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.0.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

@@ -20,7 +20,9 @@
 //!
 //! # Behaviour
 //! A session belongs to one peer: it is found by the lower session and both ports. Next come unconnected sessions and
-//! enables, for the local host first and for any host then; an enable makes a session for each new peer.
+//! enables, for the local host first and for any host then; an enable makes a session for each new peer. Who wants to
+//! keep such a session takes a hold on it when he is told of it; one that nobody holds has none on the session below
+//! either, and goes when its table or that below needs the room, those with a single datagram first.
 //!
 //! An unconnected session receives from everybody who has no session of his own; each message carries its sender
 //! as the attribute `peer`. It sends each message to the peer in that attribute and keeps the lower sessions of
@@ -33,12 +35,15 @@
 //!
 //! # Control
 //! Answers `my-port`, `peer-port` (connected sessions), `max-packet` and `opt-packet` (those of the layer below less
-//! eight octets), `describe`, `list-sessions`, `list-maps`; passes `network-error` on to the session's upper protocol;
+//! eight octets), `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
 //! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
+//! - `passive_max`: how many sessions datagrams may make for one protocol above; 0: as many as it holds.
+//! - `enables_max`: how many enables and unconnected sessions it holds.
 //! - `checksum`: whether datagrams are sent with a checksum.
+//! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
 //! ```kdl
@@ -60,11 +65,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod errors;
 #[doc(hidden)]
 pub mod fuzz;
 mod origin;
 mod protocol;
 mod session;
+mod table;
 mod unconnected;
 pub mod wire;
 
@@ -106,11 +113,30 @@ pub static ENTRY: Entry = Entry {
             "how many connected sessions it holds",
         ),
         ParamSpec::new(
+            "passive_max",
+            ParamKind::Integer {
+                min: 0,
+                max: 16_777_216,
+            },
+            "0",
+            "how many sessions datagrams may make for one protocol above; 0: as many as it holds",
+        ),
+        ParamSpec::new(
+            "enables_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 131_072,
+            },
+            "16384",
+            "how many enables and unconnected sessions it holds",
+        ),
+        ParamSpec::new(
             "checksum",
             ParamKind::Bool,
             "#true",
             "whether datagrams are sent with a checksum",
         ),
+        xk_kit::talkers::PARAMETER,
     ],
     blocks: &[],
     questions: &[

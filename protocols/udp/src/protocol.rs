@@ -1,9 +1,10 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::origin::Origin;
-use crate::session::{UdpSession, unreachable_port};
+use crate::origin::{Origin, is_intact};
+use crate::session::{UdpSession, follow, takes_hold};
+use crate::table::{ANY_HOST, Limits, Table, Taker, TakerKey, port_of};
 use crate::unconnected::Unconnected;
-use crate::wire::{HEADER_LEN, Header, has_checksum};
+use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
@@ -11,19 +12,16 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::Checksum;
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
-use xk_kit::offload::{Offloads, TransportChecksum};
+use xk_kit::offload::Offloads;
 
-/// How many enables and unconnected sessions there may be.
-const TAKERS_MAX: usize = 16_384;
 /// Of how many lower sessions it remembers what they answered.
 const ORIGINS_MAX: usize = 256;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
@@ -61,32 +59,10 @@ fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
     (length == glance.len).then_some(ports)
 }
 
-/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
-pub(crate) type TakerKey = (u16, u32);
-
-/// Any host of ours.
-const ANY_HOST: u32 = 0;
-
-#[derive(Clone)]
-pub(crate) enum Taker {
-    /// Gets a session for each peer.
-    Enabled(ProtocolRef),
-    /// Takes from every peer.
-    Unconnected(SessionRef),
-}
-
-/// What protocol and sessions share.
-pub(crate) struct Table {
-    pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Map<TakerKey, Taker>,
-    /// Whether datagrams are sent with a checksum.
-    pub(crate) checksum: bool,
-}
-
 /// One instance of the layer.
 pub struct Udp {
     lower: ProtocolRef,
-    table: Rc<Table>,
+    pub(crate) table: Rc<Table>,
     origins: Map<u64, Origin>,
 }
 
@@ -95,10 +71,10 @@ pub struct Udp {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.params.number("sessions_max", 65_536);
+    let limits = Limits::read(build.params);
     let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
     let lower = build.lower(0)?;
-    Ok(add(build.cx, build.name, lower, sessions_max, checksum))
+    Ok(add_limited(build.cx, build.name, lower, limits, checksum))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -109,12 +85,22 @@ pub fn add(
     sessions_max: usize,
     checksum: bool,
 ) -> ProtocolRef {
+    let limits = Limits {
+        sessions_max,
+        ..Limits::default()
+    };
+    add_limited(cx, name, lower, limits, checksum)
+}
+
+fn add_limited(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    limits: Limits,
+    checksum: bool,
+) -> ProtocolRef {
     let key = cx.boot_key();
-    let table = Rc::new(Table {
-        sessions: SessionTable::new(key, sessions_max),
-        takers: Map::new(key, TAKERS_MAX),
-        checksum,
-    });
+    let table = Rc::new(Table::new(key, limits, checksum));
     let origins = Map::new(key, ORIGINS_MAX);
     cx.add_protocol(
         crate::ENTRY.kind,
@@ -258,6 +244,9 @@ impl Protocol for Udp {
             maps.push(("origins", self.origins.stats()));
             return Answer::Answered;
         }
+        if self.table.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
         }
@@ -275,6 +264,7 @@ impl Protocol for Udp {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.table.sessions.clear();
         self.table.takers.clear();
+        self.table.talkers.clear();
         self.origins.clear();
     }
 }
@@ -284,18 +274,6 @@ pub(crate) fn less_header(ask: &mut Ask<'_>) {
     let header = HEADER_LEN as u32;
     let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
     let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
-/// Whether a datagram with its header in front has the right checksum, or none.
-fn is_intact(pseudo: Option<Checksum>, header: &[u8; HEADER_LEN], message: &Message) -> bool {
-    let Some(mut sum) = pseudo.filter(|_| has_checksum(header)) else {
-        return true;
-    };
-    sum.add_u16(message.len() as u16);
-    for slice in message.slices() {
-        sum.add(slice.octets);
-    }
-    sum.is_valid()
 }
 
 impl Udp {
@@ -357,7 +335,9 @@ impl Udp {
             if session.head().upper() != upper.receiver.id() {
                 return Err(OpenError::InUse);
             }
-            lower.close(cx);
+            if !takes_hold(cx, &session) {
+                lower.close(cx);
+            }
             session.hold();
             return Ok(session);
         }
@@ -367,7 +347,10 @@ impl Udp {
         let body = self.session(cx, upper.receiver, lower, origin, (local, peer));
         let session = cx.new_session(this, upper.receiver, body);
         match sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                takes_hold(cx, &session);
+                Ok(session)
+            }
             // Marked closed without closing the lower one: that is the caller's again.
             Err(_) => {
                 session.retire(cx);
@@ -437,7 +420,7 @@ impl Udp {
     }
 
     /// What a lower session says of itself, asked once.
-    fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+    pub(crate) fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
         let id = lower.id().0;
         if let Some(origin) = self.origins.get(&id) {
             return origin;
@@ -451,7 +434,7 @@ impl Udp {
     }
 
     /// Who takes what comes to this port and host from somebody without a session.
-    fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
+    pub(crate) fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
         let takers = &self.table.takers;
         local
             .and_then(|host| takers.get(&(port, u32::from(host))))
@@ -473,11 +456,14 @@ impl Udp {
             Err(_) => None,
         };
         let Some(header) = header else {
+            self.table.blame(cx, lower, 0, &reason::TRUNCATED);
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         let (ports, length) = ports_and_length(&header);
         if length != message.len() {
             if length < HEADER_LEN || length > message.len() {
+                self.table
+                    .blame(cx, lower, port_of(&header), &reason::BAD_LENGTH);
                 return Err(this.refuse(message, &reason::BAD_LENGTH));
             }
             message.truncate(length);
@@ -498,12 +484,14 @@ impl Udp {
         message: Message,
     ) -> Result<(), Refused> {
         let Ok(header) = Header::parse(octets) else {
+            self.table
+                .blame(cx, lower, port_of(octets), &reason::MALFORMED);
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         let origin = self.origin(cx, lower);
-        if message.attribute::<TransportChecksum>().is_none()
-            && !is_intact(origin.pseudo.map(|p| p.received), octets, &message)
-        {
+        if !is_intact(origin, octets, &message) {
+            self.table
+                .blame(cx, lower, port_of(octets), &reason::BAD_CHECKSUM);
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
         match self.taker(header.dst.get(), origin.local) {
@@ -513,12 +501,16 @@ impl Udp {
             Some(Taker::Enabled(upper)) => {
                 self.demux_enabled(cx, this, (&upper, lower), origin, &header, message)
             }
-            None if message.attribute::<LinkCast>().is_some() => {
+            None => {
+                self.table
+                    .blame(cx, lower, port_of(octets), &reason::NO_PORT);
+                if message.attribute::<LinkCast>().is_none() {
+                    return Err(this.refuse(message, &reason::NO_PORT));
+                }
                 // Nobody is told about a broadcast (RFC 1122, section 3.2.2).
                 this.discard(message, &reason::NO_PORT);
                 Ok(())
             }
-            None => Err(this.refuse(message, &reason::NO_PORT)),
         }
     }
 
@@ -536,13 +528,10 @@ impl Udp {
         let (local, peer) = (header.dst.get(), header.src.map_or(0, NonZeroU16::get));
         let body = self.session(cx, upper, lower, origin, (local, peer));
         let session = cx.new_passive_session(this, upper, body);
-        lower.hold();
-        if let Err(full) = self
-            .table
-            .sessions
-            .bind(cx, key(lower, local, peer), session.clone())
-        {
+        let key = key(lower, local, peer);
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
+            self.table.blame(cx, lower, peer, full);
             return Err(this.refuse(message, full));
         }
         let participant = |host: Option<Ipv4Addr>, port| {
@@ -555,9 +544,13 @@ impl Udp {
         );
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
+            self.table.blame(cx, lower, peer, unwanted);
             return Err(this.refuse(message, unwanted));
         }
-        session.pop(cx, message)
+        follow(cx, &session, lower);
+        let taken = session.pop(cx, message);
+        follow(cx, &session, lower);
+        taken
     }
 
     fn list_sessions(&self, question: &mut ListSessions) {
@@ -572,40 +565,5 @@ impl Udp {
                 }
             }
         });
-    }
-
-    /// A report about a datagram sent from here: finds its session and passes the report on.
-    fn network_error(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(error) = ask.get::<NetworkError>() else {
-            return Answer::Unknown;
-        };
-        let Some(lower) = error.session.clone() else {
-            return Answer::Unknown;
-        };
-        // A report that comes back from above, where nobody understood it, ends here.
-        if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
-            return Answer::Unknown;
-        }
-        let [a, b, c, d, ..] = error.start;
-        let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let connected = self.table.sessions.get(&key(&lower, local, peer));
-        let found = connected.or_else(|| {
-            let origin = self.origin(cx, &lower);
-            match self.taker(local, origin.local) {
-                Some(Taker::Unconnected(session)) => Some(session),
-                _ => None,
-            }
-        });
-        let Some(session) = found else {
-            return Answer::Unknown;
-        };
-        unreachable_port(cx, &session, error.kind);
-        error.start.copy_within(HEADER_LEN.., 0);
-        error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;
-        error.session = Some(session.clone());
-        match cx.protocol(session.head().upper()) {
-            Some(upper) => upper.control(cx, ask),
-            None => Answer::Unknown,
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
 use crate::origin::Pseudo;
-use crate::protocol::{Key, Table, key, less_header};
+use crate::protocol::{Key, key, less_header};
+use crate::table::Table;
 use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -36,6 +37,9 @@ pub(crate) struct UdpSession {
     table: Rc<Table>,
     key: Key,
     lower: SessionRef,
+    /// Whether it holds the lower session. One that nobody holds does not, so that a flood of datagrams from ever new
+    /// peers does not fill the table below with sessions in use.
+    holds: Cell<bool>,
     upper: ProtocolRef,
     gate: Cell<Gate>,
     /// Octets of the largest payload.
@@ -55,6 +59,31 @@ struct PortUnreachable;
 
 impl Question for PortUnreachable {
     const NAME: &'static str = "udp-port-unreachable";
+}
+
+/// Put to a session by its protocol: hold the lower session from now on.
+#[derive(Default)]
+struct Keep {
+    /// Out: true if it did not before.
+    new: bool,
+}
+
+impl Question for Keep {
+    const NAME: &'static str = "udp-keep";
+}
+
+/// Has `session` hold its lower session; true if it did not before, and the hold is to be handed over.
+pub(crate) fn takes_hold(cx: &Kernel, session: &SessionRef) -> bool {
+    session
+        .ask(cx, Keep::default())
+        .is_some_and(|keep| keep.new)
+}
+
+/// Has `session` hold its lower one if somebody above holds it.
+pub(crate) fn follow(cx: &Kernel, session: &SessionRef, lower: &SessionRef) {
+    if session.head().opens() > 0 && takes_hold(cx, session) {
+        lower.hold();
+    }
 }
 
 /// Notes what the network said about `session`.
@@ -151,6 +180,7 @@ impl UdpSession {
             table: Rc::clone(table),
             key: key(&lower, local, peer),
             lower,
+            holds: Cell::new(false),
             upper,
             gate: Cell::new(gate),
             payload_max,
@@ -297,6 +327,9 @@ impl UdpSession {
             sum.add_u16(checksum_of(&header));
             add_slices(&mut sum, &message);
             if !sum.is_valid() {
+                let port = self.ports().1;
+                self.table
+                    .blame(cx, &self.lower, port, &reason::BAD_CHECKSUM);
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
             }
         }
@@ -382,6 +415,8 @@ impl Session for UdpSession {
             question.port = peer;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = self.payload_max as u32;
+        } else if let Some(question) = ask.get::<Keep>() {
+            question.new = !self.holds.replace(true);
         } else if ask.get::<PortUnreachable>().is_some() {
             // A session that nobody holds has nobody to tell: it would only lose a message.
             if this.head().opens() > 0 && self.gate.get() == Gate::Open {
@@ -406,7 +441,9 @@ impl Session for UdpSession {
         if self.table.sessions.get(&self.key).as_ref() == Some(this) {
             self.table.sessions.unbind(&self.key);
         }
-        self.lower.close(cx);
+        if self.holds.replace(false) {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

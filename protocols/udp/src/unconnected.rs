@@ -1,8 +1,9 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
 
 use crate::origin::Origin;
-use crate::protocol::{Table, Taker, TakerKey, less_header};
+use crate::protocol::less_header;
 use crate::session::{base, restore, seal, template};
+use crate::table::{Table, Taker, TakerKey};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;

@@ -394,7 +394,8 @@ fn sessions_are_bounded_and_nothing_is_left() {
         total: 0,
     };
     assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
-    assert_eq!(net.ip.held().len(), 1);
+    // Nobody holds them, so none holds the session below.
+    assert_eq!(net.ip.held().len(), 0);
     assert!(net.inject((0, 7), b"no reply wanted"));
     net.top.forget(false);
     assert!(net.inject((0, 7), b"no reply wanted"));
@@ -404,6 +405,25 @@ fn sessions_are_bounded_and_nothing_is_left() {
     net.cx.stop();
     drop(quiet);
     assert_eq!(net.cx.live(), (0, 0));
+}
+
+#[test]
+fn a_session_holds_the_one_below_while_somebody_holds_it() {
+    let net = Net::new();
+    let _ = net.enable("port7").unwrap();
+    assert!(net.inject((9, 7), b"first"));
+    assert_eq!(net.ip.held().len(), 0);
+    // Opened as well, it has a holder, and so has the one below.
+    let session = net.open("port7, port9@10.0.0.2").unwrap();
+    assert!(session.head().is_passive());
+    let below = net.ip.held();
+    assert_eq!((below.len(), below[0].head().opens()), (1, 1));
+    let again = net.open("port7, port9@10.0.0.2").unwrap();
+    assert_eq!(below[0].head().opens(), 1);
+    again.close(&net.cx);
+    assert!(!session.head().is_closed());
+    session.close(&net.cx);
+    assert_eq!((net.ip.held().len(), below[0].head().opens()), (0, 0));
 }
 
 #[test]

@@ -7,11 +7,18 @@ use std::alloc::System;
 thread_local! {
     /// Allocations of this thread; a plain number, so that counting allocates nothing itself.
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    /// Octets that this thread has taken and not given back.
+    static OCTETS: Cell<i64> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(octets: usize) {
     // Fails only while the thread ends, when nobody asks any more.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+    grow(octets as i64);
+}
+
+fn grow(octets: i64) {
+    let _ = OCTETS.try_with(|live| live.set(live.get() + octets));
 }
 
 /// The system's allocator, counting. A test binary that checks "no allocation per message" installs it:
@@ -23,24 +30,26 @@ pub struct CountingAllocator;
 // and neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        grow(-(layout.size() as i64));
         // SAFETY: the caller gives back what `alloc`, `alloc_zeroed` or `realloc` above gave: the system's.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the system's.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
+        grow(-(layout.size() as i64));
         // SAFETY: the caller gives what `alloc`, `alloc_zeroed` or `realloc` above gave, and keeps `realloc`'s contract.
         unsafe { System.realloc(place, layout, size) }
     }
@@ -50,6 +59,13 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[must_use]
 pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
+}
+
+/// How many octets this thread has taken and not given back, if a [`CountingAllocator`] is installed. What one thread takes
+/// and another gives back makes both wrong.
+#[must_use]
+pub fn octets_live() -> i64 {
+    OCTETS.with(Cell::get)
 }
 
 /// Whether a [`CountingAllocator`] is installed.

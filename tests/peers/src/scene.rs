@@ -56,8 +56,8 @@ impl Wire {
     /// The wire of a graph, on the veth end `device`.
     fn on_veth(self, device: &str) -> String {
         match self {
-            Self::XdpGeneric => format!("xdp interface={device} mode=generic"),
-            Self::XdpNative => format!("xdp interface={device} mode=native"),
+            Self::XdpGeneric => format!("xdp device={device} mode=generic"),
+            Self::XdpNative => format!("xdp device={device} mode=native"),
             _ => format!("packet device={device} offload={}", self.offload()),
         }
     }
@@ -255,7 +255,25 @@ impl Lan {
     #[must_use]
     pub fn start(&self, ip: &str, uppers: &str) -> Stack {
         let file = self.scene.capture_file("ours");
-        let wire = match self.wire {
+        let wire = self.wire_line();
+        let source = format!(
+            "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
+             ip arp {ip} {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\n{uppers}\n}}\n",
+            file.display()
+        );
+        Stack::start(&self.ours, &source)
+    }
+
+    /// Where our end of the link is: with a TAP device, where Linux is.
+    #[must_use]
+    pub fn ours(&self) -> &Space {
+        &self.ours
+    }
+
+    /// The line of a graph for our end of the link, a wire called `wire`.
+    #[must_use]
+    pub fn wire_line(&self) -> String {
+        match self.wire {
             Wire::Tap | Wire::TapOffload => format!(
                 "tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire offload={}",
                 self.wire.offload()
@@ -264,13 +282,7 @@ impl Lan {
                             mtu=1500 name=wire"
                 .to_owned(),
             on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
-        };
-        let source = format!(
-            "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
-             ip arp {ip} {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\n{uppers}\n}}\n",
-            file.display()
-        );
-        Stack::start(&self.ours, &source)
+        }
     }
 
     /// Captures on Linux's side, too, from now on.

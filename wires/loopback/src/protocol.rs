@@ -87,8 +87,8 @@ impl Protocol for Loopback {
         self.shared.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.shared.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

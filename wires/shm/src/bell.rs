@@ -58,6 +58,12 @@ impl Bell {
     }
 }
 
+impl From<Bell> for OwnedFd {
+    fn from(bell: Bell) -> Self {
+        bell.0
+    }
+}
+
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

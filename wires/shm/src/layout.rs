@@ -138,8 +138,10 @@ mod tests {
             assert_eq!(g.slots_at(1) - g.slots_at(0), 16 * SLOT_OCTETS);
             assert_eq!(g.buffers_at(0), g.slots_at(1) + 16 * SLOT_OCTETS);
             assert_eq!(g.octets(), g.buffers_at(1) + 16 * g.stride());
-            assert!(g.stride() % 64 == 0 && (g.stride() >= octets as usize || octets <= 120));
-            assert!(g.stride() == 0 || g.stride() % 4096 != 0);
+            assert!(
+                g.stride().is_multiple_of(64) && (g.stride() >= octets as usize || octets <= 120)
+            );
+            assert!(g.stride() == 0 || !g.stride().is_multiple_of(4096));
         }
     }
 }

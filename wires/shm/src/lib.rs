@@ -1,15 +1,90 @@
-//! wip
+//! # Synopsis
+//! `shm path=SOCKET` — shared memory to another process on this machine, which need not be trusted.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes to the process at the other end.
+//!
+//! # Above
+//! One protocol that makes Ethernet frames: `eth`.
+//!
+//! # Below
+//! Nothing.
+//!
+//! # Behaviour
+//! Two processes whose graphs name the same socket are linked. The line is the same on both sides: whoever comes first listens
+//! at the socket, the other connects, in either order and as often as wanted. Three and more meet at a switch: start
+//! `xk switch PATH` first, and each `shm` that names
+//! this path gets a port.
+//!
+//! Each link has sealed memory of its own (a memfd) with a ring of slots per direction. A frame of up to 120 octets lies in its slot, whose
+//! first eight octets also say that it is there, so a small frame costs the receiver one or two cache lines; a longer one
+//! lies in a buffer beside. A frame is copied in when it is sent and out into a message of the receiver's own pool when it
+//! arrives, and nothing else is copied. While both sides are awake no system call is made, but one every ten milliseconds that
+//! looks whether the peer is still there. A side that is about to sleep says so in the memory; the other then wakes it
+//! through a pipe, once per flush at most.
+//!
+//! Neither side trusts the other. What is read from the memory is copied, then checked, then used. A peer that writes what it
+//! likes wherever it likes can send any frames, as any station can, or break its own link, and nothing else.
+//!
+//! - A peer that goes away, by `kill -9` too, is seen at once by a sleeper and within ten milliseconds otherwise. What it
+//!   sent before is still taken; then the memory is given back, the loss is counted as "peer gone" and told to whoever runs the
+//!   graph, and the peer is sought again, at first after 2 milliseconds, then in growing pauses of a second at most.
+//! - A peer that writes what cannot be loses its link in the same way, counted as "peer broke the link".
+//! - Frames sent while there is no peer are dropped as "link down"; frames for which the ring has no room as "queue full". The
+//!   sender is told.
+//! - A socket file that a dead process left is taken over, under a lock on the file of that name with `.lock` behind it.
+//!   Both files go when the listening side ends.
+//! - Only processes of the same user are let in, or those of `peer_uid`.
+//! - If both sides may run on one and the same processor only, the loop does not spin, for that would keep the other from
+//!   answering: they hand over to each other by sleeping.
+//!
+//! Programs may use a link without a graph, as [`Link`], two threads of a process as [`Link::pair`], and the rings alone, without
+//! the operating system, as [`End`]. The switch is [`Switch`].
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (every
+//! frame arrives), `describe` (the peer, how many links there were, and what went wrong last), `list-sessions`.
+//!
+//! # Parameters
+//! - `path`: the path of the socket, at most 107 octets, in a folder that exists.
+//! - `address`: our hardware address; if not given, a random one of local administration.
+//! - `mtu`: the largest packet, in octets without the Ethernet header: 46 to 65536, the same on both sides.
+//! - `slots`: frames that a direction holds, a power of two from 8 to 32768; the smaller figure of both sides is taken.
+//! - `peer_uid`: the number of the user whose processes may be at the other end; if not given, our own.
+//!
+//! # Example
+//! ```kdl
+//! host here {
+//!     shm  path="/run/user/1000/lab.sock"
+//!     eth  shm
+//!     arp  eth
+//!     ip   arp { address "10.0.0.1/24"; }
+//!     icmp ip
+//! }
+//! ```
+//!
+//! # Standard
+//! None for the memory: `docs/decisions/0012-shm-wire.md` tells its form. Frames as on an Ethernet (IEEE 802.3) without check
+//! sequence. memfd_create(2), fcntl(2), unix(7), epoll(7).
+
 mod bell;
 mod credentials_unsafe;
 mod error;
+pub mod fuzz;
+
 mod hello;
 mod layout;
 mod link;
 mod listen;
 mod meet;
 mod memory_unsafe;
+mod protocol;
 mod ring;
 mod socket;
+mod switch;
 
 pub use credentials_unsafe::Peer;
 pub use error::{Refusal, ShmError};
@@ -19,4 +94,84 @@ pub use layout::{
 pub use link::{Link, Lost};
 pub use meet::{Meeting, Options, check_path};
 pub use memory_unsafe::MemoryError;
+pub use protocol::{LINK_BROKEN, LINK_DOWN, LINK_LOST};
 pub use ring::{Arrival, Broken, End, SendError};
+pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, SwitchCounters};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "shm",
+    summary: "shared memory to another process on this machine",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Wire,
+    above: Family::Link,
+    below: NOTHING_BELOW,
+    header_octets: 0,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::required(
+            "path",
+            ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
+            "the path of the socket where both sides meet",
+        ),
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "our hardware address; if not given, a random one of local administration",
+        ),
+        ParamSpec::new(
+            "mtu",
+            ParamKind::Octets,
+            "1500",
+            "the largest packet, in octets without the Ethernet header: 46 to 65536, the same on both sides",
+        ),
+        ParamSpec::new(
+            "slots",
+            ParamKind::Integer {
+                min: SLOTS_MIN as i64,
+                max: SLOTS_MAX as i64,
+            },
+            "512",
+            "frames that a direction holds, a power of two; the smaller figure of both sides is taken",
+        ),
+        ParamSpec::optional(
+            "peer_uid",
+            ParamKind::Integer {
+                min: 0,
+                max: u32::MAX as i64 - 1,
+            },
+            "the number of the user whose processes may be at the other end; if not given, our own",
+        ),
+    ],
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: Some(protocol::probe),
+    build: protocol::build,
+};
+
+const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "max-packet",
+        meaning: "the MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "opt-packet",
+        meaning: "the MTU and 14 octets of Ethernet header",
+    },
+    QuestionInfo {
+        name: "my-ether",
+        meaning: "our hardware address",
+    },
+    QuestionInfo {
+        name: "link-type",
+        meaning: "1: Ethernet",
+    },
+    QuestionInfo {
+        name: "join-group",
+        meaning: "nothing to do: every frame arrives",
+    },
+];

@@ -142,6 +142,21 @@ impl Link {
         ))
     }
 
+    /// See [`End::shares_processor`].
+    pub fn shares_processor(&self) -> bool {
+        self.end.shares_processor()
+    }
+
+    /// How many frames a direction holds.
+    pub(crate) fn end_slots(&self) -> u32 {
+        self.end.slots()
+    }
+
+    /// Gives up all but the pipe that was slept on.
+    pub(crate) fn into_bell(self) -> OwnedFd {
+        self.bell.into()
+    }
+
     /// The rings, to send and receive without a thought of sleeping.
     #[inline]
     pub fn end(&mut self) -> &mut End {

@@ -229,6 +229,11 @@ impl End {
         self.sender.lane.frame_octets_max()
     }
 
+    /// How many frames a direction holds.
+    pub fn slots(&self) -> u32 {
+        self.sender.lane.slots()
+    }
+
     /// Puts a frame into the ring, where the other side can see it at once. [`must_wake`](Self::must_wake) tells whether it
     /// has to be woken for that.
     ///
@@ -284,7 +289,7 @@ impl End {
     /// # Errors
     /// [`Broken`]: drop the link.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Arrival<'_>>, Broken> {
+    pub fn arrival(&mut self) -> Result<Option<Arrival<'_>>, Broken> {
         let found = self.receiver.look()?;
         let receiver = &mut self.receiver;
         Ok(found.map(|octets| Arrival { receiver, octets }))
@@ -296,7 +301,7 @@ impl End {
     /// [`Broken`]: drop the link.
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<Option<usize>, Broken> {
-        Ok(self.next()?.map(|arrival| arrival.copy_to(to)))
+        Ok(self.arrival()?.map(|arrival| arrival.copy_to(to)))
     }
 
     /// Gives the slots of all consumed frames back. To be called once after several frames: until then the sender keeps them.

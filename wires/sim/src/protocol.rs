@@ -185,8 +185,8 @@ impl Protocol for SimWire {
         self.port.end.open_enable(upper)
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.port.end.open_disable();
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.port.end.open_disable(enable);
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

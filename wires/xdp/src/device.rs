@@ -40,7 +40,7 @@ const GROUPS_AT_ONCE: usize = 16;
 /// After how many looks without an arrival the socket is asked for an error, a queue without a buffer tries again to get one,
 /// and the group socket is looked at: what a spinning loop should not pay each time.
 const LOOKS_FOR_ERROR: u32 = 1024;
-const LOOKS_FOR_GROUPS: u32 = 64;
+const LOOKS_FOR_GROUPS: u32 = 128;
 
 /// The interface went down; arrivals go on when it is up again.
 static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);

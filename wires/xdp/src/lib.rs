@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `xdp interface=NAME` — an existing network interface, through `AF_XDP` sockets.
+//! `xdp device=NAME` — an existing network interface, through `AF_XDP` sockets.
 //!
 //! # Realm
 //! wire (an anchor)
@@ -61,7 +61,7 @@
 //! promiscuous, it takes all groups), `describe`, `list-sessions`.
 //!
 //! # Parameters
-//! - `interface`: the interface's name.
+//! - `device`: the interface's name.
 //! - `mode`: `auto`, `zero-copy`, `native` or `generic`; the default is `auto`.
 //! - `queues`: how many of its queues, from the first on, 1 to 64; the default is 1. Frames of other queues are the host's.
 //! - `frames`: arrivals that may wait in each queue, and frames that may wait to be sent: 64 to 16384, rounded up to a power of
@@ -75,7 +75,7 @@
 //! # Example
 //! ```kdl
 //! host machine {
-//!     xdp  interface=eth0
+//!     xdp  device=eth0
 //!     eth  xdp
 //!     arp  eth
 //!     ip   arp { address "192.0.2.9/24"; route default via="192.0.2.1" }
@@ -129,7 +129,7 @@ pub static ENTRY: Entry = Entry {
 
 const PARAMETERS: &[ParamSpec] = &[
     ParamSpec::required(
-        "interface",
+        "device",
         ParamKind::Text("an interface's name, such as eth0"),
         "the interface's name",
     ),

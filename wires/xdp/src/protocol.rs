@@ -88,7 +88,7 @@ impl<'a> Wanted<'a> {
         };
         let address = address(params)?;
         Ok(Self {
-            name: params.text("interface").unwrap_or_default(),
+            name: params.text("device").unwrap_or_default(),
             mode: match params.text("mode") {
                 Some("zero-copy") => Mode::ZeroCopy,
                 Some("native") => Mode::Native,
@@ -212,7 +212,7 @@ fn environment(error: XdpError) -> BuildError {
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
     BuildError::Environment {
-        param: Some("interface"),
+        param: Some("device"),
         what: what.into(),
         help: help.into(),
     }

@@ -7,6 +7,7 @@
 //! A thread for each client does the waiting; what concerns the graph is done by its own loop, which waits for nobody.
 
 pub(crate) mod client;
+mod request;
 mod server;
 mod tree;
 mod watch;
@@ -19,8 +20,6 @@ use std::path::PathBuf;
 const REQUEST_OCTETS_MAX: u64 = 4096;
 /// How many clients may be connected at a time.
 const CLIENTS_MAX: usize = 8;
-/// How many messages one trace may be asked for.
-const TRACES_MAX: u64 = 1000;
 /// How many sessions of each protocol a dump describes.
 const SESSIONS_SHOWN_MAX: usize = 256;
 

@@ -1,7 +1,8 @@
 //! The side of the running graph.
 
+use super::request::Request;
 use super::watch::Watch;
-use super::{CLIENTS_MAX, REQUEST_OCTETS_MAX, SESSIONS_SHOWN_MAX, TRACES_MAX, tree};
+use super::{CLIENTS_MAX, REQUEST_OCTETS_MAX, SESSIONS_SHOWN_MAX, tree};
 use crate::failure::Failure;
 use crate::view::{self, Lowers};
 use rustix::event::{EventfdFlags, eventfd};
@@ -33,7 +34,7 @@ pub(super) type Answers = SyncSender<Vec<u8>>;
 
 /// A request on its way to the graph's loop.
 struct Job {
-    request: Value,
+    request: Request,
     answers: Answers,
 }
 
@@ -170,9 +171,12 @@ fn converse(stream: UnixStream, jobs: &Sender<Job>, bell: &OwnedFd) -> std::io::
         if octets == 0 {
             return Ok(());
         }
-        let Ok(request) = serde_json::from_str::<Value>(&line) else {
-            let text = json!({"error": "a request is one line of JSON of at most 4096 octets"});
-            return writer.write_all(format!("{text}\n").as_bytes());
+        let request = match Request::parse(&line) {
+            Ok(request) => request,
+            Err(error) => {
+                let text = json!({"error": error});
+                return writer.write_all(format!("{text}\n").as_bytes());
+            }
         };
         let (answers, pieces) = sync_channel(PIECES_MAX);
         if jobs.send(Job { request, answers }).is_err() {
@@ -225,31 +229,21 @@ impl Desk {
     }
 
     fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
-        let request = &job.request;
-        match request["ask"].as_str() {
-            Some("dump") => {
+        match &job.request {
+            Request::Dump => {
                 send_line(&job.answers, &json!({"ok": self.dump(kernel)}));
                 Ok(())
             }
-            Some("trace") => {
-                let messages = request["messages"].as_u64().unwrap_or(1);
-                if !(1..=TRACES_MAX).contains(&messages) {
-                    return Err(format!("a trace is of 1 to {TRACES_MAX} messages"));
-                }
+            Request::Trace { messages } => {
                 let answers = job.answers.clone();
                 let done = move |kernel: &Kernel, recorder: &xk_run::Recorder| {
                     send_line(&answers, &json!({"ok": tree::of(kernel, recorder)}));
                 };
-                self.watch.trace(kernel, messages, Box::new(done))
+                self.watch.trace(kernel, *messages, Box::new(done))
             }
-            Some("capture") => {
-                let edge = request["edge"].as_str().unwrap_or_default();
+            Request::Capture { edge } => {
                 self.watch.capture(kernel, &self.lowers, edge, &job.answers)
             }
-            Some(other) => Err(format!(
-                "no request `{other}`; there are dump, trace, capture"
-            )),
-            None => Err("a request has a field `ask`: dump, trace or capture".into()),
         }
     }
 

@@ -137,7 +137,7 @@ fn the_oldest_goes_first() {
         ..Limits::default()
     };
     let mut r = Reassembly::new(limits);
-    let key = |n| (1, 2, 17, n, false);
+    let key = |n| (u32::from(n), 2, 17, n, false);
     for n in 0..4 {
         give(&mut r, key(n), piece(&pool, &whole, 0, 16));
     }
@@ -151,6 +151,43 @@ fn the_oldest_goes_first() {
     assert!(expired.first.unwrap().1.eq_octets(&whole[..16]));
     assert!(r.expire(now).is_some() && r.expire(now).is_some() && r.expire(now).is_none());
     assert_eq!((r.octets(), r.fragments(), r.next_deadline()), (0, 0, None));
+}
+
+#[test]
+fn one_source_gives_up_its_own() {
+    let (pool, whole) = (pool(), payload(64));
+    let limits = Limits {
+        datagrams_max: 40,
+        source_octets_max: 4 * (16 + OVERHEAD),
+        ..Limits::default()
+    };
+    let mut r = Reassembly::new(limits);
+    let quiet = (9, 2, 17, 0, false);
+    give(&mut r, quiet, piece(&pool, &whole, 0, 16));
+    let key = |n| (1, 2, 17, n, false);
+    for n in 0..1000 {
+        give(&mut r, key(n), piece(&pool, &whole, 0, 16));
+    }
+    assert_eq!(r.take_evicted(), 996);
+    assert!(r.datagrams.contains_key(&quiet) && r.datagrams.contains_key(&key(999)));
+    assert_eq!(
+        (r.datagrams.len(), r.shares.len(), r.by_source.len()),
+        (5, 2, 5)
+    );
+    // Datagrams that hold nothing any more count as well.
+    for n in 0..1000 {
+        give(&mut r, key(n), piece(&pool, &whole, 0, 16));
+        give(&mut r, key(n), piece(&pool, &whole, 8, 24));
+    }
+    assert_eq!(r.datagrams.len(), 11);
+    let ended = give(&mut r, quiet, piece(&pool, &whole, 16, 64));
+    assert_eq!(why(&ended).1, "whole");
+    let now = Time::ZERO.after(limits.timeout);
+    while r.expire(now).is_some() {}
+    assert_eq!(
+        (r.shares.len(), r.by_source.len(), r.order.len()),
+        (0, 0, 0)
+    );
 }
 
 /// Cuts that divide `len` octets, at multiples of eight.

@@ -6,6 +6,7 @@
 mod arp;
 mod client;
 mod host;
+mod hostile;
 mod offload;
 mod program;
 mod router;
@@ -67,5 +68,7 @@ fn main() -> ExitCode {
         xdp::outlasts_its_interface over XdpGeneric XdpNative;
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
+        hostile::survives_noise over Tap Veth;
+        hostile::survives_scanners over Tap;
     })
 }

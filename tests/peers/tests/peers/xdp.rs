@@ -52,7 +52,7 @@ fn mode(wire: Wire) -> &'static str {
 /// A host of ours on `x0`, with these parameters of its wire.
 fn start(link: &Link, wire: Wire, parameters: &str) -> Stack {
     let source = format!(
-        "host xk {{\nxdp interface=x0 mode={} {parameters} name=wire\neth wire\narp eth\n\
+        "host xk {{\nxdp device=x0 mode={} {parameters} name=wire\neth wire\narp eth\n\
          ip arp {{ address \"{OURS}/24\"; }}\nicmp ip\nudp ip\necho udp port=7\n}}\n",
         mode(wire)
     );
@@ -235,16 +235,17 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
     .unwrap();
     let peer = Stack::start(
         &here,
-        "host peer {\nxdp interface=x0 mode=generic\neth xdp\narp eth\nip arp { address \"192.168.1.1/24\"; }\n\
+        "host peer {\nxdp device=x0 mode=generic\neth xdp\narp eth\nip arp { address \"192.168.1.1/24\"; }\n\
          icmp ip\nprobe icmp to=\"192.168.1.200\" count=1000000 interval=\"5ms\" timeout=\"50ms\"\n}\n",
     );
     let received = || peer.reports()[0].figure("received");
-    let await_growth = |what: &str, figure: &dyn Fn() -> u64| {
+    let await_growth = |what: &dyn Fn() -> String, figure: &dyn Fn() -> u64| {
         let (begun, before) = (Instant::now(), figure());
         while figure() < before + 5 {
             assert!(
                 begun.elapsed() < PATIENCE,
-                "no more {what}: {:?}",
+                "no more {}: {:?}",
+                what(),
                 peer.reports()
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -256,7 +257,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let xk = there
             .spawn(&[&command, "run", "--no-control", &graph])
             .unwrap();
-        await_growth("answers", &received);
+        await_growth(&|| format!("answers; xk said: {}", xk.output()), &received);
         let process = xk.id();
         let own = objects(Object::Program).unwrap().into_iter();
         let own = own.filter(|object| object.name == format!("xk_{process}"));
@@ -273,7 +274,8 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let shown = there.exec(&["ip", "-d", "link", "show", "eth0"]).unwrap();
         assert!(!shown.contains("xdp"), "round {round}: {shown}");
         // The peer tells: its messages are lost.
-        await_growth("losses", &|| peer.reports()[0].figure("lost"));
+        let lost = || peer.reports()[0].figure("lost");
+        await_growth(&|| "losses".to_owned(), &lost);
         if round == 2 {
             settled = Some(holdings());
         }

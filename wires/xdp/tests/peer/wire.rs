@@ -23,7 +23,7 @@ struct Fixture<'a> {
 
 fn params(mode: Mode, more: &[(&'static str, Value)]) -> Params {
     let mut params = Params::default();
-    params.set("interface", Value::Text("v0".into()));
+    params.set("device", Value::Text("v0".into()));
     params.set("mode", Value::Text(mode.to_string()));
     params.set("share", Value::Text("nothing".into()));
     for (name, value) in more {
@@ -210,7 +210,7 @@ pub(crate) fn arrivals_leave_the_pool_room() {
         let before = top.received();
         drop(kept);
         // A look now and then lends again.
-        for _ in 0..100 {
+        for _ in 0..200 {
             fixture.wire.wire().unwrap().poll(cx, &fixture.wire, 64);
         }
         for at in 0..100 {
@@ -238,13 +238,13 @@ pub(crate) fn impossible_settings_are_told() {
         );
         let text = told(&cx, &[("queues", Value::Integer(2))]);
         assert!(text.contains("no queue 1"), "{text}");
-        let text = told(&cx, &[("interface", Value::Text("none".into()))]);
+        let text = told(&cx, &[("device", Value::Text("none".into()))]);
         assert!(text.contains("v0"), "{text}");
         let text = told(&cx, &[("share", Value::Text("10.0.0".into()))]);
         assert!(text.contains("EtherTypes"), "{text}");
         let probe = ENTRY.probe.unwrap();
         assert!(probe(&params(Mode::Auto, &[])).is_ok());
-        let none = params(Mode::Auto, &[("interface", Value::Text("none".into()))]);
+        let none = params(Mode::Auto, &[("device", Value::Text("none".into()))]);
         assert!(probe(&none).is_err());
     };
     pair.left.enter(inside).unwrap();

@@ -1,0 +1,55 @@
+//! What a client may ask for: one line of JSON each.
+
+use serde_json::Value;
+
+/// How many messages one trace may be asked for.
+pub(crate) const TRACES_MAX: u64 = 1000;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Everything there is to see.
+    Dump,
+    /// How the next messages cross the layers.
+    Trace {
+        /// How many messages.
+        messages: u64,
+    },
+    /// What crosses an edge, from now on.
+    Capture {
+        /// `UPPER>LOWER`, or `LOWER`.
+        edge: String,
+    },
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
+        let request = serde_json::from_str::<Value>(line)
+            .map_err(|_| "a request is one line of JSON of at most 4096 octets")?;
+        match request["ask"].as_str() {
+            Some("dump") => Ok(Self::Dump),
+            Some("trace") => {
+                let messages = match &request["messages"] {
+                    Value::Null => Some(1),
+                    number => number.as_u64(),
+                };
+                let messages = messages.filter(|count| (1..=TRACES_MAX).contains(count));
+                let messages =
+                    messages.ok_or_else(|| format!("a trace is of 1 to {TRACES_MAX} messages"))?;
+                Ok(Self::Trace { messages })
+            }
+            Some("capture") => {
+                let edge = request["edge"].as_str().unwrap_or_default();
+                Ok(Self::Capture { edge: edge.into() })
+            }
+            Some(other) => Err(format!(
+                "no request `{other}`; there are dump, trace, capture"
+            )),
+            None => Err("a request has a field `ask`: dump, trace or capture".into()),
+        }
+    }
+}

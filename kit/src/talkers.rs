@@ -1,0 +1,258 @@
+//! Who sent what was dropped: a bounded table of the sources with the most drops.
+//!
+//! It is fed where something is dropped, never on the way of a message that goes on. Strangers choose the sources, so the
+//! table has few places: a new source takes that of the one with the fewest drops and inherits its count as what it may
+//! have had at most ("Space-Saving": Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
+//! elements in data streams", 2005, section 3). A source with more than its share of all drops is always found in it.
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::net::Ipv4Addr;
+use xk_core::control::Question;
+use xk_core::graph::{ParamKind, ParamSpec, Params};
+use xk_core::object::ProtocolId;
+use xk_core::{Ask, ProtocolRef, Reason};
+
+/// How many sources a table has room for, unless the graph says otherwise.
+pub const SOURCES_MAX: usize = 32;
+/// How many reasons of one source are told apart.
+const REASONS_MAX: usize = 4;
+
+/// The parameter of every layer that has such a table; see [`Talkers::read`].
+pub const PARAMETER: ParamSpec = ParamSpec::new(
+    "sources_max",
+    ParamKind::Integer { min: 0, max: 64 },
+    "32",
+    "for how many sources drops are counted apart",
+);
+
+/// Where a message came from, as the layer that dropped it knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A station.
+    Ether([u8; 6]),
+    /// A host.
+    Host(Ipv4Addr),
+    /// A port of a host.
+    Port(Ipv4Addr, u16),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ether(address) => crate::EthAddr(*address).fmt(f),
+            Self::Host(host) => host.fmt(f),
+            Self::Port(host, port) => write!(f, "port{port}@{host}"),
+        }
+    }
+}
+
+struct Place {
+    source: Source,
+    /// Drops counted since the source has the place, and those of who had it before.
+    count: u64,
+    /// Of these, those of who had it before.
+    inherited: u64,
+    /// Drops by reason; the first reasons that occurred.
+    reasons: [Option<(&'static Reason, u64)>; REASONS_MAX],
+}
+
+impl Place {
+    fn count(&mut self, reason: &'static Reason) {
+        self.count += 1;
+        let fits = |slot: &&mut Option<(&'static Reason, u64)>| {
+            slot.is_none_or(|(known, _)| *known == *reason)
+        };
+        if let Some(slot) = self.reasons.iter_mut().find(fits) {
+            slot.get_or_insert((reason, 0)).1 += 1;
+        }
+    }
+}
+
+/// What was dropped of one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedFrom {
+    /// The source.
+    pub source: Source,
+    /// How many messages were dropped for certain.
+    pub count: u64,
+    /// How many it may have been at most.
+    pub count_max: u64,
+    /// Of the certain ones, how many for which reason; the first four reasons that occurred.
+    pub reasons: Vec<(&'static Reason, u64)>,
+}
+
+/// Asked of a protocol: whose messages it dropped, the most first.
+#[derive(Default)]
+pub struct ListTalkers {
+    /// Out: who answered. A protocol without such a table forwards the question down.
+    pub by: Option<ProtocolId>,
+    /// Out: the sources.
+    pub sources: Vec<DroppedFrom>,
+}
+
+impl Question for ListTalkers {
+    const NAME: &'static str = "list-talkers";
+}
+
+/// The table of one layer.
+pub struct Talkers {
+    places: RefCell<Vec<Place>>,
+    max: usize,
+}
+
+impl Default for Talkers {
+    fn default() -> Self {
+        Self::new(SOURCES_MAX)
+    }
+}
+
+impl Talkers {
+    /// A table for `max` sources, which takes memory when there are drops.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self {
+            places: RefCell::default(),
+            max,
+        }
+    }
+
+    /// A table as large as [`PARAMETER`] says.
+    #[must_use]
+    pub fn read(params: &Params) -> Self {
+        Self::new(params.number(PARAMETER.name, SOURCES_MAX))
+    }
+
+    /// Counts a message of this source as dropped.
+    #[cold]
+    #[inline(never)]
+    pub fn count(&self, source: Source, reason: &'static Reason) {
+        let mut places = self.places.borrow_mut();
+        if let Some(place) = places.iter_mut().find(|place| place.source == source) {
+            return place.count(reason);
+        }
+        let mut fresh = Place {
+            source,
+            count: 0,
+            inherited: 0,
+            reasons: [None; REASONS_MAX],
+        };
+        if places.len() < self.max {
+            fresh.count(reason);
+            return places.push(fresh);
+        }
+        if let Some(least) = places.iter_mut().min_by_key(|place| place.count) {
+            (fresh.count, fresh.inherited) = (least.count, least.count);
+            fresh.count(reason);
+            *least = fresh;
+        }
+    }
+
+    /// The sources, that with the most certain drops first.
+    pub fn list(&self) -> Vec<DroppedFrom> {
+        let places = self.places.borrow();
+        let mut list: Vec<_> = places
+            .iter()
+            .map(|place| DroppedFrom {
+                source: place.source,
+                count: place.count - place.inherited,
+                count_max: place.count,
+                reasons: place.reasons.iter().flatten().copied().collect(),
+            })
+            .collect();
+        list.sort_by_key(|from| core::cmp::Reverse((from.count, from.count_max)));
+        list
+    }
+
+    /// Answers [`ListTalkers`] for the protocol `this`; false if it is another question.
+    pub fn answer(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> bool {
+        let Some(question) = ask.get::<ListTalkers>() else {
+            return false;
+        };
+        question.by = Some(this.id());
+        question.sources = self.list();
+        true
+    }
+
+    /// Forgets all; for a protocol's `stop`.
+    pub fn clear(&self) {
+        drop(self.places.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::string::ToString;
+    use xk_core::reason;
+
+    fn host(n: u32) -> Source {
+        Source::Host(Ipv4Addr::from(n))
+    }
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let talkers = Talkers::new(4);
+        for _ in 0..3 {
+            talkers.count(host(9), &reason::NO_PORT);
+        }
+        talkers.count(host(9), &reason::BAD_CHECKSUM);
+        talkers.count(host(8), &reason::NO_PORT);
+        let list = talkers.list();
+        assert_eq!(
+            (list[0].source, list[0].count, list[0].count_max),
+            (host(9), 4, 4)
+        );
+        let expected = [(&reason::NO_PORT, 3), (&reason::BAD_CHECKSUM, 1)];
+        assert_eq!(list[0].reasons, expected);
+        assert_eq!(list[1].count, 1);
+        let none = Talkers::new(0);
+        none.count(host(1), &reason::NO_PORT);
+        assert!(none.list().is_empty());
+    }
+
+    #[test]
+    fn sources_read_as_participants_do() {
+        let host = Ipv4Addr::new(10, 0, 0, 9);
+        assert_eq!(Source::Host(host).to_string(), "10.0.0.9");
+        assert_eq!(Source::Port(host, 7).to_string(), "port7@10.0.0.9");
+        assert_eq!(
+            Source::Ether([2, 0, 0, 0, 0, 1]).to_string(),
+            "02:00:00:00:00:01"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn who_talks_most_is_found_whatever_the_others_do(
+            others in proptest::collection::vec(1000u32..2000, 0..2000),
+            max in 4usize..16,
+        ) {
+            let talkers = Talkers::new(max);
+            let mut counts = BTreeMap::<u32, u64>::new();
+            // One that has more than its share: a message for every `max - 1` of others.
+            for (n, other) in others.iter().enumerate() {
+                let sources = if n % (max - 1) == 0 { &[*other, 7][..] } else { &[*other] };
+                for source in sources {
+                    talkers.count(host(*source), &reason::NO_PORT);
+                    *counts.entry(*source).or_default() += 1;
+                }
+            }
+            let list = talkers.list();
+            prop_assert!(list.len() <= max);
+            let total: u64 = counts.values().sum();
+            prop_assert_eq!(list.iter().map(|d| d.count_max).sum::<u64>(), total);
+            for (source, count) in &counts {
+                let found = list.iter().find(|d| d.source == host(*source));
+                if let Some(found) = found {
+                    prop_assert!(found.count <= *count && *count <= found.count_max);
+                } else {
+                    prop_assert!(*count <= total / max as u64);
+                }
+            }
+        }
+    }
+}

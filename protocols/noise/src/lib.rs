@@ -1,0 +1,167 @@
+//! # Synopsis
+//! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that nobody should send, to try what a host bears.
+//!
+//! # Realm
+//! top (an anchor: no header, no sessions of its own)
+//!
+//! # Participants
+//! None: it makes whole frames, in the name of hosts that are not there.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! A wire that carries Ethernet frames, or a layer on one that lets them through, such as `pcap`.
+//!
+//! # Behaviour
+//! It sends `rate` frames a second, in groups of a thousandth of a second, all different, all from one seed. What they are
+//! `kind` says: `arp` (requests, replies, announcements and conflicts of forged hosts), `fragments` (tiny, overlapping,
+//! never complete, beyond the longest datagram, twice), `udp` (right and wrong, for the port and others), `icmp` (requests,
+//! errors with forged quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
+//! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that are all right, each from a
+//! new peer), `pings` (the same for echo requests), or `mixed`: any of these.
+//!
+//! When the wire takes no more, the rest of the group waits for the next one. With `answers` it answers ARP requests for
+//! the hosts that it pretends to be, so that the victim's cache fills with confirmed entries.
+//!
+//! Use it against hosts that are yours.
+//!
+//! # Control
+//! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when `count` frames are sent;
+//! without a count from the start. Forwards the rest.
+//!
+//! # Parameters
+//! - `to`: the host that is attacked.
+//! - `ether`: its station.
+//! - `port`: a port that it may take datagrams for.
+//! - `sources`: the network that forged hosts lie in.
+//! - `kind`: what is sent.
+//! - `rate`: frames a second.
+//! - `count`: how many frames; 0 for no end.
+//! - `start`: the delay before the first frame.
+//! - `seed`: the frames depend on it alone; 0 for one of the kernel's.
+//! - `answers`: whether forged hosts can be found by ARP.
+//!
+//! # Example
+//! ```kdl
+//! host attacker {
+//!     sim   link=lan
+//!     noise sim to="10.0.0.1" ether="02:00:00:00:00:01" kind=fragments rate=10000 seed=7
+//! }
+//! ```
+//!
+//! # Standard
+//! None.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod generator;
+mod protocol;
+
+pub use generator::{FRAME_OCTETS_MAX, Generator, Kind, Target};
+pub use protocol::{Noise, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "noise",
+    summary: "sends frames that nobody should send",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Top,
+    above: Family::Any,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Wire, Realm::Async],
+        families: &[Family::Link],
+    },
+    header_octets: 0,
+    numbers: &[],
+    parameters: PARAMETERS,
+    blocks: &[],
+    questions: &[QuestionInfo {
+        name: "report",
+        meaning: "frames sent, refused by the wire, received",
+    }],
+    probe: None,
+    build,
+};
+
+const PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::required(
+        "to",
+        ParamKind::Text("an IPv4 address, such as 10.0.0.1"),
+        "the host that is attacked",
+    ),
+    ParamSpec::required(
+        "ether",
+        ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+        "its station",
+    ),
+    ParamSpec::new(
+        "port",
+        ParamKind::Integer {
+            min: 1,
+            max: 65_535,
+        },
+        "7",
+        "a port that it may take datagrams for",
+    ),
+    ParamSpec::new(
+        "sources",
+        ParamKind::Text("an IPv4 network, such as 10.0.0.0/8"),
+        "10.0.0.0/8",
+        "the network that forged hosts lie in",
+    ),
+    ParamSpec::new(
+        "kind",
+        ParamKind::Word(Kind::WORDS),
+        "mixed",
+        "what is sent",
+    ),
+    ParamSpec::new(
+        "rate",
+        ParamKind::Integer {
+            min: 1,
+            max: 100_000_000,
+        },
+        "1000",
+        "frames a second",
+    ),
+    ParamSpec::new(
+        "count",
+        ParamKind::Integer {
+            min: 0,
+            max: i64::MAX,
+        },
+        "0",
+        "how many frames; 0 for no end",
+    ),
+    ParamSpec::new(
+        "start",
+        ParamKind::Duration,
+        "0s",
+        "the delay before the first frame",
+    ),
+    ParamSpec::new(
+        "seed",
+        ParamKind::Integer {
+            min: 0,
+            max: i64::MAX,
+        },
+        "0",
+        "the frames depend on it alone; 0 for one of the kernel's",
+    ),
+    ParamSpec::new(
+        "answers",
+        ParamKind::Bool,
+        "#false",
+        "whether forged hosts can be found by ARP",
+    ),
+];

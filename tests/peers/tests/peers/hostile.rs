@@ -1,0 +1,298 @@
+//! The command `xk` under attack: frames that nobody should send, and the programs that scan and provoke hosts. It must not
+//! fall over, its memory must not grow, and it must go on answering pings.
+//!
+//! No capture is judged here: what is sent is meant to be wrong.
+//!
+//! `XK_NOISE_FRAMES` and `XK_NOISE_RATE` make the noise longer and faster: 10000000 frames at a rate of 10000000 a second are
+//! as many as the machine can.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use xk_peers::scene::{DEVICE, Lan, OURS, PATIENCE, Wire, end};
+use xk_testkit::netns::Running;
+use xk_testkit::{needs, needs_program, needs_root};
+
+use crate::host::assert_no_loss;
+use crate::program::command;
+
+/// Our station's address.
+const STATION: &str = "02:00:00:00:00:77";
+/// By how much the memory in use may grow once the tables have been filled, in KiB. What is read from the system is exact to
+/// a page, but the allocator may keep some.
+const GROWTH_KIB_MAX: u64 = 8 * 1024;
+/// How many pings of a hundred must be answered while noise comes at a rate that a busy machine of two cores bears. The ring
+/// or queue in front of us belongs to all senders: what it loses, it loses of everybody's.
+const ANSWERED_PERCENT_MIN: u64 = 50;
+
+fn number_of(variable: &str, otherwise: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+/// The command in a graph of one host, on our end of a link.
+struct Victim {
+    lan: Lan,
+    running: Running,
+    control: PathBuf,
+    xk: String,
+}
+
+impl Victim {
+    /// `None`, and the test is skipped, if there is no command.
+    fn start(test: &str, wire: Wire) -> Option<Self> {
+        let xk = command();
+        if !xk.is_file() {
+            needs::skip("needs the command xk (cargo build -p xk)");
+            return None;
+        }
+        let lan = Lan::new(test, wire);
+        let graph = format!(
+            "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
+             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\nudp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n}}\n",
+            lan.wire_line()
+        );
+        let xk = xk.to_string_lossy().into_owned();
+        let (file, control) = (write(&lan, "victim.kdl", &graph), control_socket());
+        let path = control.to_string_lossy();
+        let command = [&xk, "run", "--control", &path, &file];
+        let running = lan.ours().spawn(&command).unwrap();
+        running.wait_for("try: ping", PATIENCE).unwrap();
+        let victim = Self {
+            lan,
+            running,
+            control: control.clone(),
+            xk,
+        };
+        victim.ping_calmly();
+        Some(victim)
+    }
+
+    /// Octets of memory in use, in KiB.
+    fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.running.id());
+        let status = fs::read_to_string(path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().nth(1));
+        number
+            .and_then(|number| number.parse().ok())
+            .expect("VmRSS")
+    }
+
+    /// Without an attack no ping is lost.
+    fn ping_calmly(&self) {
+        let ping = ["ping", "-c", "5", "-i", "0.1", "-W", "5", OURS];
+        assert_no_loss(&self.lan.linux.exec(&ping).unwrap());
+    }
+
+    /// What the counters say.
+    fn dump(&self) -> String {
+        let path = self.control.to_string_lossy();
+        let command = [&self.xk, "dump", "--control", &path];
+        self.lan.linux.exec(&command).unwrap()
+    }
+
+    /// Ends it in order.
+    fn end(self) {
+        self.ping_calmly();
+        let status = end(&self.running);
+        let said = self.running.output();
+        assert!(status.success(), "{status}: {said}");
+    }
+}
+
+fn write(lan: &Lan, name: &str, text: &str) -> String {
+    let file = lan.scene.folder().join(name);
+    fs::write(&file, text).unwrap();
+    file.to_string_lossy().into_owned()
+}
+
+/// A path short enough for a socket.
+fn control_socket() -> PathBuf {
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("xk-hostile-{}-{number}.sock", std::process::id());
+    std::env::temp_dir().join(name)
+}
+
+/// Sends noise from Linux's end until all is sent; answers how long that took.
+fn send_noise(victim: &Victim, frames: u64, rate: u64, seed: u64) -> Duration {
+    let graph = format!(
+        "host attacker {{\npacket device={DEVICE} address=\"02:00:00:00:00:66\"\n\
+         noise packet to=\"{OURS}\" ether=\"{STATION}\" sources=\"10.64.0.0/10\" kind=mixed rate={rate} count={frames} seed={seed}\n}}\n"
+    );
+    let file = write(&victim.lan, "attacker.kdl", &graph);
+    let begun = Instant::now();
+    let command = [&victim.xk, "run", "--no-control", &file];
+    let attacker = victim.lan.linux.spawn(&command).unwrap();
+    let status = attacker.wait(Duration::from_secs(600)).unwrap();
+    let said = attacker.output();
+    assert!(status.success(), "{status}: {said}");
+    assert!(said.contains(&format!("sent {frames}")), "{said}");
+    begun.elapsed()
+}
+
+/// Sent and received, from the closing lines of `ping`.
+fn pings(said: &str) -> (u64, u64) {
+    let line = said
+        .lines()
+        .find(|line| line.contains("packets transmitted"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+    (number(0).unwrap_or(0), number(3).unwrap_or(0))
+}
+
+pub(crate) fn survives_noise(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let frames = number_of("XK_NOISE_FRAMES", 100_000);
+    let rate = number_of("XK_NOISE_RATE", 20_000);
+    let Some(victim) = Victim::start("survives_noise", wire) else {
+        return;
+    };
+    let idle = victim.resident_kib();
+    // Fills the tables and touches the buffers; from here on nothing may grow.
+    send_noise(&victim, frames.min(500_000), rate, 1);
+    let filled = victim.resident_kib();
+    let ping = ["ping", "-i", "0.02", "-w", "3600", "-W", "1", "-q", OURS];
+    let pinging = victim.lan.linux.spawn(&ping).unwrap();
+    let took = send_noise(&victim, frames, rate, 2);
+    let interrupt = ["kill", "-INT", &pinging.id().to_string()];
+    victim.lan.linux.exec(&interrupt).unwrap();
+    pinging.wait(PATIENCE).unwrap();
+    let (sent, received) = pings(&pinging.output());
+    let after = victim.resident_kib();
+    let dump = victim.dump();
+    println!(
+        "{frames} frames in {:.1} s, pings answered {received} of {sent}, VmRSS {idle} KiB idle, {filled} KiB filled, {after} KiB after",
+        took.as_secs_f64()
+    );
+    if std::env::var_os("XK_NOISE_FRAMES").is_some() {
+        println!("{dump}");
+    } else {
+        let percent = 100 * received / sent.max(1);
+        assert!(percent >= ANSWERED_PERCENT_MIN, "{received} of {sent}");
+    }
+    assert!(received > 0 && dump.contains("dropped from"), "{dump}");
+    assert!(
+        after <= filled + GROWTH_KIB_MAX,
+        "{filled} KiB, then {after}"
+    );
+    victim.end();
+}
+
+/// Runs a program of others' for at most `limit`; what it thinks of us is its own affair.
+fn provoke(victim: &Victim, command: &[&str], limit: Duration) {
+    let running = victim.lan.linux.spawn(command).unwrap();
+    let _ended = running.wait(limit);
+    drop(running.stop());
+}
+
+pub(crate) fn survives_scanners(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping", "nmap", "nping", "hping3");
+    let Some(victim) = Victim::start("survives_scanners", wire) else {
+        return;
+    };
+    let ping = ["ping", "-i", "0.05", "-w", "3600", "-W", "1", "-q", OURS];
+    let pinging = victim.lan.linux.spawn(&ping).unwrap();
+    let before = victim.resident_kib();
+    let limit = Duration::from_secs(4);
+    for scan in [
+        &["-sS", "-p-"][..],
+        &["-sU", "-p", "1-1000"],
+        &["-sO"],
+        &["-sX", "-f", "-p", "1-500"],
+        &["-sA", "--badsum", "-p", "1-100"],
+        &["-O", "--osscan-guess", "-p", "7,9"],
+    ] {
+        let command = [
+            "nmap",
+            "-n",
+            "-Pn",
+            "-T5",
+            "--max-retries",
+            "0",
+            "--host-timeout",
+            "3s",
+        ];
+        provoke(&victim, &[&command, scan, &[OURS]].concat(), limit);
+    }
+    for odd in [
+        // All flags, with a source for each.
+        &[
+            "-F",
+            "-S",
+            "-R",
+            "-P",
+            "-A",
+            "-U",
+            "-X",
+            "-Y",
+            "-p",
+            "++1",
+            "--rand-source",
+        ][..],
+        // Fragments of sixteen octets; one that is never complete; one in the middle of nowhere.
+        &["-2", "-f", "-d", "200", "-p", "7"],
+        &["-2", "-x", "-d", "64", "-p", "7"],
+        &["-1", "-g", "8184", "-d", "64"],
+        &["-2", "-b", "-p", "7", "-d", "32"],
+        &["-1", "-C", "5"],
+        &["-1", "-C", "13"],
+        &["-1", "-G"],
+        &["-0", "-H", "254", "-d", "1000"],
+    ] {
+        let command = [
+            "hping3", "-q", "-n", "-c", "500", "-i", "u500", "-I", DEVICE,
+        ];
+        provoke(&victim, &[&command, odd, &[OURS]].concat(), limit);
+    }
+    for options in [
+        "L 10.9.0.9 10.9.0.8",
+        "S 10.9.0.9",
+        "R",
+        "T",
+        "\\x07\\x27\\xff*37",
+        "\\x44\\x03\\x00\\x00",
+    ] {
+        let command = [
+            "nping",
+            "--icmp",
+            "-c",
+            "5",
+            "--delay",
+            "10ms",
+            "--ip-options",
+            options,
+            OURS,
+        ];
+        provoke(&victim, &command, limit);
+    }
+    let interrupt = ["kill", "-INT", &pinging.id().to_string()];
+    victim.lan.linux.exec(&interrupt).unwrap();
+    pinging.wait(PATIENCE).unwrap();
+    let (sent, received) = pings(&pinging.output());
+    let after = victim.resident_kib();
+    println!("pings answered {received} of {sent}, VmRSS {before} KiB before, {after} KiB after");
+    let percent = 100 * received / sent.max(1);
+    assert!(percent >= ANSWERED_PERCENT_MIN, "{received} of {sent}");
+    let dump = victim.dump();
+    for reason in [
+        "overlapping",
+        "bad checksum",
+        "no port",
+        "no protocol",
+        "source route",
+    ] {
+        if !dump.contains(reason) {
+            println!("nothing was dropped as `{reason}`");
+        }
+    }
+    // The tables fill once; what they take is bounded (docs/hostile.md).
+    assert!(after <= before + 32 * 1024, "{before} KiB, then {after}");
+    victim.end();
+}

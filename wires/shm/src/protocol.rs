@@ -1,0 +1,571 @@
+//! The wire: shared memory below a graph.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use xk_core::control::Describe;
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
+use xk_core::reason::{self, Class};
+use xk_core::wire::{Sleeper, Wire};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
+    SessionRef, Time, Upper,
+};
+use xk_kit::EthAddr;
+use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use xk_kit::notice::notice;
+use xk_kit::offload;
+use xk_kit::wire_end::WireEnd;
+
+use crate::error::ShmError;
+use crate::layout::Geometry;
+use crate::link::{Link, Lost};
+use crate::meet::{Meeting, Options, check_path};
+use crate::ring::{Arrival, SendError};
+
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+const HEADROOM: usize = 128;
+/// Octets of an Ethernet header without tag (IEEE 802.3).
+const HEADER_OCTETS: usize = 14;
+/// How often a loop that does not sleep looks whether the peer is still there: a system call.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// After how many looks the processors are told again: whoever runs the process may move it.
+const LOOKS_A_TELLING: u32 = 100;
+
+/// There is no peer at present.
+pub static LINK_DOWN: Reason = Reason::new("link down", Class::Exhausted);
+/// A link came to its end because the peer went away; counted once a link.
+pub static LINK_LOST: Reason = Reason::new("peer gone", Class::Exhausted);
+/// A link came to its end because the peer broke the rules; counted once a link.
+pub static LINK_BROKEN: Reason = Reason::new("peer broke the link", Class::Bad);
+
+/// Builds the wire from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if a parameter does not do.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let params = build.params;
+    let options = options(params)?;
+    let address = match address(params)? {
+        Some(address) => address,
+        None => random_address(build.cx),
+    };
+    let meeting = Meeting::new(path(params), &options).map_err(environment)?;
+    build.add(ShmWire::new(meeting, options.geometry, address))
+}
+
+/// Looks whether the parameters will do on this machine.
+///
+/// # Errors
+/// [`BuildError`] as [`build`] would give it.
+pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+    options(params)?;
+    address(params)?;
+    check_path(path(params)).map_err(environment)
+}
+
+fn path(params: &Params) -> &Path {
+    Path::new(params.text("path").unwrap_or_default())
+}
+
+fn options(params: &Params) -> Result<Options, BuildError> {
+    let slots = params.number("slots", 512_u32);
+    let mtu = params.octets("mtu", 1500);
+    let octets = u32::try_from(mtu.saturating_add(HEADER_OCTETS)).unwrap_or(u32::MAX);
+    let wrong = |name, expected: &str| BuildError::Param {
+        name,
+        index: 0,
+        expected: expected.into(),
+    };
+    if !slots.is_power_of_two() {
+        return Err(wrong("slots", "a power of two from 8 to 32768"));
+    }
+    let geometry = Geometry::new(slots, octets)
+        .ok_or_else(|| wrong("mtu", "46 to 65536 octets, without the Ethernet header"))?;
+    let own = Options::default();
+    Ok(Options {
+        geometry,
+        peer_uid: params.number("peer_uid", own.peer_uid),
+    })
+}
+
+fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
+    let expected = "the address of one station, such as 02:00:00:00:00:01";
+    let address = params.parse::<EthAddr>("address", expected)?;
+    if address.is_some_and(|address| !address.is_unicast()) {
+        return Err(BuildError::Param {
+            name: "address",
+            index: 0,
+            expected: expected.into(),
+        });
+    }
+    Ok(address)
+}
+
+/// A random address, locally administered, of one station (IEEE 802-2014, section 8.2.2).
+fn random_address(cx: &Kernel) -> EthAddr {
+    let mut octets = [0; 6];
+    cx.random().fill(&mut octets);
+    octets[0] = octets[0] & !1 | 2;
+    EthAddr(octets)
+}
+
+/// The error as the composer shows it: what is missing, and what to do about it.
+fn environment(error: ShmError) -> BuildError {
+    let text = error.to_string();
+    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
+    BuildError::Environment {
+        param: Some("path"),
+        what: what.into(),
+        help: help.into(),
+    }
+}
+
+/// A pipe that the executor may still sleep on though its link is gone.
+type Leftover = Option<OwnedFd>;
+
+struct Shared {
+    end: WireEnd,
+    address: EthAddr,
+    frame_octets_max: usize,
+    link: RefCell<Option<Link>>,
+    /// None after the end.
+    meeting: RefCell<Option<Meeting>>,
+    leftover: RefCell<Leftover>,
+    /// Frames copied out and not delivered yet.
+    arrivals: Arrivals,
+    /// The executor sleeps on the link's pipe.
+    registered: Cell<bool>,
+    /// The peer is gone; so many frames are taken out of the ring at most before the link is dropped.
+    last_frames: Cell<Option<u32>>,
+    /// When to look after the peer at the latest.
+    look_at: Cell<Time>,
+    /// When a step towards a link is due.
+    step_at: Cell<Option<Time>>,
+    /// It has just slept, and does not know why it was woken.
+    slept: Cell<bool>,
+    looks: Cell<u32>,
+    /// Links that came to be so far.
+    links: Cell<u64>,
+    /// What went wrong last.
+    trouble: RefCell<String>,
+}
+
+/// Shared memory as a protocol object. One protocol stands on it.
+pub(crate) struct ShmWire {
+    shared: Rc<Shared>,
+}
+
+impl ShmWire {
+    fn new(meeting: Meeting, geometry: Geometry, address: EthAddr) -> Self {
+        let shared = Shared {
+            end: WireEnd::default(),
+            address,
+            frame_octets_max: geometry.frame_octets_max() as usize,
+            link: RefCell::new(None),
+            meeting: RefCell::new(Some(meeting)),
+            leftover: RefCell::new(None),
+            arrivals: Arrivals::default(),
+            registered: Cell::new(false),
+            last_frames: Cell::new(None),
+            look_at: Cell::new(Time::ZERO),
+            step_at: Cell::new(Some(Time::ZERO)),
+            slept: Cell::new(false),
+            looks: Cell::new(0),
+            links: Cell::new(0),
+            trouble: RefCell::default(),
+        };
+        Self {
+            shared: Rc::new(shared),
+        }
+    }
+}
+
+impl Shared {
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
+        if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = octets;
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            q.octets = octets;
+        } else if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.address.0;
+        } else if let Some(q) = ask.get::<LinkType>() {
+            q.number = 1;
+        } else if let Some(q) = ask.get::<Describe>() {
+            q.text = self.describe();
+        } else if ask.get::<JoinGroup>().is_none() {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+
+    fn describe(&self) -> String {
+        let state = match (&*self.link.borrow(), &*self.meeting.borrow()) {
+            (Some(link), _) => {
+                let peer = link.peer();
+                format!("linked to process {} of user {}", peer.pid, peer.uid)
+            }
+            (None, Some(meeting)) if meeting.is_listening() => "waiting for a peer".into(),
+            (None, Some(_)) => "looking for a peer".into(),
+            (None, None) => "stopped".into(),
+        };
+        let links = self.links.get();
+        let trouble = self.trouble.borrow();
+        let last = if trouble.is_empty() {
+            String::new()
+        } else {
+            format!(", last trouble: {trouble}")
+        };
+        format!("{}, {state}, {links} links so far{last}", self.address)
+    }
+
+    /// Copies at most `budget` frames out of the ring and gives their slots back. Answers how many it saw.
+    #[inline]
+    fn fetch(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        let (mut count, mut lost, mut no_buffers) = (0, false, 0);
+        if let Some(link) = self.link.borrow_mut().as_mut() {
+            let end = link.end();
+            while count < budget {
+                match end.arrival() {
+                    Ok(Some(arrival)) => match to_message(cx.pool(), arrival) {
+                        Some(message) => self.arrivals.queue_mut().push_back(message),
+                        None => no_buffers += 1,
+                    },
+                    Ok(None) => break,
+                    Err(_) => {
+                        lost = true;
+                        break;
+                    }
+                }
+                count += 1;
+            }
+            end.release();
+        }
+        for _ in 0..no_buffers {
+            this.head().drops().count(&reason::NO_BUFFERS);
+        }
+        if lost {
+            self.lose(cx, this, Lost::Broken);
+        }
+        count
+    }
+
+    /// Looks after the peer, or for one.
+    #[cold]
+    fn look(&self, cx: &Kernel, this: &ProtocolRef) {
+        let checked = self
+            .link
+            .borrow()
+            .as_ref()
+            .map(|link| (link.check(), link.end_slots()));
+        match checked {
+            Some((Err(Lost::Gone), slots)) if self.last_frames.get().is_none() => {
+                // What it sent before it went is taken first.
+                self.last_frames.set(Some(slots));
+            }
+            Some((Err(Lost::Broken), _)) => self.lose(cx, this, Lost::Broken),
+            _ => {}
+        }
+        let now = Instant::now();
+        let (found, error, step) = {
+            let mut meeting = self.meeting.borrow_mut();
+            let Some(meeting) = meeting.as_mut() else {
+                return;
+            };
+            (meeting.step(now), meeting.take_error(), meeting.next_step())
+        };
+        if let Some(error) = error {
+            self.note(cx, this, error.to_string());
+        }
+        if let Some(link) = found {
+            self.welcome(cx, this, link);
+        }
+        self.looks.set(self.looks.get().wrapping_add(1));
+        if self.looks.get().is_multiple_of(LOOKS_A_TELLING)
+            && let Some(link) = self.link.borrow_mut().as_mut()
+        {
+            link.tell_processors();
+        }
+        let step = step.map(|step| cx.now().after(step.saturating_duration_since(now)));
+        self.step_at.set(step);
+        let look = cx.now().after(LOOK_EVERY);
+        self.look_at.set(step.map_or(look, |step| step.min(look)));
+    }
+
+    fn welcome(&self, cx: &Kernel, this: &ProtocolRef, link: Link) {
+        let peer = link.peer();
+        self.links.set(self.links.get() + 1);
+        self.last_frames.set(None);
+        self.registered.set(false);
+        self.trouble.borrow_mut().clear();
+        *self.link.borrow_mut() = Some(link);
+        // As often as links come, and those have pauses between them.
+        notice(cx, || {
+            format!(
+                "{}: linked to process {} of user {}",
+                this.name(),
+                peer.pid,
+                peer.uid
+            )
+        });
+    }
+
+    /// The link is over: its memory goes at once, its pipe when the executor no longer sleeps on it.
+    #[cold]
+    fn lose(&self, cx: &Kernel, this: &ProtocolRef, why: Lost) {
+        let Some(link) = self.link.borrow_mut().take() else {
+            return;
+        };
+        let counter = match why {
+            Lost::Gone => &LINK_LOST,
+            Lost::Broken => &LINK_BROKEN,
+        };
+        this.head().drops().count(counter);
+        self.note(cx, this, why.to_string());
+        self.last_frames.set(None);
+        let bell = link.into_bell();
+        if self.registered.replace(false) {
+            *self.leftover.borrow_mut() = Some(bell);
+        }
+        if let Some(meeting) = self.meeting.borrow_mut().as_mut() {
+            meeting.lost(Instant::now());
+        }
+        self.look_at.set(cx.now());
+        self.step_at.set(Some(cx.now()));
+    }
+
+    /// Notes what went wrong, and says it unless it was said just before.
+    fn note(&self, cx: &Kernel, this: &ProtocolRef, text: String) {
+        if *self.trouble.borrow() != text {
+            notice(cx, || format!("{}: {text}", this.name()));
+            *self.trouble.borrow_mut() = text;
+        }
+    }
+
+    fn send(&self, message: &Message) -> Result<(), SendError> {
+        let mut link = self.link.borrow_mut();
+        let Some(link) = link.as_mut() else {
+            return Err(SendError::Full);
+        };
+        match message.single_slice() {
+            Some(octets) => link.send(octets),
+            None => {
+                let parts = message.slices().map(|slice| slice.octets);
+                link.end().send_parts(message.len(), parts)
+            }
+        }
+    }
+}
+
+/// Copies a frame into a message; none if there is no buffer, and then the frame is gone.
+#[inline]
+fn to_message(pool: &Pool, arrival: Arrival<'_>) -> Option<Message> {
+    let (octets, rounded) = (arrival.octets(), arrival.octets_rounded());
+    let Ok(mut message) = pool.alloc(HEADROOM, rounded) else {
+        arrival.skip();
+        return None;
+    };
+    match message.front_mut() {
+        Some(front) if front.len() == rounded => {
+            arrival.copy_to(front);
+        }
+        _ => {
+            // In a pool of small buffers it lies in several.
+            let mut whole = vec![0; octets];
+            arrival.copy_to(&mut whole);
+            message.copy_in(0, &whole);
+        }
+    }
+    message.truncate(octets);
+    Some(message)
+}
+
+impl Protocol for ShmWire {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let make = |upper| ShmSession::new(&self.shared, upper);
+        self.shared.end.open(cx, this, upper, make)
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.shared.end.open_enable(upper)
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.end.open_disable(enable);
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        match self.shared.end.control(ask) {
+            Answer::Answered => Answer::Answered,
+            Answer::Unknown => self.shared.answer(ask),
+        }
+    }
+
+    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
+        // Last words, such as a farewell to peers, still go out.
+        self.flush(cx, this);
+        self.shared.end.stop();
+        drop(self.shared.link.take());
+        drop(self.shared.meeting.take());
+        self.shared.arrivals.clear();
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+}
+
+impl Wire for ShmWire {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        let shared = &self.shared;
+        if cx.now() >= shared.look_at.get() {
+            shared.look(cx, this);
+        }
+        let fetched = if shared.arrivals.is_empty() {
+            shared.fetch(cx, this, budget)
+        } else {
+            // What another shepherd has left is delivered first.
+            0
+        };
+        let make = |upper| ShmSession::new(shared, upper);
+        let count = shared
+            .end
+            .deliver_all(cx, this, &shared.arrivals, budget, make);
+        if count == 0 && shared.slept.take() {
+            // Not for a frame, so for the peer.
+            shared.look(cx, this);
+        }
+        if let Some(left) = shared.last_frames.get() {
+            let left = left.saturating_sub(u32::try_from(fetched).unwrap_or(u32::MAX));
+            shared.last_frames.set(Some(left));
+            if count == 0 || left == 0 {
+                shared.lose(cx, this, Lost::Gone);
+            }
+        }
+        count
+    }
+
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
+        if let Some(link) = self.shared.link.borrow_mut().as_mut() {
+            link.flush();
+        }
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        let meeting = self.shared.meeting.borrow();
+        meeting.as_ref().map(|meeting| meeting.set().as_raw_fd())
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.shared.step_at.get()
+    }
+
+    fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        let shared = &self.shared;
+        if let Some(bell) = shared.leftover.borrow_mut().take() {
+            sleeper.remove(bell.as_raw_fd());
+        }
+        if !shared.arrivals.is_empty() {
+            return false;
+        }
+        let mut link = shared.link.borrow_mut();
+        let Some(link) = link.as_mut() else {
+            return true;
+        };
+        if !shared.registered.get() {
+            // If it fails, sleeps are short all the same, and the next one tries again.
+            shared.registered.set(sleeper.add(link.bell().as_raw_fd()));
+        }
+        shared.last_frames.get().is_none() && link.doze()
+    }
+
+    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
+        let woken = self.shared.link.borrow_mut().as_mut().map(Link::woken);
+        if let Some(Err(lost)) = woken {
+            self.shared.lose(cx, this, lost);
+        }
+        self.shared.slept.set(true);
+    }
+
+    fn may_spin(&self) -> bool {
+        let link = self.shared.link.borrow();
+        link.as_ref().is_none_or(|link| !link.shares_processor())
+    }
+}
+
+/// The wire's only session.
+struct ShmSession {
+    shared: Rc<Shared>,
+    upper: ProtocolRef,
+}
+
+impl ShmSession {
+    fn new(shared: &Rc<Shared>, upper: ProtocolRef) -> Self {
+        let shared = Rc::clone(shared);
+        Self { shared, upper }
+    }
+}
+
+impl Session for ShmSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
+        let (why, error) = match self.shared.send(&message) {
+            Ok(()) => return Ok(()),
+            Err(SendError::TooLong) => {
+                let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
+                (&reason::TOO_BIG, PushError::TooBig { max })
+            }
+            Err(SendError::Full) if self.shared.link.borrow().is_some() => {
+                (&reason::QUEUE_FULL, PushError::QueueFull)
+            }
+            Err(SendError::Full) => (&LINK_DOWN, PushError::Unreachable),
+            Err(SendError::Broken(_)) => {
+                if let Some(protocol) = cx.protocol(this.head().protocol()) {
+                    self.shared.lose(cx, &protocol, Lost::Broken);
+                }
+                (&LINK_DOWN, PushError::Unreachable)
+            }
+        };
+        this.discard(cx, message, why);
+        Err(error)
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    #[inline]
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
+    }
+
+    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        self.shared.answer(ask)
+    }
+
+    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+        self.shared.end.close()
+    }
+}
