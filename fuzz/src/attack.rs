@@ -427,14 +427,14 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, host: Ipv4Addr, octets: &[
             ));
             drop(to.ask(cx, xk_ip::ListRoutes::default()));
             let via = None;
-            drop(to.ask(
+            let _ = to.ask(
                 cx,
                 xk_ip::RemoveRoute {
                     network,
                     via,
                     removed: 0,
                 },
-            ));
+            );
         }
         _ => {
             let list = ListSessions {

@@ -102,6 +102,11 @@ static TARGETS: &[Target] = &[
     ),
     to("message", "scripts of operations on messages", message),
     to("participants", "participants as text", participants),
+    to(
+        "shm-ring",
+        "shared memory that a hostile peer writes into",
+        xk_shm::fuzz::fuzz_ring,
+    ),
 ];
 
 fn null_wire(data: &[u8]) {

@@ -39,6 +39,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     stacks(&mut seeds);
     texts(&mut seeds)?;
     attacks(&mut seeds);
+    shared_memory(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
@@ -53,6 +54,55 @@ fn add(seeds: &mut Vec<Seed>, target: &'static str, name: &str, octets: &[u8]) {
         name: name.into(),
         octets: octets.to_vec(),
     });
+}
+
+/// Scripts for the ring: operation and three octets each.
+fn shared_memory(seeds: &mut Vec<Seed>) {
+    const SEND: [u8; 4] = [6, 7, 60, 0];
+    const TAKE: [u8; 4] = [7, 200, 0, 0];
+    let honest = [
+        SEND,
+        [4, 0, 100, 9],
+        TAKE,
+        [5, 0, 0, 0],
+        [6, 9, 180, 0],
+        [4, 0, 190, 1],
+        TAKE,
+    ];
+    let marks = [
+        [1, 4, 50, 0],
+        TAKE,
+        [1, 0, 0xff, 3],
+        TAKE,
+        [1, 1, 120, 0],
+        [1, 0, 121, 0],
+        TAKE,
+    ];
+    let consumed = [
+        SEND,
+        SEND,
+        [2, 9, 0, 0],
+        SEND,
+        SEND,
+        SEND,
+        SEND,
+        SEND,
+        [2, 0xff, 8, 0xff],
+        SEND,
+    ];
+    let states = [
+        [3, 0, 1, 0],
+        SEND,
+        [3, 8, 4, 0],
+        [0, 16, 8, 0],
+        [0, 0, 128, 3],
+        TAKE,
+        SEND,
+    ];
+    add(seeds, "shm-ring", "honest", &honest.repeat(4).concat());
+    add(seeds, "shm-ring", "marks", &marks.repeat(3).concat());
+    add(seeds, "shm-ring", "consumed", &consumed.concat());
+    add(seeds, "shm-ring", "states", &states.concat());
 }
 
 /// A datagram to us.

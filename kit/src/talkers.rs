@@ -161,7 +161,7 @@ impl Talkers {
                 reasons: place.reasons.iter().flatten().copied().collect(),
             })
             .collect();
-        list.sort_by(|a, b| (b.count, b.count_max).cmp(&(a.count, a.count_max)));
+        list.sort_by_key(|from| core::cmp::Reverse((from.count, from.count_max)));
         list
     }
 

@@ -19,6 +19,7 @@ mod protocols;
 mod run;
 mod sim;
 mod simulation;
+mod switch;
 mod table;
 mod top;
 mod udp;
@@ -45,6 +46,7 @@ enum Command {
     Sim(sim::Args),
     Ping(ping::Args),
     Udp(udp::Args),
+    Switch(switch::Args),
     Dump(client::DumpArgs),
     Trace(client::TraceArgs),
     Capture(client::CaptureArgs),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Ping(args) => ping::main(&args),
         Command::Udp(args) => udp::main(&args),
+        Command::Switch(args) => switch::main(&args),
         Command::Dump(args) => client::dump(&args),
         Command::Trace(args) => client::trace(&args),
         Command::Capture(args) => client::capture(&args),

@@ -134,6 +134,8 @@ pub(super) struct End {
     pub(super) octets: usize,
     /// Whether it never sleeps.
     pub(super) spins: bool,
+    /// The first of two ports: of the end that asks or sends. The other has the next.
+    pub(super) port: u16,
     /// The core that it runs on.
     pub(super) core: usize,
     /// How long it measures.
@@ -149,7 +151,7 @@ impl End {
         let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
         json!({
             "system": self.system.name(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
-            "spins": self.spins, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
+            "spins": self.spins, "port": self.port, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
             "meeting": self.meeting,
         })
         .to_string()
@@ -167,6 +169,7 @@ impl End {
             side: size("side")?.min(1),
             octets: size("octets")?,
             spins: value["spins"].as_bool()?,
+            port: u16::try_from(number("port")?).ok()?,
             core: size("core")?,
             time: Duration::from_micros(number("time_us")?),
             space: words("space"),
@@ -189,6 +192,7 @@ mod tests {
                     side: 1,
                     octets: 1400,
                     spins: true,
+                    port: 20_000,
                     core: 3,
                     time: Duration::from_micros(12_345),
                     space: Some("/proc/1/fd/3".into()),

@@ -19,10 +19,18 @@ pub(super) const TAP: &str = "xkb-tap";
 /// Frames taken at a time.
 const BURST: usize = 64;
 
+/// The hardware address of a side: one that nobody else on the pair has.
+pub(super) fn address_of(side: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0x77, side as u8 + 1]
+}
+
 /// The header of a frame to the other side: an EtherType for experiments (IEEE 802), which Linux passes over.
 pub(super) fn header(side: usize) -> [u8; HEADER_OCTETS] {
-    let [to, from] = [1 - side, side].map(|side| side as u8 + 1);
-    [2, 0, 0, 0, 0x77, to, 2, 0, 0, 0, 0x77, from, 0x88, 0xb5]
+    let mut header = [0; HEADER_OCTETS];
+    header[..6].copy_from_slice(&address_of(1 - side));
+    header[6..12].copy_from_slice(&address_of(side));
+    header[12..].copy_from_slice(&[0x88, 0xb5]);
+    header
 }
 
 /// Waits for an arrival as long as a line may.

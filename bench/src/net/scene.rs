@@ -136,6 +136,7 @@ impl Stage {
                 side,
                 octets: setting.octets,
                 spins: setting.mode == Mode::Spinning,
+                port: port(),
                 core: cores[side],
                 time: setting.time,
                 space: self.space(setting.system, side)?,
@@ -180,6 +181,11 @@ fn first(setting: &Setting) -> usize {
         System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
         _ => usize::from(!setting.tasks[0].is_passive()),
     }
+}
+
+/// The first of two ports that runs at the same time on one machine hardly share: below those that Linux gives by itself.
+fn port() -> u16 {
+    10_000 + (std::process::id() % 10_000) as u16 * 2
 }
 
 /// The cores for both sides.

@@ -1,9 +1,9 @@
 //! smoltcp over a packet socket of its own making, with addresses of its own beside Linux's.
 
 use super::child::failed;
-use super::end::{End, Task};
+use super::end::End;
 use super::exchange::{self, Line, WAIT};
-use super::sockets::{CLIENT_PORT, SERVER_PORT};
+use super::sockets::port;
 use super::space::VETH;
 use crate::case::Trouble;
 use serde_json::Value;
@@ -41,10 +41,8 @@ impl Host {
             // The list is empty, so there is room.
             let _ = list.push(IpCidr::new(address(end.side), 24));
         });
-        let (mine, other) = match end.task {
-            Task::Answer | Task::Acknowledge | Task::Receive => (SERVER_PORT, CLIENT_PORT),
-            Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
-        };
+        let answers = end.task.is_passive();
+        let (mine, other) = (port(end, answers), port(end, !answers));
         let octets = HELD * end.octets.max(64);
         let buffer =
             || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; HELD], vec![0; octets]);

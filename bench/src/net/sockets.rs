@@ -10,10 +10,11 @@ use serde_json::Value;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// The port of the end that answers or receives.
-pub(super) const SERVER_PORT: u16 = 7707;
-/// The port of the end that asks or sends.
-pub(super) const CLIENT_PORT: u16 = 7708;
+/// The port of the end that answers or receives, or of the other.
+pub(super) fn port(end: &End, answers: bool) -> u16 {
+    end.port + u16::from(answers)
+}
+
 /// The longest message, in octets.
 const OCTETS_MAX: usize = 1 << 16;
 /// What a receiving socket may hold, in octets, if the system allows so much.
@@ -40,10 +41,8 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
         // The peer of a graph learns its address from what arrives.
         _ => Ipv4Addr::UNSPECIFIED,
     };
-    let (mine, other) = match end.task {
-        Task::Answer | Task::Acknowledge | Task::Receive => (SERVER_PORT, CLIENT_PORT),
-        Task::Ask | Task::Send => (CLIENT_PORT, SERVER_PORT),
-    };
+    let answers = end.task.is_passive();
+    let (mine, other) = (port(end, answers), port(end, !answers));
     Ok((
         (address(end.side), mine).into(),
         (address(1 - end.side), other).into(),

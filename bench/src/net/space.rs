@@ -88,11 +88,6 @@ pub(super) fn enter(link: &File) -> rustix::io::Result<()> {
     move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
-/// The hardware address of a side's device.
-pub(super) fn ether(side: usize) -> [u8; 6] {
-    [2, 0, 0, 0, 0x77, side as u8]
-}
-
 /// Two namespaces with a veth pair between them.
 pub(super) struct Scene {
     spaces: [Space; 2],
@@ -123,8 +118,6 @@ impl Scene {
         ))?;
         for (side, space) in spaces.iter().enumerate() {
             space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
-            let ether = format_args!("02:00:00:00:77:0{side}");
-            space.ip(&format!("link set {} address {ether}", VETH[side]))?;
             if let Some(mtu) = mtu_octets {
                 space.ip(&format!("link set {} mtu {mtu}", VETH[side]))?;
             }

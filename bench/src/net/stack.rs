@@ -2,8 +2,8 @@
 
 use super::child::{failed, ready};
 use super::end::{End, Wire};
-use super::frames::{HEADER_OCTETS, TAP, header};
-use super::sockets::{CLIENT_PORT, SERVER_PORT};
+use super::frames::{TAP, address_of, header};
+use super::sockets::port;
 use super::space::VETH;
 use super::user::{Place, User};
 use crate::case::Trouble;
@@ -13,6 +13,7 @@ use std::rc::Rc;
 use xk_catalog::Catalog;
 use xk_core::numbers::Number;
 use xk_core::{Part, Participant, Participants};
+use xk_kit::EthAddr;
 use xk_lang::Severity;
 use xk_run::{Idle, Runner, real_kernel};
 
@@ -24,13 +25,20 @@ fn wire_line(end: &End, wire: Wire) -> String {
     let meeting = end.meeting.as_deref().unwrap_or_default();
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
-        Wire::Xdp => format!("xdp device={} name=wire", VETH[end.side]),
+        // What is for its address is the wire's.
+        Wire::Xdp => {
+            let address = EthAddr(address_of(end.side));
+            format!(
+                "xdp device={} address=\"{address}\" name=wire",
+                VETH[end.side]
+            )
+        }
         Wire::Tap => format!(
             "tap device={TAP} host_address=\"{}/24\" name=wire",
             address(1)
         ),
         Wire::Host => {
-            let at = |side: usize| format!("127.0.0.1:{}", [CLIENT_PORT, SERVER_PORT][side]);
+            let at = |side: usize| format!("127.0.0.1:{}", port(end, side == 1));
             let (mine, other) = (at(end.side), at(1 - end.side));
             format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
         }
@@ -69,8 +77,8 @@ fn participants(end: &End, mine: &str, other: &str) -> Participants {
         Participant::of(Part::Host(host)).with(Part::port(port))
     };
     match end.task.is_passive() {
-        false => Participants::pair(at(CLIENT_PORT, mine), at(SERVER_PORT, other)),
-        true => Participants::local(Part::port(SERVER_PORT)),
+        false => Participants::pair(at(port(end, false), mine), at(port(end, true), other)),
+        true => Participants::local(Part::port(port(end, true))),
     }
 }
 
@@ -82,10 +90,11 @@ pub(super) const IP_PROTOCOL: u8 = 253;
 /// ETH over a packet socket, with a user that knows its peer's station.
 pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
     let text = format!(
-        "host end {{\n{}\neth wire\n}}\n",
-        wire_line(end, Wire::Packet)
+        "host end {{\n{} address=\"02:00:00:00:77:0{}\"\neth wire\n}}\n",
+        wire_line(end, Wire::Packet),
+        end.side,
     );
-    let station = |side| Participant::of(Part::Ether(super::space::ether(side)));
+    let station = |side| Participant::of(Part::Ether([2, 0, 0, 0, 0x77, side as u8]));
     let participants = match end.task.is_passive() {
         false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
         true => Participants::local(Part::Any),
@@ -138,7 +147,6 @@ pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
         return super::frames::tap(end);
     }
     let text = format!("host end {{\n{}\n}}\n", wire_line(end, wire));
-    debug_assert!(HEADER_OCTETS == header(end.side).len());
     let place = Place {
         lower: "wire",
         participants: Participants::default(),

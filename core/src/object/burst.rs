@@ -197,7 +197,7 @@ impl Arrivals {
             end: slots.end(),
             front: 0,
         };
-        while !burst.is_empty() {
+        while burst.goes_on(session) {
             drop(session.pop_burst(cx, burst));
         }
         cx.end_burst(&slots);

@@ -65,7 +65,7 @@ impl<K> Clocks<K> {
     pub(super) fn by_size(&self) -> Vec<ProtocolId> {
         let clocks = self.0.borrow();
         let mut sizes: Vec<_> = clocks.iter().map(|c| (c.entries.len(), c.upper)).collect();
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.sort_unstable_by_key(|size| core::cmp::Reverse(*size));
         sizes.into_iter().map(|(_, upper)| upper).collect()
     }
 

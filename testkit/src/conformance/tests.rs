@@ -58,7 +58,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::ForwardsNothing, "law 9"),
     (Fault::LetsCallersWait, "law 5"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
-    (Fault::HoardsBursts, "law 5: nobody waits"),
+    (Fault::HoardsBursts, "law 5"),
 ];
 
 /// A layer whose header is the type number, one octet.

@@ -26,6 +26,17 @@ pub enum ShmError {
         /// The path.
         path: PathBuf,
     },
+    /// Another process listens there.
+    #[error("another process listens at {path:?}; end it first, or choose another path")]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// One more process asked for a link than there is room for.
+    #[error(
+        "another process asked for a link and was sent away; for more than two parties: xk switch"
+    )]
+    Crowded,
     /// This user may not use the socket, or make it there.
     #[error(
         "not permitted to {action} {path:?}; choose a folder of your own, such as $XDG_RUNTIME_DIR, or make this one yours: \

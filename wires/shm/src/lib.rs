@@ -16,7 +16,8 @@
 //! # Behaviour
 //! Two processes whose graphs name the same socket are linked. The line is the same on both sides: whoever comes first listens
 //! at the socket, the other connects, in either order and as often as wanted. Three and more meet at a switch: start
-//! `xk switch PATH`, and each `shm` that names this path gets a port.
+//! `xk switch PATH` first, and each `shm` that names
+//! this path gets a port.
 //!
 //! Each link has sealed memory of its own (a memfd) with a ring of slots per direction. A frame of up to 120 octets lies in its slot, whose
 //! first eight octets also say that it is there, so a small frame costs the receiver one or two cache lines; a longer one
@@ -41,7 +42,7 @@
 //!   answering: they hand over to each other by sleeping.
 //!
 //! Programs may use a link without a graph, as [`Link`], two threads of a process as [`Link::pair`], and the rings alone, without
-//! the operating system, as [`End`].
+//! the operating system, as [`End`]. The switch is [`Switch`].
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (every
@@ -72,6 +73,7 @@
 mod bell;
 mod credentials_unsafe;
 mod error;
+pub mod fuzz;
 
 mod hello;
 mod layout;
@@ -82,6 +84,7 @@ mod memory_unsafe;
 mod protocol;
 mod ring;
 mod socket;
+mod switch;
 
 pub use credentials_unsafe::Peer;
 pub use error::{Refusal, ShmError};
@@ -93,6 +96,7 @@ pub use meet::{Meeting, Options, check_path};
 pub use memory_unsafe::MemoryError;
 pub use protocol::{LINK_BROKEN, LINK_DOWN, LINK_LOST};
 pub use ring::{Arrival, Broken, End, SendError};
+pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, SwitchCounters};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;

@@ -220,11 +220,11 @@ impl Listener {
                     }
                 };
             }
-            Ok(_) => (Refusal::Busy, None),
-            Err((why, text)) => (why, Some(ShmError::Hello(text))),
+            Ok(_) => (Refusal::Busy, ShmError::Crowded),
+            Err((why, text)) => (why, ShmError::Hello(text)),
         };
         let _ = socket::send(&pending.socket, &Hello::Refusal(why).emit(), &[]);
-        self.error = error.or(self.error.take());
+        self.error = Some(error);
         None
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -19,6 +19,7 @@ use xk_core::{
 use xk_kit::EthAddr;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
 use xk_kit::notice::notice;
+use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 use crate::error::ShmError;
@@ -136,6 +137,8 @@ struct Shared {
     /// None after the end.
     meeting: RefCell<Option<Meeting>>,
     leftover: RefCell<Leftover>,
+    /// Frames copied out and not delivered yet.
+    arrivals: Arrivals,
     /// The executor sleeps on the link's pipe.
     registered: Cell<bool>,
     /// The peer is gone; so many frames are taken out of the ring at most before the link is dropped.
@@ -167,6 +170,7 @@ impl ShmWire {
             link: RefCell::new(None),
             meeting: RefCell::new(Some(meeting)),
             leftover: RefCell::new(None),
+            arrivals: Arrivals::default(),
             registered: Cell::new(false),
             last_frames: Cell::new(None),
             look_at: Cell::new(Time::ZERO),
@@ -221,27 +225,35 @@ impl Shared {
         format!("{}, {state}, {links} links so far{last}", self.address)
     }
 
-    /// The next frame as a message; `None` if there is none now.
+    /// Copies at most `budget` frames out of the ring and gives their slots back. Answers how many it saw.
     #[inline]
-    fn next(&self, cx: &Kernel, this: &ProtocolRef) -> Option<Message> {
-        loop {
-            let outcome = {
-                let mut link = self.link.borrow_mut();
-                match link.as_mut()?.end().arrival() {
-                    Ok(None) => return None,
-                    Ok(Some(arrival)) => fetch(cx.pool(), arrival).map_err(|()| None),
-                    Err(_) => Err(Some(Lost::Broken)),
+    fn fetch(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        let (mut count, mut lost, mut no_buffers) = (0, false, 0);
+        if let Some(link) = self.link.borrow_mut().as_mut() {
+            let end = link.end();
+            while count < budget {
+                match end.arrival() {
+                    Ok(Some(arrival)) => match to_message(cx.pool(), arrival) {
+                        Some(message) => self.arrivals.queue_mut().push_back(message),
+                        None => no_buffers += 1,
+                    },
+                    Ok(None) => break,
+                    Err(_) => {
+                        lost = true;
+                        break;
+                    }
                 }
-            };
-            match outcome {
-                Ok(message) => return Some(message),
-                Err(None) => this.head().drops().count(&reason::NO_BUFFERS),
-                Err(Some(lost)) => {
-                    self.lose(cx, this, lost);
-                    return None;
-                }
+                count += 1;
             }
+            end.release();
         }
+        for _ in 0..no_buffers {
+            this.head().drops().count(&reason::NO_BUFFERS);
+        }
+        if lost {
+            self.lose(cx, this, Lost::Broken);
+        }
+        count
     }
 
     /// Looks after the peer, or for one.
@@ -351,13 +363,13 @@ impl Shared {
     }
 }
 
-/// Copies a frame into a message; nothing if there is no buffer, and then the frame is gone.
+/// Copies a frame into a message; none if there is no buffer, and then the frame is gone.
 #[inline]
-fn fetch(pool: &Pool, arrival: Arrival<'_>) -> Result<Message, ()> {
+fn to_message(pool: &Pool, arrival: Arrival<'_>) -> Option<Message> {
     let (octets, rounded) = (arrival.octets(), arrival.octets_rounded());
     let Ok(mut message) = pool.alloc(HEADROOM, rounded) else {
         arrival.skip();
-        return Err(());
+        return None;
     };
     match message.front_mut() {
         Some(front) if front.len() == rounded => {
@@ -371,7 +383,7 @@ fn fetch(pool: &Pool, arrival: Arrival<'_>) -> Result<Message, ()> {
         }
     }
     message.truncate(octets);
-    Ok(message)
+    Some(message)
 }
 
 impl Protocol for ShmWire {
@@ -413,6 +425,7 @@ impl Protocol for ShmWire {
         self.shared.end.stop();
         drop(self.shared.link.take());
         drop(self.shared.meeting.take());
+        self.shared.arrivals.clear();
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
@@ -426,25 +439,22 @@ impl Wire for ShmWire {
         if cx.now() >= shared.look_at.get() {
             shared.look(cx, this);
         }
-        let mut count = 0;
-        while count < budget && !cx.must_leave() {
-            let Some(message) = shared.next(cx, this) else {
-                break;
-            };
-            count += 1;
-            let make = |upper| ShmSession::new(shared, upper);
-            shared.end.deliver(cx, this, message, make);
-        }
-        if count > 0 {
-            if let Some(link) = shared.link.borrow_mut().as_mut() {
-                link.end().release();
-            }
-        } else if shared.slept.take() {
+        let fetched = if shared.arrivals.is_empty() {
+            shared.fetch(cx, this, budget)
+        } else {
+            // What another shepherd has left is delivered first.
+            0
+        };
+        let make = |upper| ShmSession::new(shared, upper);
+        let count = shared
+            .end
+            .deliver_all(cx, this, &shared.arrivals, budget, make);
+        if count == 0 && shared.slept.take() {
             // Not for a frame, so for the peer.
             shared.look(cx, this);
         }
         if let Some(left) = shared.last_frames.get() {
-            let left = left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+            let left = left.saturating_sub(u32::try_from(fetched).unwrap_or(u32::MAX));
             shared.last_frames.set(Some(left));
             if count == 0 || left == 0 {
                 shared.lose(cx, this, Lost::Gone);
@@ -472,6 +482,9 @@ impl Wire for ShmWire {
         let shared = &self.shared;
         if let Some(bell) = shared.leftover.borrow_mut().take() {
             sleeper.remove(bell.as_raw_fd());
+        }
+        if !shared.arrivals.is_empty() {
+            return false;
         }
         let mut link = shared.link.borrow_mut();
         let Some(link) = link.as_mut() else {
@@ -512,7 +525,11 @@ impl ShmSession {
 }
 
 impl Session for ShmSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if offload::settle(cx.pool(), &mut message).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
         let (why, error) = match self.shared.send(&message) {
             Ok(()) => return Ok(()),
             Err(SendError::TooLong) => {
@@ -537,6 +554,11 @@ impl Session for ShmSession {
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    #[inline]
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -1,0 +1,98 @@
+//! For the fuzz harness: what a hostile peer can do to a ring, and to a hello.
+
+use crate::hello::Hello;
+use crate::layout::{CONSUMED_AT, Geometry, SIDE_OCTETS, SLOT_OCTETS};
+use crate::ring::{End, SendError};
+
+/// Frames a direction: few, so that the ring is full and goes round soon.
+const SLOTS: u32 = 8;
+/// The longest frame: long enough for buffers.
+const FRAME_OCTETS_MAX: usize = 200;
+
+/// Lets a peer write into the shared memory what `data` says, between the operations of the other side that it says.
+///
+/// # Panics
+/// If the honest side takes more than a ring holds, a frame longer than the link carries, or more than it should.
+pub fn fuzz_ring(mut data: &[u8]) {
+    let Some(geometry) = Geometry::new(SLOTS, FRAME_OCTETS_MAX as u32) else {
+        return;
+    };
+    let Ok((mut own, mut peer)) = End::pair(&geometry) else {
+        return;
+    };
+    let mut position = 0_u32;
+    while let Some((&[operation, a, b, c], rest)) = data.split_first_chunk() {
+        data = rest;
+        let value = u64::from_le_bytes([a, b, c, operation, c, b, a, 0]);
+        match operation & 7 {
+            // A word anywhere.
+            0 => peer.poke(usize::from(a) << 8 | usize::from(b), value),
+            // A mark that fits, or nearly, with a length that may be.
+            1 => {
+                let next = position.wrapping_add(u32::from(a & 3));
+                let at = geometry.slots_at(1) + (next % SLOTS) as usize * SLOT_OCTETS;
+                let mark = u64::from(next.wrapping_add(u32::from(a >> 2 & 1)).wrapping_add(1));
+                peer.poke(at, mark << 32 | u64::from(b) | u64::from(c & 3) << 30);
+            }
+            // What it has consumed.
+            2 => peer.poke(SIDE_OCTETS + CONSUMED_AT, value >> (b % 64)),
+            // Both sides' states and processors.
+            3 => peer.poke(usize::from(a) % (2 * SIDE_OCTETS), u64::from(b)),
+            // The rules kept: a frame, or what it was sent.
+            4 => {
+                let octets = usize::from(b).min(FRAME_OCTETS_MAX);
+                let _ = peer.send(&[c; FRAME_OCTETS_MAX][..octets]);
+            }
+            5 => {
+                let _ = peer.receive(&mut [0; FRAME_OCTETS_MAX]);
+                peer.release();
+            }
+            // The honest side.
+            6 => send(&mut own, a, b),
+            _ => position = position.wrapping_add(receive(&mut own, a)),
+        }
+    }
+    let _ = Hello::parse(data);
+}
+
+fn send(own: &mut End, a: u8, b: u8) {
+    let octets = usize::from(b);
+    let frame = [a; 256];
+    let sent = own.send(&frame[..octets]);
+    assert_eq!(
+        sent == Err(SendError::TooLong),
+        octets > FRAME_OCTETS_MAX,
+        "a length of {octets}"
+    );
+    let parts = frame[..octets].chunks(usize::from(a).max(1));
+    let _ = own.send_parts(octets, parts);
+    let _ = own.must_wake();
+}
+
+/// Takes all that there is. Answers how many frames.
+fn receive(own: &mut End, a: u8) -> u32 {
+    let mut count = 0;
+    let mut room = [0xee; FRAME_OCTETS_MAX + 16];
+    loop {
+        let arrival = match own.arrival() {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => break,
+            // The link would be dropped now; the ring must bear that it is not.
+            Err(_) => return count,
+        };
+        let octets = arrival.octets();
+        assert!(octets <= FRAME_OCTETS_MAX, "a frame of {octets} octets");
+        let space = usize::from(a).min(FRAME_OCTETS_MAX);
+        let copied = arrival.copy_to(&mut room[..space]);
+        assert_eq!(copied, octets.min(space));
+        assert!(room[FRAME_OCTETS_MAX..].iter().all(|octet| *octet == 0xee));
+        count += 1;
+        assert!(count <= SLOTS, "more frames than the ring holds");
+    }
+    own.release();
+    if own.doze() {
+        own.woken();
+    }
+    let _ = own.shares_processor();
+    count
+}
