@@ -26,7 +26,10 @@ fn receive(end: &mut End) -> Option<Vec<u8>> {
 fn every_length_arrives_unchanged() {
     let (mut a, mut b) = pair(8, 1514);
     let step = if cfg!(miri) { 37 } else { 1 };
-    for octets in (0..=300).step_by(step).chain([119, 120, 121, 512, 513, 1513, 1514]) {
+    for octets in (0..=300)
+        .step_by(step)
+        .chain([119, 120, 121, 512, 513, 1513, 1514])
+    {
         let sent = frame(octets as u64, octets);
         a.send(&sent).unwrap();
         let (front, back) = sent.split_at(octets / 3);
