@@ -203,7 +203,7 @@ impl Arrivals {
     #[inline(never)]
     fn deliver_burst(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
         // One who looks on sees every message by itself.
-        if cx.gate() != 0 || cx.carries_burst() {
+        if cx.gate() != 0 || cx.carries_burst() || session.head().is_closed() {
             return self.deliver_one(cx, session);
         }
         let slots = self.spare.take();
