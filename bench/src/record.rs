@@ -113,26 +113,22 @@ impl Record {
         list.join("; ")
     }
 
-    /// The goals as figures in the row's unit, for a drawing.
-    pub fn goal_figures(&self) -> Vec<f64> {
-        let own = match self.goal {
-            Some(Goal::AtMost(x) | Goal::AtLeast(x)) => Some(x),
-            _ => None,
+    /// The goals as figures in the row's unit, for a drawing, each with whether it was reached.
+    pub fn goal_figures(&self) -> Vec<(f64, bool)> {
+        let figure = |goal: Goal, other: f64| match (goal, self.better) {
+            (Goal::AtMost(x) | Goal::AtLeast(x), _) => x,
+            (Goal::TimesAsFast(times), Better::Lower) => other / times,
+            (Goal::AtMostTimes(times) | Goal::TimesAsFast(times), _) => other * times,
         };
-        let others = self.ratios.iter().filter_map(|r| {
-            let other = self.median / r.ratio;
-            Some(match (r.goal?, self.better) {
-                (Goal::AtMostTimes(times), _) | (Goal::TimesAsFast(times), Better::Higher) => {
-                    other * times
-                }
-                (Goal::TimesAsFast(times), Better::Lower) => other / times,
-                (Goal::AtMost(x) | Goal::AtLeast(x), _) => x,
-            })
-        });
-        own.into_iter()
-            .chain(others)
-            .filter(|x| x.is_finite())
-            .collect()
+        let of = |goal: Goal, ratio: Option<f64>| {
+            let figure = figure(goal, self.median / ratio.unwrap_or(f64::NAN));
+            let reached = self.reaches(goal, ratio)?;
+            figure.is_finite().then_some((figure, reached))
+        };
+        let own = self.goal.and_then(|goal| of(goal, None));
+        let others = self.ratios.iter();
+        let others = others.filter_map(|r| of(r.goal?, Some(r.ratio)));
+        own.into_iter().chain(others).collect()
     }
 
     /// The ratios as text.
@@ -267,7 +263,7 @@ mod tests {
         ] {
             let record = record(better, goal);
             assert_eq!(record.reached(), Some(reached), "{}", record.goal_text());
-            assert_eq!(record.goal_figures(), [mark]);
+            assert_eq!(record.goal_figures(), [(mark, reached)]);
         }
     }
 

@@ -61,9 +61,7 @@ fn cases() -> Vec<Case> {
 /// The first two rows: shepherds beside threads.
 fn processes() -> Vec<Case> {
     // A wait and its end are two switches.
-    let mut switch = shepherd::block_and_resume()
-        .per(2.0 * NS_PER_US)
-        .beside(LINUX);
+    let mut switch = shepherd::block_and_resume().per(2.0).beside(LINUX);
     (switch.row, switch.goal) = (SWITCH.into(), None);
     let mut dispatch = shepherd::dispatch().beside(LINUX);
     (dispatch.row, dispatch.goal) = (DISPATCH.into(), None);

@@ -46,8 +46,11 @@ pub(super) fn draw(paper: &mut Paper<'_, '_>, panel: &Panel<'_>, top: i32, width
         .unwrap_or(0);
     let left = labels.min(LABEL_MAX) + 20;
     let measured = || panel.records.iter().filter(|r| r.is_measured());
-    let figures =
-        measured().flat_map(|r| [r.min, r.median, r.max].into_iter().chain(r.goal_figures()));
+    let figures = measured().flat_map(|r| {
+        [r.min, r.median, r.max]
+            .into_iter()
+            .chain(r.goal_figures().into_iter().map(|(x, _)| x))
+    });
     let scale = Scale::over(figures, left, width - FIGURE);
     for tick in scale.ticks() {
         let x = scale.place(tick);
@@ -106,12 +109,8 @@ fn bar(paper: &mut Paper<'_, '_>, record: &Record, scale: &Scale, colour: &RGBCo
         paper.line(vec![(x, middle - 3), (x, middle + 3)], &INK, 1);
     }
     let mut right = from.max(to).max(end);
-    for goal in record.goal_figures() {
-        let colour = if record.reached() == Some(true) {
-            REACHED
-        } else {
-            MISSED
-        };
+    for (goal, reached) in record.goal_figures() {
+        let colour = if reached { REACHED } else { MISSED };
         let x = scale.place(goal);
         paper.line(vec![(x, y - 1), (x, y + BAR + 1)], &colour, 3);
         right = right.max(x);

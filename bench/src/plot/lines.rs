@@ -110,8 +110,11 @@ pub(super) fn draw(
     let right = width - names.min(260) - 20;
     let points = || lines.iter().flat_map(|l| &l.points);
     let across = Scale::over(points().map(|(x, _)| *x), LEFT, right);
-    let figures =
-        points().flat_map(|(_, r)| [r.min, r.median, r.max].into_iter().chain(r.goal_figures()));
+    let figures = points().flat_map(|(_, r)| {
+        [r.min, r.median, r.max]
+            .into_iter()
+            .chain(r.goal_figures().into_iter().map(|(x, _)| x))
+    });
     let up = Scale::over(figures, bottom, top);
     for tick in across.ticks() {
         let x = across.place(tick);
@@ -156,12 +159,8 @@ fn one(
         .collect();
     for (x, record) in &line.points {
         paper.line(vec![place(x, record.min), place(x, record.max)], colour, 1);
-        for goal in record.goal_figures() {
-            let mark = if record.reached() == Some(true) {
-                REACHED
-            } else {
-                MISSED
-            };
+        for (goal, reached) in record.goal_figures() {
+            let mark = if reached { REACHED } else { MISSED };
             let (x, y) = place(x, goal);
             paper.line(vec![(x - 6, y), (x + 6, y)], &mark, 3);
         }

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell, UnsafeCell};
 
-/// What [`Burst::peek`] shows of a message.
+/// What [`Burst::peek`](super::Burst::peek) shows of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance<const N: usize> {
     /// Its first octets.

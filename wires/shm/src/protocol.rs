@@ -526,6 +526,7 @@ impl ShmSession {
 
 impl Session for ShmSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        // The other side is not told of a checksum left open.
         if offload::settle(cx.pool(), &mut message).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         router::shows_in_traceroute over Tap Veth;
         router::tells_tracepath_a_smaller_maximum over Tap Veth;
         router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
-        router::carries_a_stream_of_datagrams over Tap TapOffload Veth XdpGeneric;
+        router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
         offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
         offload::a_router_completes_what_another_wire_does_not over Tap;
         router::tells_what_it_cannot_deliver over Tap Veth;
