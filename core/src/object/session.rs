@@ -303,28 +303,6 @@ impl SessionRef {
         self.0.body.pop(cx, self, message)
     }
 
-    /// [`pop`](Self::pop), and lets go of this handle. A handle that is dropped behind the call would cost its caller a frame with
-    /// the result in it; this one lets the caller's rest be a return.
-    ///
-    /// # Errors
-    /// As for [`pop`](Self::pop).
-    #[inline(always)]
-    pub fn pop_into(self, cx: &Kernel, message: Message) -> Result<(), Refused> {
-        let result = self.pop(cx, message);
-        if Rc::strong_count(&self.0) == 1 {
-            return self.end_with(result);
-        }
-        result
-    }
-
-    /// Drops the last handle.
-    #[cold]
-    #[inline(never)]
-    fn end_with(self, result: Result<(), Refused>) -> Result<(), Refused> {
-        drop(self);
-        result
-    }
-
     #[cold]
     fn pop_gated(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;

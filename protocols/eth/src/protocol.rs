@@ -432,13 +432,13 @@ impl Protocol for Eth {
     ) -> Result<(), Refused> {
         if let Some((dst, src, word)) = message.peek_in_place::<HEADER_LEN>().map(split)
             && self.shared.is_usual(dst, src)
-            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
+            && !message.has_attributes()
             && let Some(ether_type) = EtherType::new(word)
             && let key = (src, u32::from(ether_type.get()))
             && let Some(session) = self.shared.sessions.latest(&key)
         {
             message.strip_in_place(HEADER_LEN);
-            return session.pop_into(cx, message);
+            return session.pop(cx, message);
         }
         self.demux_closely(cx, this, lower, message)
     }

@@ -259,7 +259,7 @@ impl Protocol for Ip {
     ) -> Result<(), Refused> {
         if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
             && let Some(plain) = Plain::of_whole(octets, message.len())
-            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
+            && !message.has_attributes()
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);

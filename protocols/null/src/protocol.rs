@@ -138,7 +138,7 @@ impl Protocol for Null {
             && let Some(session) = self.table.sessions.latest(&key)
         {
             message.strip_in_place(HEADER_OCTETS);
-            return session.pop_into(cx, message);
+            return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
     }

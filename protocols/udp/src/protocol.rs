@@ -203,7 +203,7 @@ impl Protocol for Udp {
             && length == message.len()
             && let Some(session) = self.table.sessions.latest(&key_of_ports(lower, ports))
         {
-            return session.pop_into(cx, message);
+            return session.pop(cx, message);
         }
         self.demux_other(cx, this, lower, message)
     }
