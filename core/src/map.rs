@@ -117,11 +117,16 @@ impl<K: Key, V: Clone> Map<K, V> {
 
     /// Whether `key` is bound. Not counted as a lookup.
     pub fn contains(&self, key: &K) -> bool {
+        self.look(key, |_| ()).is_some()
+    }
+
+    /// What `see` makes of the value bound to `key`. Not counted as a lookup. `see` must not change the map.
+    pub(crate) fn look<R>(&self, key: &K, see: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = hash(&self.hasher, key);
-        self.table
-            .borrow()
+        let table = self.table.borrow();
+        table
             .find(hash, |(bound, _)| bound == key)
-            .is_some()
+            .map(|(_, value)| see(value))
     }
 
     /// Binds `key`, which must be free, to `value`.

@@ -187,23 +187,28 @@ impl Runner {
     /// If the descriptor cannot be slept on.
     pub fn watch(&self, fd: OwnedFd, ready: Rc<dyn Fn(&Kernel)>) -> io::Result<usize> {
         let mut watched = self.inner.watched.borrow_mut();
-        self.inner
-            .epoll
-            .add(fd.as_fd(), WATCHED + watched.len() as u64)?;
-        watched.push(Some((fd, ready)));
-        Ok(watched.len() - 1)
+        let free = watched.iter().position(Option::is_none);
+        let number = free.unwrap_or(watched.len());
+        self.inner.epoll.add(fd.as_fd(), WATCHED + number as u64)?;
+        match watched.get_mut(number) {
+            Some(place) => *place = Some((fd, ready)),
+            None => watched.push(Some((fd, ready))),
+        }
+        Ok(number)
     }
 
     /// Stops watching.
     pub fn unwatch(&self, number: usize) {
-        if let Some(Some((fd, _))) = self
+        // Out of the borrow: what is dropped may watch or unwatch in its turn.
+        let place = self
             .inner
             .watched
             .borrow_mut()
             .get_mut(number)
-            .map(Option::take)
-        {
+            .and_then(Option::take);
+        if let Some((fd, ready)) = place {
             self.inner.epoll.remove(fd.as_fd());
+            drop((fd, ready));
         }
     }
 

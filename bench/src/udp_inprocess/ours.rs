@@ -8,7 +8,7 @@ use xk_catalog::{Catalog, PROTOCOLS};
 use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::{Arrivals, Outgoing};
+use xk_core::object::{Arrivals, Outgoing, PushError};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Entry, Kernel, Message, Part, Participant, Participants, Pool, ProtocolRef, SessionRef, Upper,
@@ -169,6 +169,7 @@ impl Pair {
         pair
     }
 
+    #[inline]
     fn message(&self, octets: usize) -> Message {
         self.a
             .cx
@@ -179,14 +180,19 @@ impl Pair {
 
     /// Sends `count` messages: one alone by `push`, several by `push_burst`.
     fn send(&self, octets: usize, count: u64) {
-        let cx = &self.a.cx;
         let sent = if count == 1 {
-            self.session.push(cx, black_box(self.message(octets)))
+            let message = self.message(octets);
+            self.session.push(&self.a.cx, black_box(message))
         } else {
-            let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
-            self.session.push_burst(cx, black_box(&mut burst))
+            self.send_burst(octets, count)
         };
         sent.expect("the cable takes everything");
+    }
+
+    #[inline(never)]
+    fn send_burst(&self, octets: usize, count: u64) -> Result<(), PushError> {
+        let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
+        self.session.push_burst(&self.a.cx, black_box(&mut burst))
     }
 
     /// Sends and receives messages of this size, in batches.

@@ -112,6 +112,13 @@ impl<'a> Burst<'a> {
         self.slots.peek(self.slots.next() + nth, self.front)
     }
 
+    /// How many messages from the next one on belong together: until one of which `fits` says false, being told how many there
+    /// were before it and what [`peek`](Self::peek) shows of it, or of which it shows nothing.
+    #[inline(always)]
+    pub fn count_while<const N: usize>(self, fits: impl FnMut(usize, Glance<N>) -> bool) -> usize {
+        self.slots.count_while(self.end, self.front, fits)
+    }
+
     /// Shows a whole message, the `nth` from the next one, with the headers of the layers below still in front: so many
     /// octets as the second argument says. It is not in the burst meanwhile.
     #[inline(always)]
@@ -184,9 +191,20 @@ impl Arrivals {
     /// Whoever calls it in a loop leaves that once [`Kernel::must_leave`] says so.
     pub fn deliver(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
         let count = count.min(self.len());
+        if count == 0 {
+            return 0;
+        }
+        if count > 1 {
+            return self.deliver_burst(cx, session, count);
+        }
+        self.deliver_one(cx, session)
+    }
+
+    #[inline(never)]
+    fn deliver_burst(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
         // One who looks on sees every message by itself.
-        if count < 2 || cx.gate() != 0 || cx.carries_burst() {
-            return self.deliver_one(cx, session, count);
+        if cx.gate() != 0 || cx.carries_burst() || session.head().is_closed() {
+            return self.deliver_one(cx, session);
         }
         let slots = self.spare.take();
         let slots = slots.unwrap_or_else(|| Rc::new(Slots::new(Rc::clone(&self.queue))));
@@ -207,10 +225,7 @@ impl Arrivals {
     }
 
     #[inline]
-    fn deliver_one(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
-        if count == 0 {
-            return 0;
-        }
+    fn deliver_one(&self, cx: &Kernel, session: &SessionRef) -> usize {
         let Some(message) = self.pop_front() else {
             return 0;
         };

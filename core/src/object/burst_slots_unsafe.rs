@@ -73,10 +73,40 @@ impl Slots {
         unsafe { core::mem::replace(&mut *place, message) }
     }
 
+    /// How many messages from the next one on, up to the place `end`, are such that `fits` says so of what [`peek`](Self::peek) shows.
+    #[inline(always)]
+    pub(super) fn count_while<const N: usize>(
+        &self,
+        end: usize,
+        front: usize,
+        mut fits: impl FnMut(usize, Glance<N>) -> bool,
+    ) -> usize {
+        let places = self.messages.get(self.next.get()..end).unwrap_or_default();
+        let mut count = 0;
+        for place in places {
+            let Some(glance) = Self::glance(place, front) else {
+                break;
+            };
+            if !fits(count, glance) {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// A copy of `N` octets of a message from `front` on, how many it has from there, and whether it has attributes.
     #[inline(always)]
     pub(super) fn peek<const N: usize>(&self, at: usize, front: usize) -> Option<Glance<N>> {
-        let place = self.messages.get(at)?.get();
+        Self::glance(self.messages.get(at)?, front)
+    }
+
+    #[inline(always)]
+    fn glance<const N: usize>(
+        place: &UnsafeCell<Option<Message>>,
+        front: usize,
+    ) -> Option<Glance<N>> {
+        let place = place.get();
         // SAFETY: as in `replace`; `peek_behind`, `len` and `has_attributes` only read, and nothing borrowed leaves.
         let message = unsafe { (*place).as_ref() }?;
         Some(Glance {

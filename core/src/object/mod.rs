@@ -9,6 +9,8 @@
 
 mod burst;
 mod burst_slots_unsafe;
+#[cfg(test)]
+mod burst_tests;
 mod clock;
 mod errors;
 mod protocol;

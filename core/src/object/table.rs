@@ -89,6 +89,10 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// # Errors
     /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
     pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
+        if self.map.contains(&key) {
+            // Nobody is evicted for one that cannot be bound.
+            return Err(&reason::TABLE_FULL);
+        }
         let head = session.head();
         let full = self.map.len() >= self.max;
         let share_full = head.is_passive() && self.clocks.passive(head.upper()) >= self.passive_max;
@@ -113,7 +117,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Whether an entry of the clock is still the one that is bound under its key.
     fn is_bound(&self, entry: &Entry<K>) -> bool {
-        self.map.get(&entry.key).as_ref() == Some(&entry.session)
+        let is_same = |session: &SessionRef| *session == entry.session;
+        self.map.look(&entry.key, is_same) == Some(true)
     }
 
     /// Evicts one idle session of the upper protocol that has the most sessions, else of the next one.

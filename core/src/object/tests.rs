@@ -249,6 +249,16 @@ fn an_idle_session_makes_room_and_one_in_use_does_not() {
 }
 
 #[test]
+fn nobody_goes_for_a_key_that_is_taken() {
+    let bench = Bench::new(2);
+    bench.bind(1, &bench.idle(1));
+    bench.bind(2, &bench.idle(2));
+    let taken = bench.table.bind(&bench.cx, 2, bench.held(2));
+    assert_eq!(taken, Err(&reason::TABLE_FULL));
+    assert_eq!((bench.table.len(), bench.table.evicted()), (2, 0));
+}
+
+#[test]
 fn a_session_that_closed_and_was_left_bound_makes_room() {
     let bench = Bench::new(1);
     let session = bench.held(1);

@@ -169,11 +169,12 @@ fn split(octets: &[u8; HEADER_LEN]) -> (u64, u64, u16) {
     (front >> 16, back >> 16, back as u16)
 }
 
-/// The header of the `nth` frame of a burst, if it can be seen at once and bears no mark.
+/// The whole header in two numbers, to compare it with another.
 #[inline(always)]
-fn unmarked(burst: Burst<'_>, nth: usize) -> Option<[u8; HEADER_LEN]> {
-    let glance = burst.peek::<HEADER_LEN>(nth)?;
-    (!glance.has_attributes).then_some(glance.octets)
+fn ends(octets: &[u8; HEADER_LEN]) -> (u64, u64) {
+    let [front @ .., _, _, _, _, _, _] = octets;
+    let [_, _, _, _, _, _, back @ ..] = octets;
+    (u64::from_ne_bytes(*front), u64::from_ne_bytes(*back))
 }
 
 impl Eth {
@@ -431,7 +432,7 @@ impl Protocol for Eth {
     ) -> Result<(), Refused> {
         if let Some((dst, src, word)) = message.peek_in_place::<HEADER_LEN>().map(split)
             && self.shared.is_usual(dst, src)
-            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
+            && !message.has_attributes()
             && let Some(ether_type) = EtherType::new(word)
             && let key = (src, u32::from(ether_type.get()))
             && let Some(session) = self.shared.sessions.latest(&key)
@@ -450,17 +451,19 @@ impl Protocol for Eth {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            if let Some(header) = unmarked(burst, 0)
+            if let Some(first) = burst.peek::<HEADER_LEN>(0)
+                && !first.has_attributes
+                && let header = first.octets
                 && let (dst, src, word) = split(&header)
                 && self.shared.is_usual(dst, src)
                 && let Some(ether_type) = EtherType::new(word)
                 && let key = (src, u32::from(ether_type.get()))
                 && let Some(session) = self.shared.sessions.get(&key)
             {
-                let mut run = 1;
-                while run < burst.len() && unmarked(burst, run) == Some(header) {
-                    run += 1;
-                }
+                let words = ends(&header);
+                let run = burst.count_while::<HEADER_LEN>(|_, glance| {
+                    ends(&glance.octets) == words && !glance.has_attributes
+                });
                 session.pop_burst(cx, burst.first(run).behind(HEADER_LEN))?;
             } else if let Some(message) = burst.next() {
                 self.demux_closely(cx, this, lower, message)?;

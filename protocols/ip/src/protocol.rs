@@ -11,7 +11,7 @@ use crate::shared::{
 use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN, Plain};
 use alloc::rc::Rc;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{BURST_MAX, Burst, Enable, OpenError, Refused};
+use xk_core::object::{BURST_MAX, Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
@@ -105,14 +105,13 @@ impl Ip {
         burst: Burst<'_>,
     ) {
         let mut headers = [first; BURST_MAX];
-        let mut run = 1;
-        while run < burst.len()
-            && let Some(header) = plain(burst, run)
-            && Key::of_plain(header) == key
-        {
-            headers[run % BURST_MAX] = header;
-            run += 1;
-        }
+        let run = burst.count_while(|at, glance| match plain(&glance) {
+            Some(header) if Key::of_plain(header) == key => {
+                headers[at % BURST_MAX] = header;
+                true
+            }
+            _ => false,
+        });
         let before = burst.taken();
         let part = burst.first(run).behind(HEADER_LEN);
         while let Err(refused) = session.pop_burst(cx, part) {
@@ -258,9 +257,9 @@ impl Protocol for Ip {
         _: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        if let Some(plain) = message.peek_in_place::<HEADER_LEN>().and_then(Plain::parse)
-            && plain.total_len() == message.len()
-            && (!message.has_attributes() || message.attribute::<LinkCast>().is_none())
+        if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
+            && let Some(plain) = Plain::of_whole(octets, message.len())
+            && !message.has_attributes()
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);
@@ -280,7 +279,7 @@ impl Protocol for Ip {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            if let Some(first) = plain(burst, 0)
+            if let Some(first) = burst.peek(0).and_then(|first| plain(&first))
                 && let key = Key::of_plain(first)
                 && let Some(session) = self.shared.sessions.get(&key)
             {
@@ -319,13 +318,11 @@ impl Protocol for Ip {
     }
 }
 
-/// The header of the `nth` packet of a burst, if that is a whole datagram to us alone that can be seen at once and is no longer
-/// than it says.
+/// The header of a packet, if that is a whole datagram to us alone and no longer than it says.
 #[inline(always)]
-fn plain(burst: Burst<'_>, nth: usize) -> Option<Plain> {
-    let glance = burst.peek::<HEADER_LEN>(nth)?;
-    let header = Plain::parse(&glance.octets)?;
-    (header.total_len() == glance.len && !glance.has_attributes).then_some(header)
+fn plain(glance: &Glance<HEADER_LEN>) -> Option<Plain> {
+    let header = Plain::of_whole(&glance.octets, glance.len)?;
+    (!glance.has_attributes).then_some(header)
 }
 
 /// The key of the session that a packet belongs to.

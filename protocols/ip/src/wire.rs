@@ -425,22 +425,35 @@ impl Plain {
     #[inline]
     #[must_use]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Option<Self> {
+        let plain = Self::read(octets)?;
+        (plain.total_len() >= HEADER_LEN).then_some(plain)
+    }
+
+    /// The same for a datagram that has `len` octets, no more and no less.
+    #[inline]
+    #[must_use]
+    pub fn of_whole(octets: &[u8; HEADER_LEN], len: usize) -> Option<Self> {
+        let plain = Self::read(octets)?;
+        (plain.total_len() == len).then_some(plain)
+    }
+
+    #[inline]
+    fn read(octets: &[u8; HEADER_LEN]) -> Option<Self> {
         let [front @ .., _, _, _, _, _, _, _, _, _, _, _, _] = octets;
         let [_, _, _, _, _, _, _, _, middle @ .., _, _, _, _] = octets;
         let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, dst @ ..] = octets;
         let front = u64::from_be_bytes(*front);
         let middle = u64::from_be_bytes(*middle);
         let dst = u32::from_be_bytes(*dst);
-        let plain = Self {
-            words: (front, middle, dst),
-        };
         // Version and header length; offset and "more fragments". The other flags may be as they like.
         let common = front & 0xff00_0000_0000_3fff == 0x4500_0000_0000_0000;
         let mut sum = Checksum::new();
         sum.add_u64(front);
         sum.add_u64(middle);
         sum.add_u32(dst);
-        (common && plain.total_len() >= HEADER_LEN && sum.is_valid()).then_some(plain)
+        (common && sum.is_valid()).then_some(Self {
+            words: (front, middle, dst),
+        })
     }
 
     /// Octets of the datagram, header included.

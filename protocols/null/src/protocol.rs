@@ -151,14 +151,13 @@ impl Protocol for Null {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            let header = |nth| burst.peek::<HEADER_OCTETS>(nth).map(|seen| seen.octets);
-            if let Some(first) = header(0)
+            if let Some(first) = burst.peek::<HEADER_OCTETS>(0)
+                && let first = first.octets
                 && let key = (lower.id().0, Header::parse(&first).number)
                 && let Some(session) = self.table.sessions.get(&key)
             {
-                let run = (0..burst.len()).take_while(|nth| header(*nth) == Some(first));
-                let run = burst.first(run.count());
-                session.pop_burst(cx, run.behind(HEADER_OCTETS))?;
+                let run = burst.count_while(|_, glance| glance.octets == first);
+                session.pop_burst(cx, burst.first(run).behind(HEADER_OCTETS))?;
             } else if let Some(message) = burst.next() {
                 self.demux_other(cx, this, lower, message)?;
             }

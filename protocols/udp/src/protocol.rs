@@ -12,7 +12,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::message::PullUpError;
-use xk_core::object::{Burst, Enable, OpenError, Refused};
+use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -51,10 +51,9 @@ fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
     ((word >> 32) as u32, usize::from((word >> 16) as u16))
 }
 
-/// Both ports of the `nth` datagram of a burst, if its header can be seen at once and its length is right.
+/// Both ports of a datagram, if its length is right.
 #[inline(always)]
-fn ports_of(burst: Burst<'_>, nth: usize) -> Option<u32> {
-    let glance = burst.peek::<HEADER_LEN>(nth)?;
+fn ports_of(glance: &Glance<HEADER_LEN>) -> Option<u32> {
     let (ports, length) = ports_and_length(&glance.octets);
     (length == glance.len).then_some(ports)
 }
@@ -217,13 +216,10 @@ impl Protocol for Udp {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            if let Some(ports) = ports_of(burst, 0)
+            if let Some(ports) = burst.peek(0).and_then(|first| ports_of(&first))
                 && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
             {
-                let mut run = 1;
-                while run < burst.len() && ports_of(burst, run) == Some(ports) {
-                    run += 1;
-                }
+                let run = burst.count_while(|_, glance| ports_of(&glance) == Some(ports));
                 session.pop_burst(cx, burst.first(run))?;
             } else if let Some(message) = burst.next() {
                 self.demux_other(cx, this, lower, message)?;

@@ -131,7 +131,8 @@ pub fn seal(octets: &mut [u8; HEADER_LEN], rest: Checksum) {
 #[inline]
 #[must_use]
 pub const fn has_checksum(octets: &[u8; HEADER_LEN]) -> bool {
-    !matches!(octets, [.., 0, 0])
+    let [.., a, b] = *octets;
+    u16::from_ne_bytes([a, b]) != 0
 }
 
 /// Whether the checksum is right or absent; `rest` is the sum over
