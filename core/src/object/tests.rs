@@ -13,6 +13,9 @@ use core::time::Duration;
 
 const BOOT_KEY: [u64; 2] = [3, 5];
 
+/// How many sessions a flood makes.
+const FLOOD: u32 = if cfg!(miri) { 60 } else { 1000 };
+
 fn kernel() -> Kernel {
     let class = SizeClass {
         octets: 256,
@@ -293,18 +296,19 @@ fn the_clock_drops_last_handles_while_nothing_is_borrowed() {
     let idle = |key| bench.bind(key, &bench.idle(key));
     idle(0);
     // Dropped, each of these three unbinds another one.
-    let meddlers = [5, 50, 150];
+    let meddlers = [5, 20, 50];
     for key in meddlers {
         idle(key + 1000);
     }
     // Each closes between two others, so that the clock keeps it until it cleans up.
-    for key in 1..200 {
+    const KEYS: u32 = if cfg!(miri) { 60 } else { 200 };
+    for key in 1..KEYS {
         idle(key);
         idle(key + 500);
         bench.table.get(&key).unwrap().abort(&bench.cx);
         bench.table.get(&(key + 500)).unwrap().abort(&bench.cx);
     }
-    assert!(bench.log.drops.get() > 300);
+    assert!(bench.log.drops.get() > 3 * KEYS / 2);
     assert!(
         meddlers
             .iter()
@@ -312,7 +316,7 @@ fn the_clock_drops_last_handles_while_nothing_is_borrowed() {
     );
     assert_eq!(bench.table.len(), 1);
     bench.table.clear();
-    assert_eq!(bench.log.drops.get(), 1 + 2 * 199 + 3);
+    assert_eq!(bench.log.drops.get(), 1 + 2 * (KEYS - 1) + 3);
 }
 
 #[test]
@@ -433,29 +437,30 @@ fn an_evicted_session_may_close_others_of_its_table() {
 
 #[test]
 fn what_a_single_message_made_goes_before_what_is_in_use() {
-    const MAX: u32 = 100;
+    const MAX: u32 = FLOOD / 10;
     let bench = Bench::new(MAX as usize);
     let used = bench.idle(0);
     bench.bind(0, &used);
     for _ in 0..2 {
         assert!(used.pop(&bench.cx, bench.message()).is_ok());
     }
-    for key in 1..1000 {
+    for key in 1..FLOOD {
         let session = bench.idle(key);
         bench.bind(key, &session);
         assert!(session.pop(&bench.cx, bench.message()).is_ok());
-        if key % 50 == 0 {
+        if key % (MAX / 2) == 0 {
             assert!(used.pop(&bench.cx, bench.message()).is_ok());
         }
     }
     assert_eq!(bench.table.get(&0), Some(used));
     assert_eq!(bench.table.len(), MAX as usize);
-    assert_eq!(bench.table.evicted(), u64::from(1000 - MAX));
+    assert_eq!(bench.table.evicted(), u64::from(FLOOD - MAX));
 }
 
 #[test]
 fn a_flood_for_one_upper_protocol_costs_the_others_nothing() {
-    let bench = Bench::new(100);
+    const MAX: u32 = FLOOD / 10;
+    let bench = Bench::new(MAX as usize);
     let other = bench.cx.add_protocol("other", "other", Restless);
     let of_other = |key| {
         let body = bench.body(key, Closing::Done);
@@ -463,14 +468,14 @@ fn a_flood_for_one_upper_protocol_costs_the_others_nothing() {
         bench.bind(key, &session);
         session
     };
-    let quiet: Vec<_> = (0..10).map(of_other).collect();
-    for key in 10..1000 {
+    let quiet: Vec<_> = (0..MAX / 3).map(of_other).collect();
+    for key in MAX / 3..FLOOD {
         bench.bind(key, &bench.idle(key));
     }
     for (key, session) in (0..).zip(&quiet) {
         assert_eq!(bench.table.get(&key).as_ref(), Some(session));
     }
-    assert_eq!(bench.table.len(), 100);
+    assert_eq!(bench.table.len(), MAX as usize);
 }
 
 #[test]
