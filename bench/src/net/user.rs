@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Outgoing, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper};
 use xk_kit::attribute::LinkCast;
 
@@ -45,7 +45,9 @@ struct Inner {
     at: usize,
     /// What is sent, but for its number.
     data: RefCell<Vec<u8>>,
-    burst: usize,
+    /// How many messages the next burst has, and most.
+    burst: Cell<usize>,
+    burst_max: usize,
     session: RefCell<Option<SessionRef>>,
     number: Cell<u64>,
     /// When something last came, or the beginning.
@@ -74,7 +76,8 @@ impl User {
             lower,
             participants: place.participants,
             at,
-            burst: (BURST_OCTETS / data.len()).clamp(1, BURST),
+            burst: Cell::new(1),
+            burst_max: (BURST_OCTETS / data.len()).clamp(1, BURST),
             data: RefCell::new(data),
             session: RefCell::default(),
             number: Cell::new(0),
@@ -119,6 +122,16 @@ impl User {
 }
 
 impl Inner {
+    /// The message with this number.
+    #[inline]
+    fn message(&self, cx: &Kernel, number: u64) -> Option<Message> {
+        let mut data = self.data.borrow_mut();
+        let number = number.to_le_bytes();
+        let length = number.len().min(data.len() - self.at);
+        data[self.at..self.at + length].copy_from_slice(&number[..length]);
+        cx.pool().copy_from(HEADROOM, &data).ok()
+    }
+
     /// Sends the message with the present number; false if it did not go.
     #[inline]
     fn send(&self, cx: &Kernel) -> bool {
@@ -126,23 +139,28 @@ impl Inner {
         let Some(session) = &*session else {
             return false;
         };
-        let mut data = self.data.borrow_mut();
-        let number = self.number.get().to_le_bytes();
-        let length = number.len().min(data.len() - self.at);
-        data[self.at..self.at + length].copy_from_slice(&number[..length]);
-        let message = cx.pool().copy_from(HEADROOM, &data);
-        drop(data);
-        message.is_ok_and(|message| session.push(cx, message).is_ok())
+        let message = self.message(cx, self.number.get());
+        message.is_some_and(|message| session.push(cx, message).is_ok())
     }
 
+    /// Sends a burst: one message behind one that did not go, twice as many each time that all went.
     fn send_some(&self, cx: &Kernel) {
-        for _ in 0..self.burst {
-            self.number.set(self.number.get() + 1);
-            if !self.send(cx) {
-                self.number.set(self.number.get() - 1);
-                return;
-            }
+        let session = self.session.borrow();
+        let Some(session) = &*session else {
+            return;
+        };
+        let count = self.burst.get();
+        let before = self.number.get();
+        let mut burst = Outgoing::new();
+        burst.extend((1..=count as u64).map_while(|n| self.message(cx, before + n)));
+        let made = burst.len();
+        let went = session.push_burst(cx, &mut burst).is_ok();
+        // Of several it is not known how many went: those that did not are among the lost.
+        if went || made > 1 {
+            self.number.set(before + made as u64);
         }
+        let next = if went { count * 2 } else { 1 };
+        self.burst.set(next.min(self.burst_max));
     }
 
     /// Whether an answer is the one that is waited for, and if so, sends the next question.

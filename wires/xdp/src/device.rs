@@ -31,6 +31,11 @@ use crate::queue::{
 const UNIT_OCTETS: usize = 256;
 /// Room in front of an arrival from the group socket, in octets. Others have [`crate::queue::HEADROOM_OCTETS`].
 const HEADROOM: usize = 128;
+/// Buffers lent at first. The system takes them in turn, so each arrival comes into the one that was longest out of use: more
+/// than so many (half a MiB) are more than a processor's own cache holds.
+const LENT_MIN: u32 = 256;
+/// After how many calm looks in a row fewer are lent.
+const CALM_LOOKS: u32 = 4096;
 /// Octets of a page.
 const PAGE: usize = 4096;
 /// The system may have one in so many octets of the pool for arrivals.
@@ -88,9 +93,13 @@ pub(crate) struct XdpDevice {
 struct Lane {
     queue: Queue,
     kept: Vec<Option<Message>>,
-    /// Buffers lent for arrivals, and how many there may be.
+    /// Buffers lent for arrivals, and how many there may be at present.
     lent: u32,
     lent_max: u32,
+    /// How many there may ever be.
+    frames: u32,
+    /// Looks in a row that found few arrivals.
+    calm: u32,
     /// Messages on their way out.
     leaving: u32,
     /// What the system gave that was not its own.
@@ -128,6 +137,23 @@ impl Lane {
         self.queue.wake_for_fill();
     }
 
+    /// Sees to how many buffers are lent: more when half of them were filled at one look, fewer after a long calm.
+    #[inline]
+    fn adapt(&mut self, found: u32) {
+        if found >= self.lent_max / 2 {
+            self.lent_max = (self.lent_max * 2).min(self.frames);
+            self.calm = 0;
+        } else if found >= self.lent_max / 16 {
+            self.calm = 0;
+        } else {
+            self.calm += 1;
+            if self.calm == CALM_LOOKS {
+                self.lent_max = (self.lent_max / 2).max(self.frames.min(LENT_MIN));
+                self.calm = 0;
+            }
+        }
+    }
+
     /// Takes at most `budget` arrivals.
     #[inline]
     fn receive(
@@ -163,6 +189,7 @@ impl Lane {
         }
         if count > 0 {
             self.queue.arrivals.release();
+            self.adapt(count as u32 + self.queue.arrivals.known());
             self.refill(pool);
         }
         count
@@ -249,7 +276,9 @@ impl XdpDevice {
                     .take(region.octets / UNIT_OCTETS)
                     .collect(),
                 lent: 0,
-                lent_max: settings.frames,
+                lent_max: settings.frames.min(LENT_MIN),
+                frames: settings.frames,
+                calm: 0,
                 leaving: 0,
                 inconsistent: 0,
             };

@@ -253,6 +253,12 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// How many entries are known to wait: those that were there when all before them had been taken.
+    #[inline]
+    pub(crate) fn known(&self) -> u32 {
+        self.produced.wrapping_sub(self.next)
+    }
+
     /// Gives the places of all entries taken back.
     #[inline]
     pub(crate) fn release(&mut self) {
