@@ -233,6 +233,8 @@ pub struct Benchmark {
     pub derived: fn(&[Record]) -> Vec<Record>,
     /// How its figures are drawn.
     pub plot: Plot,
+    /// Where the time goes, as profiles have shown, for the page of results; Markdown.
+    pub why: &'static str,
 }
 
 impl Benchmark {
@@ -251,7 +253,15 @@ impl Benchmark {
             cases,
             derived: |_| Vec::new(),
             plot: Plot::Bars,
+            why: "",
         }
+    }
+
+    /// Adds what profiles have shown of where the time goes, in Markdown.
+    #[must_use]
+    pub fn why(mut self, text: &'static str) -> Self {
+        self.why = text;
+        self
     }
 
     /// Adds rows computed from the measured ones.

@@ -35,6 +35,7 @@ pub(crate) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("why/demux.md"))
 }
 
 fn row(open: usize, choice: Choice) -> String {

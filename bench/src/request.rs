@@ -61,6 +61,9 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
             benchmark.name, benchmark.summary, benchmark.unit
         );
         markdown.push_str(&table(benchmark, &found));
+        if !benchmark.why.is_empty() {
+            let _ = writeln!(markdown, "{}", benchmark.why);
+        }
         records.extend(found.iter().cloned());
         panels.push((benchmark, found));
         // Written after each, so that a long run that is ended early has left what it found.

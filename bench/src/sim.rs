@@ -37,6 +37,7 @@ pub(crate) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("why/sim.md"))
 }
 
 /// Half a microsecond a hop are two million a second.

@@ -25,6 +25,7 @@ pub(crate) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("../why/layer.md"))
     .plot(crate::plot::Plot::Lines { x: "layers" })
 }
 

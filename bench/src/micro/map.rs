@@ -18,6 +18,7 @@ pub(crate) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("../why/map.md"))
 }
 
 const CACHE: &str = "hit in the one-entry cache";

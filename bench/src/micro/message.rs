@@ -12,6 +12,7 @@ pub(crate) fn benchmark() -> Benchmark {
         "ns",
         cases,
     )
+    .why(include_str!("../why/message.md"))
 }
 
 /// The loop alone, which every row below contains.

@@ -13,6 +13,7 @@ pub(crate) fn benchmark() -> Benchmark {
         "ns",
         cases,
     )
+    .why(include_str!("../why/shepherd.md"))
 }
 
 fn shepherds() -> Rc<Shepherds> {

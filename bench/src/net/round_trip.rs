@@ -13,6 +13,7 @@ pub(super) fn benchmark() -> Benchmark {
         "us",
         cases,
     )
+    .why(include_str!("../why/udp-rtt.md"))
 }
 
 /// How long a round measures.

@@ -13,6 +13,7 @@ pub(super) fn benchmark() -> Benchmark {
         "messages/s",
         cases,
     )
+    .why(include_str!("../why/udp-stream.md"))
     .higher_is_better()
 }
 

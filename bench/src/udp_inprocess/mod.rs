@@ -16,6 +16,7 @@ pub(crate) fn benchmark() -> Benchmark {
         "ns",
         cases,
     )
+    .why(include_str!("../why/udp-inprocess.md"))
 }
 
 const OPERATIONS: u64 = 60_000;
