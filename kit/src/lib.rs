@@ -15,6 +15,7 @@ pub mod notice;
 pub mod offload;
 pub mod passthrough;
 pub mod serve;
+pub mod stream;
 pub mod talkers;
 pub mod wire_end;
 

@@ -1,0 +1,163 @@
+//! Streams: what a protocol that carries a stream of octets (TCP) and whoever stands on it agree on.
+//!
+//! `open` answers at once with a session that is still connecting; [`StreamEvent::Connected`] or [`StreamEvent::Failed`] follows.
+//! A passive session is told by `open_done` once it is connected, before its first octets. `push` takes all of a message or
+//! nothing, so whoever has much to send asks [`StreamSpace`] first and goes on at [`StreamEvent::Writable`]. Octets that have
+//! arrived come up by `demux` in order; the receiver has consumed them with that, unless it asked for
+//! [`StreamSetting::ManualWindow`]. To close the last handle sends what was pushed, then the end of the stream, in the background;
+//! [`StreamAbort`] breaks the stream off.
+
+use core::time::Duration;
+use xk_core::control::Question;
+use xk_core::object::SessionRef;
+
+macro_rules! question {
+    ($type:ty, $name:literal) => {
+        impl Question for $type {
+            const NAME: &'static str = $name;
+        }
+    };
+}
+
+/// Why a stream broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamError {
+    /// The peer has nobody there who would connect (`ECONNREFUSED`).
+    Refused,
+    /// The peer broke the stream off (`ECONNRESET`).
+    Reset,
+    /// The peer did not answer in time (`ETIMEDOUT`).
+    TimedOut,
+    /// The network says that there is no way to the peer (`EHOSTUNREACH`).
+    Unreachable,
+    /// This side broke the stream off (`ECONNABORTED`).
+    Aborted,
+    /// There was no memory, or no room in a table, to go on with (`ENOBUFS`).
+    NoBuffers,
+}
+
+/// What has happened to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// It is connected; only after an `open` of this side.
+    Connected,
+    /// There is room to push again, after [`StreamSpace`] or a push found too little.
+    Writable,
+    /// The peer sends no more; all octets before have been delivered.
+    EndOfStream,
+    /// It broke. Nothing follows.
+    Failed(StreamError),
+    /// Both directions have ended in order. Nothing follows.
+    Closed,
+}
+
+/// Told upwards, to the protocol above: something has happened to a stream of its.
+#[derive(Clone, Debug)]
+pub struct StreamNotice {
+    /// The stream.
+    pub session: SessionRef,
+    /// What has happened.
+    pub event: StreamEvent,
+}
+question!(StreamNotice, "stream-notice");
+
+/// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be, [`StreamEvent::Writable`]
+/// follows when there are at least half of those.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamSpace {
+    /// Octets.
+    pub octets: u32,
+}
+question!(StreamSpace, "stream-space");
+
+/// Told to a session: nothing more will be pushed. The end of the stream follows what was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamShutdown;
+question!(StreamShutdown, "stream-shutdown");
+
+/// Told to a session: break it off at once (with a reset), whatever is under way is lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamAbort;
+question!(StreamAbort, "stream-abort");
+
+/// Told to a session under [`StreamSetting::ManualWindow`]: the receiver has consumed so many more octets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamConsumed {
+    /// Octets.
+    pub octets: u32,
+}
+question!(StreamConsumed, "stream-consumed");
+
+/// When a silent peer is probed (RFC 9293, section 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// The silence before the first probe.
+    pub idle: Duration,
+    /// The time between two probes.
+    pub interval: Duration,
+    /// How many unanswered probes break the stream.
+    pub probes_max: u32,
+}
+
+/// What can be set on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamSetting {
+    /// Send small segments at once (Nagle's algorithm off, RFC 9293, section 3.7.4).
+    NoDelay(bool),
+    /// Hold back what fills no segment until told otherwise.
+    Cork(bool),
+    /// Probe a silent peer, or do not.
+    KeepAlive(Option<KeepAlive>),
+    /// How long octets may stay unacknowledged before the stream is broken (RFC 5482); the usual time if `None`.
+    UserTimeout(Option<Duration>),
+    /// The receiver tells by [`StreamConsumed`] what it has consumed.
+    ManualWindow(bool),
+    /// The largest receive buffer, in octets.
+    ReceiveBuffer(u32),
+    /// The largest send buffer, in octets.
+    SendBuffer(u32),
+    /// The congestion control, by its name as in a graph file.
+    Congestion(&'static str),
+    /// Do not announce or send segments with more octets of data than so many.
+    SegmentMax(u16),
+}
+
+/// Told to a session, or to a protocol for all sessions to come.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamSet {
+    /// The setting.
+    pub setting: StreamSetting,
+    /// Out: false if the value is out of bounds.
+    pub taken: bool,
+}
+question!(StreamSet, "stream-set");
+
+/// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
+#[derive(Clone, Debug, Default)]
+pub struct StreamInfo {
+    /// The state's name in the standard, such as `ESTABLISHED`.
+    pub state: &'static str,
+    /// Octets of data in a segment to the peer.
+    pub segment: u32,
+    /// Smoothed round trip time and its variation (RFC 6298); `None` before the first measurement.
+    pub round_trip: Option<(Duration, Duration)>,
+    /// The retransmission timeout.
+    pub timeout: Duration,
+    /// The congestion window, in octets.
+    pub congestion_window: u32,
+    /// The slow-start threshold, in octets.
+    pub threshold: u32,
+    /// The peer's window, in octets.
+    pub peer_window: u32,
+    /// Octets sent and not acknowledged.
+    pub in_flight: u32,
+    /// Octets pushed and not sent.
+    pub unsent: u32,
+    /// Segments sent again since the beginning.
+    pub retransmissions: u64,
+    /// Octets acknowledged by the peer since the beginning.
+    pub acknowledged: u64,
+    /// Octets delivered above since the beginning.
+    pub delivered: u64,
+}
+question!(StreamInfo, "stream-info");
