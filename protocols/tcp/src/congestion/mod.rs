@@ -1,0 +1,1 @@
+//! What the network will bear: congestion control behind one small trait.

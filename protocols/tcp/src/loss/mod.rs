@@ -1,0 +1,1 @@
+//! What was lost: round trip times, outstanding segments, and when to send again.
