@@ -1,9 +1,9 @@
 //! What the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC 5927).
 
 use crate::protocol::Tcp;
+use crate::seq::Seq;
 use crate::session::report;
 use crate::table::{key, ports};
-use crate::seq::Seq;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::NetworkError;
 

@@ -72,13 +72,7 @@ pub(crate) fn reset_for(header: &Header, octets: usize) -> Option<Header> {
         Header::new(header.dst, header.src, header.ack, Seq(0), Flags::RST)
     } else {
         let ack = header.seq + header.span(octets);
-        Header::new(
-            header.dst,
-            header.src,
-            Seq(0),
-            ack,
-            Flags::RST | Flags::ACK,
-        )
+        Header::new(header.dst, header.src, Seq(0), ack, Flags::RST | Flags::ACK)
     };
     Some(reset)
 }

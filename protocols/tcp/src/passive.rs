@@ -11,7 +11,7 @@ use crate::wire::{Flags, Header};
 use core::net::Ipv4Addr;
 use xk_core::object::Refused;
 use xk_core::reason::{Class, Reason};
-use xk_core::{Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, reason};
+use xk_core::{Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef};
 
 /// Waited longest for its answer when another SYN needed the place.
 pub(crate) static SYN_DROPPED: Reason = Reason::new("pending SYN dropped", Class::Exhausted);
@@ -36,9 +36,17 @@ impl Tcp {
         let pair = ports(header.dst, header.src);
         let pending = (origin.hosts(lower.id().0), pair);
         if let Some(note) = self.table.pending.get(&pending) {
-            return self.demux_pending(cx, this, (lower, origin), (pending, note), header, (message, length));
+            return self.demux_pending(
+                cx,
+                this,
+                (lower, origin),
+                (pending, note),
+                header,
+                (message, length),
+            );
         }
-        let is_first = header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
+        let is_first =
+            header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
         match self.table.taker(header.dst, origin.local) {
             Some(upper) if is_first => {
                 self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
@@ -64,9 +72,19 @@ impl Tcp {
         let iss = self.table.secret.sequence(pending.0, pending.1, cx.now());
         let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
         let first = Syn::of(header);
-        let answer = syn(&self.table.settings.borrow(), &ends, iss, Some(&first), cx.now());
+        let answer = syn(
+            &self.table.settings.borrow(),
+            &ends,
+            iss,
+            Some(&first),
+            cx.now(),
+        );
         let who = (lower.clone(), upper.clone());
-        if self.table.pending.enter(pending, cx.now(), who, (iss, first, ends)) {
+        if self
+            .table
+            .pending
+            .enter(pending, cx.now(), who, (iss, first, ends))
+        {
             this.head().drops().count(&SYN_DROPPED);
         }
         self.keep_ticking(cx, this);
@@ -115,12 +133,23 @@ impl Tcp {
             }
             return Ok(());
         }
-        let window = self.table.settings.borrow().receive_buffer.min(u32::from(u16::MAX));
+        let window = self
+            .table
+            .settings
+            .borrow()
+            .receive_buffer
+            .min(u32::from(u16::MAX));
         if !header.seq.within(note.syn.irs + 1, window.max(1)) {
             if allow(&self.table.challenges, CHALLENGES_MAX, cx.now()) {
                 let ack = Header {
                     window: window as u16,
-                    ..Header::new(header.dst, header.src, note.iss + 1, note.syn.irs + 1, Flags::ACK)
+                    ..Header::new(
+                        header.dst,
+                        header.src,
+                        note.iss + 1,
+                        note.syn.irs + 1,
+                        Flags::ACK,
+                    )
                 };
                 send_alone(cx, lower, origin, &ack);
             }
@@ -214,9 +243,4 @@ impl Tcp {
             self.keep_ticking(cx, this);
         }
     }
-}
-
-/// Why a segment was dropped that belongs to a session.
-pub(crate) const fn closed() -> &'static Reason {
-    &reason::CLOSED
 }

@@ -126,10 +126,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn receives(self) -> bool {
-        matches!(
-            self,
-            State::Established | State::FinWait1 | State::FinWait2
-        )
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
     /// Whether this side may still take data to send.
@@ -182,11 +179,7 @@ pub fn diagram() -> String {
     let mut text = String::new();
     let mut last = None;
     for (from, cause, to) in TRANSITIONS {
-        let name = if last == Some(*from) {
-            ""
-        } else {
-            from.name()
-        };
+        let name = if last == Some(*from) { "" } else { from.name() };
         last = Some(*from);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name:<12} --{cause:-<20}> {to}");

@@ -193,9 +193,7 @@ impl Header {
     #[inline]
     #[must_use]
     pub fn span(&self, data: usize) -> u32 {
-        data as u32
-            + u32::from(self.flags.has(Flags::SYN))
-            + u32::from(self.flags.has(Flags::FIN))
+        data as u32 + u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN))
     }
 }
 

@@ -57,10 +57,17 @@ impl Connection {
     fn in_syn_sent(&mut self, now: Time, header: &Header, payload: Option<Message>) -> Verdict {
         let flags = header.flags;
         let acks = flags.has(Flags::ACK);
-        let is_ours = acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
+        let is_ours =
+            acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
         if acks && !is_ours {
             if !flags.has(Flags::RST) {
-                self.reset = Some(Header::new(header.dst, header.src, header.ack, Seq(0), Flags::RST));
+                self.reset = Some(Header::new(
+                    header.dst,
+                    header.src,
+                    header.ack,
+                    Seq(0),
+                    Flags::RST,
+                ));
             }
             return Err(&BAD_ACK);
         }
@@ -86,14 +93,16 @@ impl Connection {
         self.enter(Cause::SynAck);
         self.establish(now);
         self.ack_due = AckDue::Now;
-        if let Some(payload) = payload {
+        let octets = payload.as_ref().map_or(0, Message::len) as u32;
+        let verdict = match payload {
             // Data on a SYN begin behind it.
-            self.take_text(now, header.seq + 1, payload);
-        }
+            Some(payload) => self.take_text(now, header.seq + 1, payload),
+            None => Ok(()),
+        };
         if flags.has(Flags::FIN) {
-            self.note_fin(header.seq + header.span(0) - 1, now);
+            self.note_fin(header.seq + 1 + octets, now);
         }
-        Ok(())
+        verdict
     }
 
     /// RFC 9293, section 3.10.7.4.
@@ -193,7 +202,10 @@ impl Connection {
         let begins = seq.at_or_after(nxt) && seq.before(nxt + window.max(1));
         // The last of it, or of what came before: an old segment that ends at the next octet has nothing new.
         let last = seq + span.saturating_sub(1);
-        let ends = span > 0 && last.at_or_after(nxt) && last.before(nxt + window.max(1)) && seq.before(nxt);
+        let ends = span > 0
+            && last.at_or_after(nxt)
+            && last.before(nxt + window.max(1))
+            && seq.before(nxt);
         // In the midst of it lies the whole window.
         let spans = span > 0 && seq.before(nxt) && last.at_or_after(nxt + window.max(1));
         let is_acceptable = begins || ends || spans;
@@ -237,7 +249,9 @@ impl Connection {
             // RFC 9293, section 3.10.7.4: our acknowledgement of it was lost; the wait begins anew.
             self.ends_at = Some(now + self.settings.time_wait);
         }
-        if flags.has(Flags::SYN) && !(self.state == State::SynReceived && header.seq == self.receive.irs) {
+        if flags.has(Flags::SYN)
+            && !(self.state == State::SynReceived && header.seq == self.receive.irs)
+        {
             self.challenge(now);
             return Err(&BLIND_SYN);
         }
@@ -301,7 +315,13 @@ impl Connection {
     fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
         let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
         if !is_ours {
-            self.reset = Some(Header::new(header.dst, header.src, header.ack, Seq(0), Flags::RST));
+            self.reset = Some(Header::new(
+                header.dst,
+                header.src,
+                header.ack,
+                Seq(0),
+                Flags::RST,
+            ));
             return Err(&BAD_ACK);
         }
         self.acknowledge(now, header, 0);
@@ -333,18 +353,28 @@ impl Connection {
     /// Takes an acknowledgement in: the window, what arrived, what did not.
     fn acknowledge(&mut self, now: Time, header: &Header, octets: usize) {
         let (una, ack) = (self.snd_una(), header.ack);
-        let shift = if header.flags.has(Flags::SYN) { 0 } else { self.send.shift };
+        let shift = if header.flags.has(Flags::SYN) {
+            0
+        } else {
+            self.send.shift
+        };
         let window = u32::from(header.window) << shift;
         let is_same_window = window == self.send.snd_wnd;
         self.take_window(header, window);
         if ack.before(una) {
             return;
         }
-        let mut blocks = [SackBlock { start: Seq(0), end: Seq(0) }; BLOCKS_MAX];
+        let mut blocks = [SackBlock {
+            start: Seq(0),
+            end: Seq(0),
+        }; BLOCKS_MAX];
         let mut count = 0;
         if self.sack {
             for (block, (start, end)) in blocks.iter_mut().zip(header.options.sack.as_slice()) {
-                *block = SackBlock { start: *start, end: *end };
+                *block = SackBlock {
+                    start: *start,
+                    end: *end,
+                };
                 count += 1;
             }
         }
@@ -382,7 +412,11 @@ impl Connection {
         }
         let now_una = self.snd_una();
         let ends = u32::from(una == self.send.iss)
-            + u32::from(self.send.fin.is_some_and(|fin| now_una.after(fin) && una.at_or_before(fin)));
+            + u32::from(
+                self.send
+                    .fin
+                    .is_some_and(|fin| now_una.after(fin) && una.at_or_before(fin)),
+            );
         self.send.acknowledged += u64::from(acked.acked_octets - ends.min(acked.acked_octets));
         self.send.acknowledge(now_una);
         self.soft_error = None;
@@ -485,7 +519,12 @@ impl Connection {
 
     /// The peer's stream ends at `end`.
     fn note_fin(&mut self, end: Seq, now: Time) {
-        if self.receive.fin_taken || !matches!(self.state, State::SynReceived | State::Established | State::FinWait1 | State::FinWait2) {
+        if self.receive.fin_taken
+            || !matches!(
+                self.state,
+                State::SynReceived | State::Established | State::FinWait1 | State::FinWait2
+            )
+        {
             return;
         }
         if end.before(self.receive.rcv_nxt) || end.after(self.receive.rcv_adv) {

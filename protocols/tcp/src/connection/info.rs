@@ -50,7 +50,10 @@ impl Connection {
         if counters.resent > 0 {
             text.push_str(&alloc::format!(
                 ", resent {} ({} timeouts, {} recoveries, {} undone)",
-                counters.resent, counters.timeouts, counters.recoveries, counters.undone
+                counters.resent,
+                counters.timeouts,
+                counters.recoveries,
+                counters.undone
             ));
         }
         text

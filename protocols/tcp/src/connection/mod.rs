@@ -16,6 +16,9 @@ mod tests;
 mod timers;
 mod transmit;
 
+pub use arrive::{
+    BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
+};
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
 pub use settings::{BUFFER_MAX, BUFFER_MIN, SEGMENT_MIN, Settings};
 pub use transmit::Out;
@@ -328,6 +331,23 @@ impl Connection {
         Header::new(local, peer, self.snd_nxt(), self.receive.rcv_nxt, flags)
     }
 
+    /// The session below is gone: nothing can be sent any more.
+    pub fn cut_off(&mut self) {
+        self.fail(StreamError::Unreachable);
+    }
+
+    /// Something that the connection cannot do without is used up.
+    pub fn exhausted(&mut self) {
+        self.abort();
+        self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
+    }
+
+    /// Octets of the send buffer.
+    #[must_use]
+    pub fn buffer(&self) -> u32 {
+        self.send.buffer
+    }
+
     /// Ends in disorder.
     fn fail(&mut self, error: StreamError) {
         if self.state == State::Closed {
@@ -428,7 +448,9 @@ impl Connection {
             State::Closed => {
                 self.events.closed |= self.events.failed.is_none() && cause != Cause::Reset;
                 self.send.clear();
-                self.receive.clear();
+                if cause == Cause::Reset {
+                    self.receive.clear();
+                }
                 (self.persist_at, self.ends_at, self.again) = (None, None, None);
                 self.ack_due = AckDue::No;
             }
@@ -517,7 +539,10 @@ impl Connection {
     /// 3.6.1): it can be told from every segment of this one.
     #[must_use]
     pub fn gives_way_to(&self, header: &Header) -> bool {
-        if self.state != State::TimeWait || !header.flags.has(Flags::SYN) || header.flags.any(Flags::ACK | Flags::RST) {
+        if self.state != State::TimeWait
+            || !header.flags.has(Flags::SYN)
+            || header.flags.any(Flags::ACK | Flags::RST)
+        {
             return false;
         }
         match header.options.timestamps {

@@ -5,7 +5,6 @@ use crate::seq::Seq;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
-use xk_core::message::NoBuffers;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Message, Time};
 
@@ -194,7 +193,10 @@ impl Receive {
     /// The octets fill (a part of) the first gap: runs that follow come in order with them.
     fn fill(&mut self, octets: Message, end: Seq) {
         self.append(octets);
-        let reached = self.runs.iter().take_while(|run| run.start.at_or_before(end));
+        let reached = self
+            .runs
+            .iter()
+            .take_while(|run| run.start.at_or_before(end));
         let count = reached.count();
         if count == 0 {
             return;
@@ -228,7 +230,10 @@ impl Receive {
         }
         let end = start + octets.len() as u32;
         // The first run that begins behind the start: usually none.
-        let at = self.runs.iter().rposition(|run| run.start.at_or_before(start));
+        let at = self
+            .runs
+            .iter()
+            .rposition(|run| run.start.at_or_before(start));
         let at = at.map_or(0, |before| before + 1);
         let before = at.checked_sub(1);
         if let Some(run) = before.and_then(|before| self.runs.get(before))
@@ -248,7 +253,12 @@ impl Receive {
     }
 
     /// Puts octets in front of the run `at`, joined with those that it touches.
-    fn insert(&mut self, at: usize, start: Seq, mut octets: Message) -> Result<(), &'static Reason> {
+    fn insert(
+        &mut self,
+        at: usize,
+        start: Seq,
+        mut octets: Message,
+    ) -> Result<(), &'static Reason> {
         let (mut start, end) = (start, start + octets.len() as u32);
         let mut at = at;
         let before = at.checked_sub(1).and_then(|before| self.runs.get(before));
@@ -318,7 +328,9 @@ impl Receive {
             return blocks;
         }
         for start in self.recent.iter().flatten() {
-            let after = self.runs.partition_point(|run| run.start.at_or_before(*start));
+            let after = self
+                .runs
+                .partition_point(|run| run.start.at_or_before(*start));
             let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
             if let Some(run) = run
                 && start.before(run.end())
@@ -394,10 +406,5 @@ impl Receive {
         self.runs = Vec::new();
         self.ready_octets = 0;
         self.run_segments = 0;
-    }
-
-    /// What arrived last has no buffer to be kept in.
-    pub(crate) const fn why(_: NoBuffers) -> &'static Reason {
-        &xk_core::reason::NO_BUFFERS
     }
 }

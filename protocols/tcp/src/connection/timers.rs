@@ -35,7 +35,10 @@ impl Connection {
         let live = !matches!(self.state, State::Closed | State::TimeWait);
         if live {
             consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
-            consider(self.stuck_since.map(|since| since + self.settings.timeout()));
+            consider(
+                self.stuck_since
+                    .map(|since| since + self.settings.timeout()),
+            );
             consider(self.keep_alive_at());
         }
         first
@@ -68,7 +71,10 @@ impl Connection {
             return;
         }
         let patience = self.settings.timeout();
-        if self.stuck_since.is_some_and(|since| since + patience <= now) {
+        if self
+            .stuck_since
+            .is_some_and(|since| since + patience <= now)
+        {
             self.give_up();
             return;
         }
@@ -123,8 +129,12 @@ impl Connection {
     /// Large segments do not arrive, and nobody says why: smaller ones may.
     fn suspect_black_hole(&mut self, times: u32, _: Time) {
         let below = PATHS_BELOW.map(|path| path - LOWER_HEADER);
-        let path = if times < 2 * BLACK_HOLE_TIMEOUTS { below[0] } else { below[1] };
-        let lost = self.recovery.next_lost_octets();
+        let path = if times < 2 * BLACK_HOLE_TIMEOUTS {
+            below[0]
+        } else {
+            below[1]
+        };
+        let lost = self.recovery.board().next_lost().map(|(_, octets)| octets);
         let is_large = lost.is_some_and(|octets| octets + super::HEADER > path);
         if is_large && path < self.ends.path {
             self.set_path(path);

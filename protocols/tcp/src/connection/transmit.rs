@@ -44,6 +44,7 @@ impl Connection {
                 if let Some(out) = self.transmit_new(now) {
                     return Some(out);
                 }
+                self.watch_window(now);
                 if core::mem::take(&mut self.poke) {
                     return Some(self.poke(now));
                 }
@@ -99,7 +100,13 @@ impl Connection {
             sack: self.sack,
             ecn: self.ecn,
         });
-        let mut header = syn(&self.settings, &self.ends, self.send.iss, peer.as_ref(), now);
+        let mut header = syn(
+            &self.settings,
+            &self.ends,
+            self.send.iss,
+            peer.as_ref(),
+            now,
+        );
         if !self.ecn_offered {
             header.flags = header.flags.without(Flags::ECE | Flags::CWR);
         }
@@ -161,7 +168,10 @@ impl Connection {
             }
         };
         let from = from.max(una);
-        let fin = self.send.fin.filter(|fin| fin.before(end) && fin.at_or_after(from));
+        let fin = self
+            .send
+            .fin
+            .filter(|fin| fin.before(end) && fin.at_or_after(from));
         let data_end = fin.unwrap_or(end);
         // Should a SYN be asked for here, its number is behind us: nothing is sent but an acknowledgement.
         let mut header = self.header(now, from, Flags::NONE);

@@ -100,10 +100,7 @@ fn a_syn_of_linux_is_read() {
         2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
     ];
     let read = Options::parse(&options).unwrap();
-    assert_eq!(
-        read.to_string(),
-        ", mss 1460, wscale 7, sackOK, ts 1 0"
-    );
+    assert_eq!(read.to_string(), ", mss 1460, wscale 7, sackOK, ts 1 0");
     assert_eq!(read.length(), 20);
 }
 
