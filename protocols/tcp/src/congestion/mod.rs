@@ -3,8 +3,13 @@
 //! An algorithm sees what acknowledgments told ([`Sample`]) and what went wrong ([`Trouble`]) and answers with a window, a threshold and, if
 //! it has an opinion, a pacing rate. It knows no segment, no timer and no clock; [`loss::Recovery`](crate::loss::Recovery) tells it all.
 
+mod bbr;
+mod cubic;
+mod hystart;
 mod newreno;
 
+pub use bbr::Bbr;
+pub use cubic::Cubic;
 pub use newreno::NewReno;
 
 use crate::loss::RateSample;
@@ -115,12 +120,14 @@ pub trait Congestion: fmt::Debug {
 }
 
 /// The names that [`by_name`] knows, the first being the default.
-pub const NAMES: &[&str] = &["newreno"];
+pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
 
 /// A fresh algorithm for a connection whose largest segment has `mss_octets`; `None` for a name that is not in [`NAMES`].
 #[must_use]
 pub fn by_name(name: &str, mss_octets: u32) -> Option<Box<dyn Congestion>> {
     match name {
+        "bbr" => Some(Box::new(Bbr::new(mss_octets))),
+        "cubic" => Some(Box::new(Cubic::new(mss_octets))),
         "newreno" => Some(Box::new(NewReno::new(mss_octets))),
         _ => None,
     }
