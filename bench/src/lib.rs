@@ -6,6 +6,7 @@
 //! the times stand instruction counts where valgrind is installed ([`instructions`]): those do not
 //! depend on what else the machine does. No test asserts any of these figures.
 
+mod cable;
 mod case;
 mod child;
 mod demux;
@@ -20,8 +21,10 @@ mod record;
 mod report;
 mod request;
 mod sim;
+mod smoltcp_cable;
 mod stack;
 mod talks;
+mod tcp_inprocess;
 mod udp_inprocess;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
@@ -45,6 +48,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),
+        tcp_inprocess::benchmark(),
         demux::benchmark(),
         sim::benchmark(),
         footprint::benchmark(),

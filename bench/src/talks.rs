@@ -1,7 +1,7 @@
 //! Many conversations between two hosts of one process: what `demux` and the paper's table II and figure 6 measure.
 
+use crate::cable::{HEADROOM, Host, at};
 use crate::stack::Count;
-use crate::udp_inprocess::ours::{HEADROOM, Host, at};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
@@ -74,13 +74,13 @@ impl Talks {
     fn on(count: usize, per_port: usize) -> Result<Self, String> {
         let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
         let udp = format!("sessions_max={}", count.max(16));
-        let host = |number| Host::with_udp(&pool, number, &udp);
+        let host = |number| Host::new(&pool, number, &udp);
         let (a, b) = (host(1), host(2));
         let back = b.cx.add_protocol("count", "back", Back);
         for port in 0..count.div_ceil(per_port) {
             let port = Part::port(PORT_FIRST + port as u16);
             let enabled = b
-                .udp
+                .top
                 .open_enable(&b.cx, Upper::new(&back), Participants::local(port));
             let _ = enabled.map_err(|e| format!("no port: {e}"))?;
         }
@@ -99,7 +99,7 @@ impl Talks {
             let participants = Participants::pair(local, peer);
             let opened = talks
                 .a
-                .udp
+                .top
                 .open(&talks.a.cx, Upper::new(&asks), participants);
             talks
                 .sessions

@@ -4,7 +4,7 @@
 //! IP, ARP's session and ETH onto the cable, and passes the frame up through the other host's ETH, IP and UDP to
 //! the application, which counts it. All checksums are computed and verified on both sides of the comparison.
 
-pub(crate) mod ours;
+mod ours;
 mod smoltcp_peer;
 
 use crate::case::{Benchmark, Case, Goal};

@@ -1,0 +1,115 @@
+//! Two hosts of smoltcp joined by a cable within one process.
+
+use smoltcp::iface::{Config, Interface};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::time::Instant;
+use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// One end of the cable. Buffers are used again, as in a device's ring.
+pub(crate) struct End {
+    rx: Queue,
+    /// Frames that may be received until this is set again.
+    credit: Cell<usize>,
+    tx: Queue,
+    spare: Queue,
+}
+
+pub(crate) struct Received(Vec<u8>, Queue);
+pub(crate) struct Sending(Queue, Queue);
+
+impl RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        let result = f(&self.0);
+        self.1.borrow_mut().push_back(self.0);
+        result
+    }
+}
+
+impl TxToken for Sending {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut buffer = self
+            .1
+            .borrow_mut()
+            .pop_front()
+            .unwrap_or_else(|| Vec::with_capacity(1514));
+        buffer.resize(len, 0);
+        let result = f(&mut buffer);
+        self.0.borrow_mut().push_back(buffer);
+        result
+    }
+}
+
+impl Device for End {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sending;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending)> {
+        let credit = self.credit.get().checked_sub(1)?;
+        let frame = self.rx.borrow_mut().pop_front()?;
+        self.credit.set(credit);
+        Some((
+            Received(frame, Rc::clone(&self.spare)),
+            Sending(Rc::clone(&self.tx), Rc::clone(&self.spare)),
+        ))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending> {
+        Some(Sending(Rc::clone(&self.tx), Rc::clone(&self.spare)))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = 1514;
+        capabilities
+    }
+}
+
+/// One host: its end of the cable, and its interface 10.0.0.1 or 10.0.0.2.
+pub(crate) struct Host {
+    pub(crate) device: End,
+    pub(crate) interface: Interface,
+}
+
+impl Host {
+    fn new(mut device: End, number: u8) -> Self {
+        let config = Config::new(EthernetAddress([2, 0, 0, 0, 0, number]).into());
+        let mut interface = Interface::new(config, &mut device, Instant::ZERO);
+        interface.update_ip_addrs(|list| {
+            let _ = list.push(IpCidr::new(IpAddress::v4(10, 0, 0, number), 24));
+        });
+        Self { device, interface }
+    }
+}
+
+impl End {
+    /// How many frames wait to be received.
+    pub(crate) fn waiting(&self) -> usize {
+        self.rx.borrow().len()
+    }
+
+    /// So many frames may be received from now on.
+    pub(crate) fn allow(&self, frames: usize) {
+        self.credit.set(frames);
+    }
+}
+
+/// Both ends of a cable.
+pub(crate) fn pair() -> (Host, Host) {
+    let (there, back, spare) = (Queue::default(), Queue::default(), Queue::default());
+    let end = |rx: &Queue, tx: &Queue| End {
+        rx: Rc::clone(rx),
+        credit: Cell::new(usize::MAX),
+        tx: Rc::clone(tx),
+        spare: Rc::clone(&spare),
+    };
+    (
+        Host::new(end(&back, &there), 1),
+        Host::new(end(&there, &back), 2),
+    )
+}

@@ -1,0 +1,64 @@
+//! TCP over IP over Ethernet in one process: a stream from one host to the other.
+//!
+//! Two hosts, a cable between them for packets of 1500 octets. One operation sends the octets of one segment: they are copied into
+//! the sender's memory, cut into segments, carried over, checked, acknowledged at least every second segment, and taken by an
+//! application that counts them. All checksums are computed and verified on both sides of the comparison.
+
+mod ours;
+mod smoltcp_peer;
+
+use crate::case::{Benchmark, Better, Case, Goal};
+use crate::record::{Ratio, Record};
+
+/// Octets of data in a segment: what 1500 leave beside the headers and the timestamps option.
+const SEGMENT: usize = 1448;
+/// Octets of each buffer.
+const BUFFER: usize = 256 * 1024;
+/// Octets that the application writes at once.
+const WRITE: usize = 16 * 1024;
+/// Octets of a measurement, in segments.
+const OPERATIONS: u64 = 40_000;
+const ROW: &str = "one segment";
+
+pub(crate) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "tcp-inprocess",
+        "a TCP stream over IP/ETH in one process, MTU 1500, checksums on, an acknowledgement at least every second segment",
+        "ns",
+        cases,
+    )
+    .derived(derived)
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case::new(ROW, OPERATIONS, || ours::Pair::new().stream())
+            .beside("smoltcp")
+            .goal(Goal::TimesAsFast(1.5)),
+        Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
+    ]
+}
+
+/// Gb/s, which the goal speaks of.
+fn derived(records: &[Record]) -> Vec<Record> {
+    let gbits = |ns: f64| SEGMENT as f64 * 8.0 / ns;
+    let rate = |record: &Record| Record {
+        row: "stream".into(),
+        unit: "Gb/s",
+        better: Better::Higher,
+        min: gbits(record.max),
+        median: gbits(record.median),
+        max: gbits(record.min),
+        instructions: None,
+        ratios: record
+            .ratios
+            .iter()
+            .map(|ratio| Ratio {
+                goal: None,
+                ..ratio.clone()
+            })
+            .collect(),
+        ..record.clone()
+    };
+    records.iter().map(rate).collect()
+}
