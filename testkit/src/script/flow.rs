@@ -1,5 +1,6 @@
 //! One connection as a script sees it: between relative numbers and those on the wire.
 
+use super::segment::ACK_OPEN;
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
 use super::wire::{ACK, FLAGS, PSH, SYN, Tcp, TcpOption};
 use core::fmt::Write as _;
@@ -212,7 +213,13 @@ impl Flow {
             differences.push(format!("{what} is {seen}, not {expected}"));
         };
         if let Some(flags) = spec.flags {
-            let mask = if flags & PSH != 0 { !0 } else { !PSH };
+            let mut mask = !ACK_OPEN;
+            if flags & PSH == 0 {
+                mask &= !PSH;
+            }
+            if flags & ACK_OPEN != 0 {
+                mask &= !ACK;
+            }
             if (tcp.flags ^ flags) & mask != 0 {
                 differ("the flags", letters(tcp.flags), letters(flags));
             }

@@ -33,7 +33,8 @@
 //! | `flow N`, `new [N]` | from here on another connection; the same ports begin anew, the peer's first number N further on |
 //! | `mtu N`, `error KIND [seq N]` | the path changes; the network reports an error about a segment |
 //!
-//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written. Options are `mss N`, `ws N`, `sack_ok`,
+//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, and `~` says that ACK may be
+//! there or not. Options are `mss N`, `ws N`, `sack_ok`,
 //! `sack A:B C:D`, `ts VALUE ECHO`, `uto N`, `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...` for any others.
 //! A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under test count from its first one; once both sides
 //! have agreed on them, arriving segments carry them by themselves, unless their options say `ts V E` or `!ts`.

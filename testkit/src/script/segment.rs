@@ -4,6 +4,9 @@ use super::parse::{bound, number, split_word};
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
 use super::wire::{FLAGS, TcpOption};
 
+/// In expected flags: ACK may be there or not.
+pub(super) const ACK_OPEN: u16 = 0x8000;
+
 /// Reads `FLAGS [SEQ[:END]] [ack N] [win N] [urg N] [<OPTIONS>] ...`.
 ///
 /// # Errors
@@ -106,6 +109,10 @@ fn flags(letters: &str) -> Result<Option<u16>, String> {
         return Ok(Some(flags));
     }
     for letter in letters.chars() {
+        if letter == '~' {
+            flags |= ACK_OPEN;
+            continue;
+        }
         let (bit, _) = FLAGS
             .iter()
             .find(|(_, name)| *name == letter)
