@@ -46,8 +46,10 @@ mod parse;
 mod run;
 mod segment;
 mod spec;
+mod suite;
 pub mod wire;
 
 pub use parse::{Definitions, ParseError, parse};
 pub use run::{Failure, run};
 pub use spec::{Act, Bound, Case, Number, OptionSpec, OptionsSpec, SegmentSpec, Step, Told, When};
+pub use suite::{File, load, run_file};
