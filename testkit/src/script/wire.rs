@@ -123,7 +123,7 @@ impl Tcp {
         octets.extend(self.destination.to_be_bytes());
         octets.extend(self.seq.to_be_bytes());
         octets.extend(self.ack.to_be_bytes());
-        octets.extend((length / 4 << 12 | self.flags).to_be_bytes());
+        octets.extend(((length / 4) << 12 | self.flags).to_be_bytes());
         octets.extend(self.window.to_be_bytes());
         octets.extend([0, 0]);
         octets.extend(self.urgent.to_be_bytes());
