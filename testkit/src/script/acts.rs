@@ -65,7 +65,10 @@ impl Run<'_> {
             Act::Shutdown => {
                 session.ask(&self.cx, StreamShutdown).ok_or_else(unknown)?;
             }
-            Act::Close => session.close(&self.cx),
+            Act::Close => {
+                self.flow().released = true;
+                session.close(&self.cx);
+            }
             Act::Abort => {
                 session.ask(&self.cx, StreamAbort).ok_or_else(unknown)?;
             }

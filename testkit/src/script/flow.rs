@@ -44,6 +44,10 @@ pub(super) struct Flow {
     pub(super) pushed: u64,
     pub(super) delivered: u64,
     pub(super) read: u64,
+    /// Octets of data and options that the peer takes in a segment (RFC 9293, section 3.7.1).
+    room: usize,
+    /// Whether the application has let go of the session.
+    pub(super) released: bool,
     /// The session below and the first octets of the last segment sent.
     pub(super) last: Option<(SessionRef, [u8; 16])>,
 }
@@ -64,6 +68,8 @@ impl Flow {
             pushed: 0,
             delivered: 0,
             read: 0,
+            room: 536,
+            released: false,
             last: None,
         }
     }
@@ -93,7 +99,11 @@ impl Flow {
         };
         let octets = spec.octets.unwrap_or(0);
         let octet = |n: u32| {
-            let at = u64::from(seq.wrapping_sub(1).wrapping_add(n));
+            // Data on a SYN begin behind it.
+            let first = seq
+                .wrapping_add(u32::from(flags & SYN != 0))
+                .wrapping_sub(1);
+            let at = u64::from(first.wrapping_add(n));
             spec.fill.unwrap_or_else(|| peer_octet(at))
         };
         let with_ack = flags & ACK != 0;
@@ -140,7 +150,12 @@ impl Flow {
                     let add = |(a, b): &(u32, u32)| (base.wrapping_add(*a), base.wrapping_add(*b));
                     options.push(TcpOption::Sack(blocks.iter().map(add).collect()));
                 }
-                OptionSpec::Is(option) => options.push(option.clone()),
+                OptionSpec::Is(option) => {
+                    if let (TcpOption::Mss(mss), true) = (option, is_syn) {
+                        self.room = usize::from(*mss).max(64);
+                    }
+                    options.push(option.clone());
+                }
                 OptionSpec::Times(value, echo) => {
                     spoken = true;
                     let value = value.unwrap_or_else(|| self.peer_time(now));
@@ -174,6 +189,12 @@ impl Flow {
     pub(super) fn see(&mut self, tcp: &Tcp) -> Result<(), String> {
         if tcp.flags & SYN != 0 && self.own_isn.is_none() {
             self.own_isn = Some(tcp.seq);
+        }
+        if tcp.flags & SYN == 0 && tcp.payload.len() + tcp.options_len() > self.room {
+            return Err(format!(
+                "the peer takes {} octets of options and data",
+                self.room
+            ));
         }
         for option in &tcp.options {
             if let TcpOption::Times(value, _) = option {

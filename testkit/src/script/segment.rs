@@ -68,7 +68,7 @@ pub(super) fn parse(text: &str) -> Result<SegmentSpec, String> {
     Ok(spec)
 }
 
-/// `0`, `1:1001`, `*` (any number, any length) or `*:1001` is refused.
+/// `0`, `1:1001`, `1:*` (any length), or `*` (any number and length).
 fn sequence(spec: &mut SegmentSpec, text: &str) -> Result<(), String> {
     if text == "*" {
         spec.seq = Number::Any;
@@ -76,6 +76,11 @@ fn sequence(spec: &mut SegmentSpec, text: &str) -> Result<(), String> {
         return Ok(());
     }
     let (start, end) = text.split_once(':').unwrap_or((text, text));
+    if end == "*" {
+        spec.seq = Number::Is(number(start)?);
+        spec.octets = None;
+        return Ok(());
+    }
     let (start, end): (u32, u32) = (number(start)?, number(end)?);
     spec.seq = Number::Is(start);
     spec.octets = Some(end.wrapping_sub(start));

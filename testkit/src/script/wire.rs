@@ -133,6 +133,16 @@ impl Tcp {
         octets
     }
 
+    /// Octets of its options, filled up to whole words.
+    #[must_use]
+    pub fn options_len(&self) -> usize {
+        let mut octets = Vec::new();
+        self.options
+            .iter()
+            .for_each(|option| option.emit(&mut octets));
+        octets.len().next_multiple_of(4)
+    }
+
     /// How many sequence numbers it takes up.
     #[must_use]
     pub fn span(&self) -> u32 {
