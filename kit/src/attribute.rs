@@ -106,3 +106,19 @@ impl Attribute for Ecn {
         Ecn::from_bits(octets[0]).unwrap_or(Ecn::CapableZero)
     }
 }
+
+/// Set on a message: send it whole or not at all (RFC 791, section 2.3). The network layer takes it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DontFragment;
+
+impl Attribute for DontFragment {
+    const KEY: u32 = attribute_key("dont-fragment");
+
+    fn encode(self) -> [u8; 16] {
+        [0; 16]
+    }
+
+    fn decode(_: [u8; 16]) -> Self {
+        DontFragment
+    }
+}

@@ -24,6 +24,7 @@ pub(super) struct Step<'a> {
     pub(super) newly: Newly,
     pub(super) dsack: Option<SackBlock>,
     /// As they were before.
+    una: Seq,
     outstanding_octets: u32,
     in_flight_octets: u32,
     dup_octets: u32,
@@ -34,6 +35,7 @@ impl Recovery {
     /// Takes an acknowledgment in. Afterwards ask [`next_lost`](Recovery::next_lost), [`may_send`](Recovery::may_send) and
     /// [`timer`](Recovery::timer) again.
     pub fn acknowledge(&mut self, ack: &Ack<'_>, now: Time) -> Acked {
+        self.now = now;
         let mut step = self.begin_step(ack, now);
         self.mark_delivered(&mut step);
         let newly = step.newly;
@@ -83,6 +85,7 @@ impl Recovery {
             now,
             newly,
             dsack: self.find_dsack(ack),
+            una: self.board.una(),
             outstanding_octets: self.board.outstanding_octets(),
             in_flight_octets: self.in_flight_octets(),
             dup_octets: self.dup_octets,
@@ -308,7 +311,8 @@ impl Recovery {
         round: bool,
     ) {
         let delivered_octets = step.newly.delivered_octets;
-        if delivered_octets == 0 && lost_octets == 0 {
+        // What the handshake delivered is no measure of the path.
+        if delivered_octets == 0 && lost_octets == 0 || step.una == self.iss {
             return;
         }
         let sample = Sample {

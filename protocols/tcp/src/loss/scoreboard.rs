@@ -422,6 +422,38 @@ impl Scoreboard {
         self.ring.rest();
     }
 
+    /// Counts everything anew and compares.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut octets = [0; 3];
+        let (mut next, mut sacked, mut lost, mut flight) = (self.una, 0, 0, 0);
+        for index in 0..self.ring.len() {
+            let segment = self.ring.at(self.ring.id_of(index));
+            assert_eq!(segment.start, next);
+            next = segment.end();
+            octets[segment.state as usize] += segment.octets;
+            sacked += u32::from(segment.state == State::Sacked);
+            lost += u32::from(segment.state == State::Lost);
+            flight += u32::from(segment.state == State::InFlight);
+        }
+        assert_eq!(next, self.nxt);
+        assert_eq!(
+            octets,
+            [self.flight_octets, self.lost_octets, self.sacked_octets]
+        );
+        assert_eq!(sacked, self.sacked_segments);
+        assert_eq!(
+            lost,
+            self.ring
+                .count(&self.lost, |_, s| assert_eq!(s.state, State::Lost))
+        );
+        let in_order = |last: Time, s: &Segment| {
+            assert_eq!(s.state, State::InFlight);
+            assert!(last <= s.sent || s.times == 1, "{last} {s:?}");
+        };
+        assert_eq!(flight, self.ring.count(&self.flight, in_order));
+    }
+
     fn find(&self, start: Seq) -> Option<u32> {
         if start.since(self.una) >= self.outstanding_octets() {
             return None;

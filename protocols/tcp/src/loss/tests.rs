@@ -1,5 +1,9 @@
 //! Tests of the whole of loss recovery.
 
+mod everything_arrives;
+mod path;
+mod throughput;
+
 use super::{Ack, Config, Due, Phase, Recovery, SackBlock, Timer};
 use crate::Seq;
 use crate::congestion::NewReno;

@@ -84,6 +84,21 @@ impl Ring {
         }
     }
 
+    /// The length of a list; `see` gets each segment and when the one before it was sent.
+    #[cfg(test)]
+    pub(super) fn count(&self, list: &List, see: impl Fn(xk_core::Time, &Segment)) -> u32 {
+        let (mut count, mut at, mut last) = (0, list.head, xk_core::Time::ZERO);
+        while let Some(id) = at {
+            let segment = self.at(id);
+            see(last, segment);
+            last = segment.sent;
+            count += 1;
+            at = (segment.next != id).then_some(segment.next);
+            assert!(at.is_some() || list.tail == Some(id));
+        }
+        count
+    }
+
     pub(super) fn rest(&mut self) {
         self.segments.shrink_to_fit();
     }
