@@ -109,6 +109,17 @@ impl EndPlan {
     }
 }
 
+impl StreamPlan {
+    fn new(chance: &Random, octets_max: u64) -> Self {
+        let mut ends = [0, 1].map(|_| EndPlan::new(chance, octets_max));
+        let both_open = chance.chance(0.1);
+        if both_open {
+            ends[1].start = ends[0].start;
+        }
+        Self { ends, both_open }
+    }
+}
+
 impl Plan {
     pub(super) fn new(seed: u64) -> Self {
         let chance = Random::new(seed).fork(1);
@@ -123,16 +134,11 @@ impl Plan {
             (from, from + ms(chance, 20_000))
         });
         let octets_max = if rate.is_some() { 60_000 } else { 250_000 };
-        let streams = (0..1 + chance.below(3)).map(|_| StreamPlan {
-            ends: [
-                EndPlan::new(chance, octets_max),
-                EndPlan::new(chance, octets_max),
-            ],
-            both_open: chance.chance(0.1),
-        });
+        let streams = (0..1 + chance.below(3)).map(|_| StreamPlan::new(chance, octets_max));
         Self {
             mtu: one_of(chance, &[576, 1006, 1280, 1500, 1500, 1500, 9000]),
-            delay: [ms(chance, 120), ms(chance, 120)],
+            // Never nothing, so that two opens at the same time meet.
+            delay: [1, 1].map(|ms| Duration::from_millis(ms + chance.below(120))),
             jitter: if chance.chance(0.5) {
                 Duration::ZERO
             } else {
