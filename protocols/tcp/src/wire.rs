@@ -181,7 +181,7 @@ impl Header {
         fixed[2..4].copy_from_slice(&self.dst.to_be_bytes());
         fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        fixed[12] = (length / 4 << 4) as u8;
+        fixed[12] = ((length / 4) << 4) as u8;
         fixed[13] = self.flags.0;
         fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
         fixed[16..18].fill(0);

@@ -24,6 +24,7 @@ pub(super) struct Step<'a> {
     pub(super) newly: Newly,
     pub(super) dsack: Option<SackBlock>,
     /// As they were before.
+    una: Seq,
     outstanding_octets: u32,
     in_flight_octets: u32,
     dup_octets: u32,
@@ -34,6 +35,11 @@ impl Recovery {
     /// Takes an acknowledgment in. Afterwards ask [`next_lost`](Recovery::next_lost), [`may_send`](Recovery::may_send) and
     /// [`timer`](Recovery::timer) again.
     pub fn acknowledge(&mut self, ack: &Ack<'_>, now: Time) -> Acked {
+        self.now = now;
+        if self.board.is_empty() && ack.sack.is_empty() && !ack.ece {
+            // As with each segment that the peer sends while we have nothing to say.
+            return Acked::default();
+        }
         let mut step = self.begin_step(ack, now);
         self.mark_delivered(&mut step);
         let newly = step.newly;
@@ -83,6 +89,7 @@ impl Recovery {
             now,
             newly,
             dsack: self.find_dsack(ack),
+            una: self.board.una(),
             outstanding_octets: self.board.outstanding_octets(),
             in_flight_octets: self.in_flight_octets(),
             dup_octets: self.dup_octets,
@@ -276,6 +283,10 @@ impl Recovery {
             && delivered > 0
         {
             prr.on_ack(delivered, in_flight, mss, acked > 0 && lost_octets == 0);
+            if !self.is_sack && acked > 0 && lost_octets > 0 {
+                // A partial acknowledgment has the next hole filled at once (RFC 6582, section 3.2, step 3).
+                prr.allow(in_flight, mss);
+            }
         }
     }
 
@@ -308,11 +319,13 @@ impl Recovery {
         round: bool,
     ) {
         let delivered_octets = step.newly.delivered_octets;
-        if delivered_octets == 0 && lost_octets == 0 {
+        // What the handshake delivered is no measure of the path.
+        if delivered_octets == 0 && lost_octets == 0 || step.una == self.iss {
             return;
         }
         let sample = Sample {
             now: step.now,
+            acked_octets: step.newly.acked_octets,
             delivered_octets,
             lost_octets,
             in_flight_octets: self.in_flight_octets(),
@@ -323,8 +336,8 @@ impl Recovery {
             rate,
             round,
             window_limited: self.is_window_limited(),
-            // What ends recovery does not open the window as well.
-            recovering: step.was_recovering || self.phase != Phase::Open,
+            // What ends recovery, or echoes a mark (RFC 3168, section 6.1.2), does not open the window as well.
+            recovering: step.was_recovering || self.phase != Phase::Open || step.ack.ece,
         };
         self.congestion.on_ack(&sample);
         if round {

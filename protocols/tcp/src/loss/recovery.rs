@@ -207,6 +207,7 @@ pub struct Recovery {
     pub(super) undo: Option<Undo>,
     pub(super) is_sack: bool,
     pub(super) is_established: bool,
+    pub(super) iss: Seq,
     pub(super) dup_acks: u32,
     /// Octets that duplicate acknowledgments say are delivered, without SACK.
     pub(super) dup_octets: u32,
@@ -223,6 +224,8 @@ pub struct Recovery {
     /// Marks are answered again when this is acknowledged.
     pub(super) ecn_until: Option<Seq>,
     pub(super) last_sent: Time,
+    /// The last moment that anything was heard of.
+    pub(super) now: Time,
     /// Most in flight in this and in the last round trip.
     pub(super) peak_octets: [u32; 2],
     pub(super) counters: Counters,
@@ -248,6 +251,7 @@ impl Recovery {
             undo: None,
             is_sack: false,
             is_established: false,
+            iss,
             dup_acks: 0,
             dup_octets: 0,
             probe: None,
@@ -259,6 +263,7 @@ impl Recovery {
             probe_at: None,
             ecn_until: None,
             last_sent: Time::ZERO,
+            now: Time::ZERO,
             peak_octets: [0; 2],
             counters: Counters::default(),
             config,
@@ -350,6 +355,7 @@ impl Recovery {
 
     fn after_send(&mut self, octets: u32, now: Time) {
         self.last_sent = now;
+        self.now = now;
         self.extra_octets = self.extra_octets.saturating_sub(octets);
         self.peak_octets[0] = self.peak_octets[0].max(self.board.in_flight_octets());
         if let Some(prr) = &mut self.prr {

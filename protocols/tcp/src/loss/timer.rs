@@ -1,7 +1,7 @@
 //! What time does: the retransmission timeout, the reordering window's end, loss probes (RFC 6298; RFC 8985, sections 6 to 8).
 
 use super::recovery::{Due, Lost, Phase, Probe, Recovery, Timer};
-use super::undo::{Frto, Undo};
+use super::undo::Undo;
 use core::time::Duration;
 use xk_core::Time;
 
@@ -25,14 +25,20 @@ impl Recovery {
         consider(Timer::Probe, self.probe_at);
         consider(Timer::Retransmission, self.rto_at);
         if (waiting || self.board.lost_octets() > 0) && self.pacing_rate().is_some() {
-            let open = self.in_flight_octets() < self.window() || self.extra_octets > 0;
-            consider(Timer::Pace, open.then(|| self.pacer.next()));
+            let is_open = self.in_flight_octets() < self.window() || self.extra_octets > 0;
+            // If the pace would have let it go already, something else holds it up.
+            let is_paced = self.pacer.next() > self.now;
+            consider(
+                Timer::Pace,
+                (is_open && is_paced).then(|| self.pacer.next()),
+            );
         }
         first
     }
 
     /// A timer expired, or may have: does what is due. Harmless when nothing is. `waiting` as for [`timer`](Recovery::timer).
     pub fn on_timer(&mut self, now: Time, waiting: bool) -> Due {
+        self.now = now;
         if self.reorder_at.is_some_and(|at| at <= now) {
             self.reorder_at = None;
             let lost = self.detect(now);
@@ -73,11 +79,8 @@ impl Recovery {
         let situation = self.situation();
         self.rack.lose_on_timeout(&mut self.board, situation, now);
         self.congestion.on_timeout(&trouble);
-        self.frto = if again || reneged || !self.is_established {
-            Frto::Off
-        } else {
-            Frto::Armed
-        };
+        let was_repairing = again || reneged || !self.is_established;
+        self.frto = self.frto.on_timeout(was_repairing);
         if !again {
             self.undo = Some(Undo::new(self.board.una()));
         }

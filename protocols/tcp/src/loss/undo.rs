@@ -24,6 +24,15 @@ impl Frto {
         matches!(self, Frto::Waiting | Frto::Probing)
     }
 
+    /// Asks, unless losses were being repaired; asks again if nothing came since the last timeout (RFC 5682, section 3.1).
+    pub(super) fn on_timeout(self, was_repairing: bool) -> Frto {
+        match self {
+            Frto::Armed | Frto::Waiting => Frto::Armed,
+            Frto::Off if !was_repairing => Frto::Armed,
+            Frto::Off | Frto::Probing => Frto::Off,
+        }
+    }
+
     pub(super) fn on_resent(self) -> Frto {
         if self == Frto::Armed {
             Frto::Waiting
@@ -106,12 +115,13 @@ impl Recovery {
                 return true;
             }
         }
-        // RFC 3522, section 3.2: the peer echoes a timestamp from before the first retransmission.
-        newly.acked_octets > 0
-            && newly.resent
-            && undo
-                .first_resent
-                .is_some_and(|resent| newly.echoes_before(resent))
+        // RFC 3522, section 3.2: the peer echoes a timestamp from before the retransmission.
+        undo.first_resent.is_some_and(|first| {
+            newly.late.is_some_and(|resent| resent >= first)
+                || (newly.resent_often
+                    && self.phase == Phase::Timeout
+                    && newly.echoes_before(first))
+        })
     }
 
     fn advance_frto(&mut self, step: &Step<'_>) {

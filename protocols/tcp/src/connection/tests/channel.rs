@@ -193,7 +193,6 @@ impl Channel {
         let now = self.now;
         loop {
             let mut any = self.pump(side);
-            let pool = self.pool.clone();
             let end = self.end(side);
             let Some(machine) = &mut end.machine else {
                 return;
@@ -208,7 +207,7 @@ impl Channel {
                 }
                 any = true;
             }
-            while let Some(out) = machine.transmit(now) {
+            if let Some(out) = machine.transmit(now) {
                 let mut octets = [0; HEADER_LEN_MAX];
                 let length = out.header.emit(&mut octets);
                 let mut segment = octets[..length].to_vec();
@@ -222,9 +221,7 @@ impl Channel {
                 if self.log.len() > 1_000_000 {
                     panic!("no end of segments");
                 }
-                break;
             }
-            drop(pool);
             if !any {
                 return;
             }

@@ -30,6 +30,10 @@ pub struct Newly {
     pub(crate) sacked: Option<(Time, Time)>,
     /// Whether a segment that was resent is among them.
     pub resent: bool,
+    /// When the segment was resent, once, that the peer had already when it made its echo.
+    pub(crate) late: Option<Time>,
+    /// Whether a segment that was resent more than once is acknowledged cumulatively.
+    pub(crate) resent_often: bool,
     /// The segment sent last: when, and where it ends (RFC 8985, section 6.2, step 2).
     pub(crate) newest: Option<(Time, Seq)>,
     /// Of the segment sent last: when, where it ends, and how delivery stood then.
@@ -60,6 +64,8 @@ impl Newly {
             acked: None,
             sacked: None,
             resent: false,
+            late: None,
+            resent_often: false,
             newest: None,
             stamp: None,
             fack,
@@ -112,6 +118,11 @@ impl Newly {
                 .is_some_and(|recover| end.at_or_before(recover));
         } else {
             self.resent = true;
+            if cumulatively && segment.times > 2 {
+                self.resent_often = true;
+            } else if cumulatively && self.echoes_before(segment.sent) {
+                self.late = Some(segment.sent);
+            }
         }
         self.fack = self.fack.max(end);
         if self
