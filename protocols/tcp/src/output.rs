@@ -57,8 +57,8 @@ pub(crate) fn seal(
     let [a, b] = checksum.to_be_bytes();
     (octets[CHECKSUM_AT], octets[CHECKSUM_AT + 1]) = (a, b);
     let room = message.push_header(length)?;
-    for (to, from) in room.iter_mut().zip(octets) {
-        *to = from;
+    if let Some(octets) = octets.get(..room.len()) {
+        room.copy_from_slice(octets);
     }
     Ok(message)
 }
