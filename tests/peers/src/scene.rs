@@ -254,10 +254,16 @@ impl Lan {
     /// crosses the wire is captured on our side, and on Linux's if `both`.
     #[must_use]
     pub fn start(&self, ip: &str, uppers: &str) -> Stack {
+        self.start_over("", "wire", ip, uppers)
+    }
+
+    /// The same, with further lines of a graph between wire and capture, of which `last` is the last node.
+    #[must_use]
+    pub fn start_over(&self, below: &str, last: &str, ip: &str, uppers: &str) -> Stack {
         let file = self.scene.capture_file("ours");
         let wire = self.wire_line();
         let source = format!(
-            "host xk {{\n{wire}\npcap wire file=\"{}\"\neth pcap\narp eth\n\
+            "host xk {{\n{wire}\n{below}pcap {last} file=\"{}\"\neth pcap\narp eth\n\
              ip arp {ip} {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\n{uppers}\n}}\n",
             file.display()
         );

@@ -1,0 +1,163 @@
+//! Streams to and from Linux.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use xk_peers::scene::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::stack::Stack;
+use xk_testkit::{needs_program, needs_root};
+
+use crate::host::pattern;
+
+/// Octets of a stream: one, a segment, one more, several windows, and as many as a second or two takes.
+const SIZES: [usize; 5] = [1, 1448, 1449, 300_000, 4 << 20];
+
+/// What a capture of a link may show whose ends are on one machine, where either side may have left sums to the wire.
+const OPEN_SUMS: (&str, &str) = (
+    "hecksum",
+    "Linux's own capture shows sums that either side has left to the wire",
+);
+
+/// What `socat` does with a peer that sends everything back while it still writes: neither side reads for a while.
+const FULL: [(&str, &str); 2] = [
+    (
+        "completely full",
+        "whoever sends everything back takes no more than it gets rid of",
+    ),
+    ("Zero Window", "the same"),
+];
+
+/// What a lossy link does to streams.
+const DAMAGE: &[(&str, &str)] = &[
+    ("etransmission", "the link loses segments"),
+    ("revious segment", "the link loses segments"),
+    ("ut-Of-Order", "the link reorders segments"),
+    ("uplicate ACK", "the link loses and repeats segments"),
+    (
+        "ACKed segment that wasn't captured",
+        "the link loses segments behind the capture",
+    ),
+    ("hecksum", "the link flips bits"),
+    FULL[0],
+    FULL[1],
+];
+
+/// Sends `octets` through `socat` to the peer, which sends them back; `socat` ends its direction, then the peer its own.
+fn there_and_back(lan: &Lan, folder: &Path, octets: usize, limit: Duration) {
+    let sent = pattern(octets);
+    let (from, to) = (folder.join("sent"), folder.join(format!("back-{octets}")));
+    fs::write(&from, &sent).unwrap();
+    let file = format!("OPEN:{},rdonly!!CREATE:{}", from.display(), to.display());
+    let peer = format!("TCP:{OURS}:7");
+    let patience = limit.as_secs().to_string();
+    let command = ["socat", "-b", "65536", "-t", &patience, &file, &peer];
+    let begun = Instant::now();
+    let said = lan.linux.exec(&command);
+    let back = fs::read(&to).unwrap_or_default();
+    assert!(
+        back == sent,
+        "{} octets of {octets} came back; socat said: {said:?}",
+        back.len()
+    );
+    assert!(said.is_ok(), "{said:?}");
+    assert!(begun.elapsed() < limit, "the other direction never ended");
+}
+
+pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tcpdump", "tshark");
+    let lan = Lan::new("echoes_streams", wire);
+    let stack = lan.start("", "tcp ip\necho tcp port=7");
+    for octets in SIZES {
+        there_and_back(&lan, lan.scene.folder(), octets, PATIENCE);
+    }
+    // Linux looks now and then whether a closed window has opened.
+    stack.assert_drops_only(&["tcp: out of window"]);
+    drop(stack);
+    lan.scene.judge(&[OPEN_SUMS, FULL[0], FULL[1]]);
+}
+
+pub(crate) fn asks_a_server(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tshark");
+    let lan = Lan::new("asks_a_server", wire);
+    let server = lan
+        .linux
+        .spawn(&[
+            "socat",
+            "-d",
+            "-d",
+            "TCP4-LISTEN:7000,fork,reuseaddr",
+            "PIPE",
+        ])
+        .unwrap();
+    server.wait_for("listening on", PATIENCE).unwrap();
+    let mut probes = String::from("tcp ip\n");
+    for size in [1, 1448, 20_000] {
+        probes += &format!(
+            "probe tcp name=p{size} to=\"port7000@{LINUX}\" count=50 interval=\"2ms\" timeout=\"10s\" size={size}\n"
+        );
+    }
+    let stack = lan.start("", &probes);
+    assert_all_back(&stack, 50);
+    drop(stack);
+    lan.scene.judge(&[OPEN_SUMS]);
+}
+
+fn assert_all_back(stack: &Stack, each: u64) {
+    for report in stack.finish(PATIENCE) {
+        assert_eq!(report.figure("received"), each, "{report:#?}");
+        assert!(!report.failed, "{report:#?}");
+    }
+}
+
+pub(crate) fn is_refused(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tshark");
+    let lan = Lan::new("is_refused", wire);
+    let stack = lan.start(
+        "",
+        "tcp ip\nprobe tcp to=\"port4@10.9.0.1\" count=1 timeout=\"5s\"",
+    );
+    // Nobody listens here: Linux is told at once.
+    let begun = Instant::now();
+    let peer = format!("TCP:{OURS}:9");
+    let said = lan.linux.exec(&["socat", "-u", "OPEN:/dev/null", &peer]);
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("Connection refused"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    // Nor there: we are told at once.
+    for report in stack.finish(PATIENCE) {
+        assert_eq!(report.figure("received"), 0, "{report:#?}");
+    }
+    drop(stack);
+    lan.scene.judge(&[("onnection reset", "nobody listens")]);
+}
+
+pub(crate) fn streams_outlast_a_bad_link(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tshark");
+    let lan = Lan::new("bad_link", wire);
+    for (at, damage) in [
+        "loss=\"1%\"",
+        "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
+        "loss=\"20%\"",
+        "corrupt=\"2%\" delay=\"5ms\"",
+        "reorder=\"10%\" reorder_delay=\"3ms\"",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let below = format!("fault wire name=bad {damage}\n");
+        let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
+        let octets = if damage.contains("20%") {
+            60_000
+        } else {
+            1 << 20
+        };
+        there_and_back(&lan, lan.scene.folder(), octets + at, 2 * PATIENCE);
+        drop(stack);
+        lan.scene.judge(DAMAGE);
+    }
+}
