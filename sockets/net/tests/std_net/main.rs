@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod poller;
+mod streams;
 
 use std::time::Duration;
 use xk_net::{Here, Setup, Stack, Thread};
@@ -13,6 +14,7 @@ host alone {
     ip loopback { address "10.0.0.1/24"; }
     icmp ip
     udp ip
+    tcp ip
 }
 "#;
 
