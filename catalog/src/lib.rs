@@ -37,6 +37,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_tap::ENTRY,
+    &xk_tcp::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
     &xk_xdp::ENTRY,

@@ -57,3 +57,68 @@ impl Attribute for Peer {
         }
     }
 }
+
+/// The two bits of the network header by which routers tell of congestion (RFC 3168, section 5). Set by TCP on what it sends;
+/// set by the network layer on what arrives, unless they are both 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// ECT(1): whoever sent it can be told.
+    CapableOne,
+    /// ECT(0): whoever sent it can be told.
+    CapableZero,
+    /// CE: a router had congestion.
+    Experienced,
+}
+
+impl Ecn {
+    /// The two bits as a header has them.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        match self {
+            Ecn::CapableOne => 1,
+            Ecn::CapableZero => 2,
+            Ecn::Experienced => 3,
+        }
+    }
+
+    /// What the two lowest bits of `bits` say; `None` if the sender cannot be told.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits & 3 {
+            1 => Some(Ecn::CapableOne),
+            2 => Some(Ecn::CapableZero),
+            3 => Some(Ecn::Experienced),
+            _ => None,
+        }
+    }
+}
+
+impl Attribute for Ecn {
+    const KEY: u32 = attribute_key("ecn");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        octets[0] = self.bits();
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        Ecn::from_bits(octets[0]).unwrap_or(Ecn::CapableZero)
+    }
+}
+
+/// Set on a message: send it whole or not at all (RFC 791, section 2.3). The network layer takes it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DontFragment;
+
+impl Attribute for DontFragment {
+    const KEY: u32 = attribute_key("dont-fragment");
+
+    fn encode(self) -> [u8; 16] {
+        [0; 16]
+    }
+
+    fn decode(_: [u8; 16]) -> Self {
+        DontFragment
+    }
+}

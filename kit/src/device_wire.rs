@@ -1,8 +1,9 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
 use crate::EthAddr;
-use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
-use crate::offload::{self, Offloads};
+use crate::anchor::{Anchor, Anchored, ETHERNET};
+use crate::control::{JoinGroup, MyEther};
+use crate::offload::Offloads;
 use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -10,13 +11,9 @@ use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
-use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
-use xk_core::reason::{self, Class};
-use xk_core::wire::Wire;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
-    SessionRef, Time, Upper,
-};
+use xk_core::object::{Arrivals, PushError};
+use xk_core::reason::Class;
+use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
 /// Octets of an Ethernet header without tag (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
@@ -102,7 +99,8 @@ pub struct DeviceSettings {
     pub takes_groups: bool,
 }
 
-struct Shared<D> {
+/// The wire over `D`.
+pub struct DeviceWire<D> {
     device: RefCell<D>,
     settings: DeviceSettings,
     frame_octets_max: usize,
@@ -115,20 +113,15 @@ struct Shared<D> {
     arrivals: Arrivals,
     /// The device holds frames that have not gone out.
     unflushed: Cell<bool>,
-}
-
-/// The wire over `D` as a protocol object. One protocol stands on it.
-pub struct DeviceWire<D> {
-    shared: Rc<Shared<D>>,
     losses: Cell<u64>,
     losses_at: Cell<Time>,
 }
 
 impl<D: FrameDevice + 'static> DeviceWire<D> {
-    /// A wire over an opened device.
-    pub fn new(device: D, settings: DeviceSettings) -> Self {
+    /// The protocol object of a wire over an opened device.
+    pub fn new(device: D, settings: DeviceSettings) -> Anchored<Self> {
         let frame_octets_max = device.mtu() + HEADER_OCTETS;
-        let shared = Shared {
+        Anchored::new(Self {
             partial_checksums: device.takes_partial_checksums(),
             device: RefCell::new(device),
             settings,
@@ -137,19 +130,9 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             backlog: RefCell::default(),
             arrivals: Arrivals::default(),
             unflushed: Cell::new(false),
-        };
-        Self {
-            shared: Rc::new(shared),
             losses: Cell::new(0),
             losses_at: Cell::new(Time::ZERO),
-        }
-    }
-
-    fn session(&self, upper: ProtocolRef) -> DeviceSession<D> {
-        DeviceSession {
-            shared: Rc::clone(&self.shared),
-            upper,
-        }
+        })
     }
 
     /// Counts what the device lost, now and then.
@@ -158,7 +141,7 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             return;
         }
         self.losses_at.set(cx.now() + LOSSES_EVERY);
-        let lost = self.shared.device.borrow_mut().losses();
+        let lost = self.device.borrow_mut().losses();
         let counted = self.losses.get();
         let new = lost.saturating_sub(counted).min(LOSSES_AT_ONCE);
         self.losses.set(counted + new);
@@ -166,30 +149,9 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             this.head().drops().count(&DEVICE_LOSS);
         }
     }
-}
-
-impl<D: FrameDevice> Shared<D> {
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
-        if let Some(q) = ask.get::<MaxPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<OptPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.settings.address.0;
-        } else if let Some(q) = ask.get::<LinkType>() {
-            q.number = 1;
-        } else if let Some(q) = ask.get::<Describe>() {
-            q.text = alloc::format!("{}", self.settings.address);
-            self.device.borrow().describe(&mut q.text);
-        } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
-            return Answer::Unknown;
-        }
-        Answer::Answered
-    }
 
     /// Offers the device a frame, behind those that wait already.
-    fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
+    fn offer(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
         let mut backlog = self.backlog.borrow_mut();
         let offered = if backlog.is_empty() {
             self.device.borrow_mut().transmit(frame)
@@ -217,7 +179,7 @@ impl<D: FrameDevice> Shared<D> {
     }
 
     /// Offers what waits, and has the device send what it has.
-    fn flush(&self, this: &ProtocolRef) {
+    fn empty(&self, this: &ProtocolRef) {
         if !self.unflushed.get() && self.backlog.borrow().is_empty() {
             return;
         }
@@ -250,62 +212,61 @@ impl<D: FrameDevice> Shared<D> {
     }
 }
 
-impl<D: FrameDevice + 'static> Protocol for DeviceWire<D> {
-    fn open(
-        &self,
+impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
+    fn end(&self) -> &WireEnd {
+        &self.end
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max
+    }
+
+    fn link_type(&self) -> u16 {
+        ETHERNET
+    }
+
+    fn takes_partial_checksums(&self) -> bool {
+        self.partial_checksums
+    }
+
+    #[inline]
+    fn send(
+        self: &Rc<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let make = |upper| self.session(upper);
-        self.shared.end.open(cx, this, upper, make)
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        self.offer(cx, this, message)
     }
 
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.shared.end.open_enable(upper)
-    }
-
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.shared.end.open_disable(enable);
-    }
-
-    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Offloads>() {
-            question.answer_wire(this.id(), self.shared.partial_checksums);
-            return Answer::Answered;
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.settings.address.0;
+        } else if let Some(q) = ask.get::<Describe>() {
+            q.text = alloc::format!("{}", self.settings.address);
+            self.device.borrow().describe(&mut q.text);
+        } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
+            return Answer::Unknown;
         }
-        match self.shared.end.control(ask) {
-            Answer::Answered => Answer::Answered,
-            Answer::Unknown => self.shared.answer(ask),
-        }
+        Answer::Answered
+    }
+
+    fn answer_protocol(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<Offloads>(|question| {
+            question.answer_wire(this.id(), self.partial_checksums);
+        })
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {
-        // Last words, such as a farewell to peers, still go out.
-        self.shared.flush(this);
-        self.shared.end.stop();
-        drop(self.shared.backlog.take());
-        self.shared.arrivals.clear();
+        self.empty(this);
+        drop(self.backlog.take());
+        self.arrivals.clear();
     }
 
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        let shared = &self.shared;
-        if shared.arrivals.is_empty() {
-            let arrivals = &mut *shared.arrivals.queue_mut();
-            let outcome = shared
+    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if self.arrivals.is_empty() {
+            let arrivals = &mut *self.arrivals.queue_mut();
+            let outcome = self
                 .device
                 .borrow_mut()
                 .receive(cx.pool(), budget, arrivals);
@@ -315,63 +276,21 @@ impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
                 }
             }
         }
-        let make = |upper| self.session(upper);
-        let count = shared
-            .end
-            .deliver_all(cx, this, &shared.arrivals, budget, make);
+        let count = self.deliver_all(cx, this, &self.arrivals, budget);
         self.count_losses(cx, this);
         count
     }
 
     fn flush(&self, _: &Kernel, this: &ProtocolRef) {
-        self.shared.flush(this);
+        self.empty(this);
     }
 
     fn descriptor(&self) -> Option<i32> {
-        Some(self.shared.device.borrow().descriptor())
+        Some(self.device.borrow().descriptor())
     }
 
     fn wants_writable(&self) -> bool {
-        self.shared.unflushed.get() || !self.shared.backlog.borrow().is_empty()
-    }
-}
-
-/// The wire's only session.
-struct DeviceSession<D> {
-    shared: Rc<Shared<D>>,
-    upper: ProtocolRef,
-}
-
-impl<D: FrameDevice + 'static> Session for DeviceSession<D> {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let mut message = message;
-        if !self.shared.partial_checksums && offload::settle(cx.pool(), &mut message).is_err() {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(PushError::NoBuffers);
-        }
-        if message.len() > self.shared.frame_octets_max {
-            this.discard(cx, message, &reason::TOO_BIG);
-            let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
-            return Err(PushError::TooBig { max });
-        }
-        self.shared.send(cx, this, message)
-    }
-
-    #[inline]
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
-    }
-
-    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        self.upper.demux_burst(cx, this, burst)
-    }
-
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        self.shared.answer(ask)
-    }
-
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.end.close()
+        self.unflushed.get() || !self.backlog.borrow().is_empty()
     }
 }
 

@@ -6,6 +6,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod addr;
+pub mod anchor;
 pub mod attribute;
 pub mod checksum;
 pub mod control;

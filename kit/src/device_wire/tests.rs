@@ -1,10 +1,13 @@
 use super::*;
+use crate::control::MaxPacket;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::object::Refused;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::{Participants, Protocol, Upper, reason};
 
 /// What the test sees and sets of a device.
 #[derive(Default)]

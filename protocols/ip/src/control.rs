@@ -4,25 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
-use xk_core::message::{Attribute, attribute_key};
 use xk_kit::Cidr;
-
-/// Set on a message pushed: routers must not fragment it, nor must we. One that is too long for the path
-/// is answered by `PushError::TooBig`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DontFragment;
-
-impl Attribute for DontFragment {
-    const KEY: u32 = attribute_key("dont-fragment");
-
-    fn encode(self) -> [u8; 16] {
-        [0; 16]
-    }
-
-    fn decode(_: [u8; 16]) -> Self {
-        Self
-    }
-}
+pub use xk_kit::attribute::DontFragment;
 
 /// A way to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]

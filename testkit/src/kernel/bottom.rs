@@ -177,6 +177,8 @@ fn key(peer: Option<Part>, receiver: ProtocolId, selector: ProtocolId) -> Key {
 
 struct State {
     lower: Lower,
+    /// As [`Lower::opt_packet`] says, until the path changes.
+    opt_packet: Cell<u32>,
     sessions: SessionTable<Key>,
     enables: RefCell<Vec<(u64, ProtocolRef, ProtocolId)>>,
     enable_last: Cell<u64>,
@@ -201,6 +203,7 @@ impl Bottom {
     /// Adds one to a kernel.
     pub fn add(cx: &Kernel, name: &str, lower: Lower) -> Self {
         let state = Rc::new(State {
+            opt_packet: Cell::new(lower.opt_packet),
             lower,
             sessions: SessionTable::new(cx.boot_key(), SESSIONS_MAX),
             enables: RefCell::default(),
@@ -250,6 +253,11 @@ impl Bottom {
     /// Lets every push fail in this way, or none.
     pub fn fail(&self, failure: Option<PushError>) {
         self.state.failure.set(failure);
+    }
+
+    /// From now on this is the largest message that it says goes without being fragmented, in octets.
+    pub fn set_opt_packet(&self, octets: u32) {
+        self.state.opt_packet.set(octets);
     }
 
     /// How often a session was opened from above.
@@ -463,7 +471,7 @@ impl State {
         if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = lower.max_packet;
         } else if let Some(q) = ask.get::<OptPacket>() {
-            q.octets = lower.opt_packet;
+            q.octets = self.opt_packet.get();
         } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), lower.ether) {
             q.address = address;
         } else if let (Some(q), Some(number)) = (ask.get::<LinkType>(), lower.link_type) {

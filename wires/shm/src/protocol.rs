@@ -9,17 +9,14 @@ use std::time::Instant;
 
 use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, PushError};
 use xk_core::reason::{self, Class};
-use xk_core::wire::{Sleeper, Wire};
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
-    SessionRef, Time, Upper,
-};
+use xk_core::wire::Sleeper;
+use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::control::{JoinGroup, MyEther};
 use xk_kit::notice::notice;
-use xk_kit::offload;
 use xk_kit::wire_end::WireEnd;
 
 use crate::error::ShmError;
@@ -56,7 +53,11 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         None => random_address(build.cx),
     };
     let meeting = Meeting::new(path(params), &options).map_err(environment)?;
-    build.add(ShmWire::new(meeting, options.geometry, address))
+    build.add(Anchored::new(ShmWire::new(
+        meeting,
+        options.geometry,
+        address,
+    )))
 }
 
 /// Looks whether the parameters will do on this machine.
@@ -129,7 +130,8 @@ fn environment(error: ShmError) -> BuildError {
 /// A pipe that the executor may still sleep on though its link is gone.
 type Leftover = Option<OwnedFd>;
 
-struct Shared {
+/// Shared memory as a wire.
+pub(crate) struct ShmWire {
     end: WireEnd,
     address: EthAddr,
     frame_octets_max: usize,
@@ -156,14 +158,9 @@ struct Shared {
     trouble: RefCell<String>,
 }
 
-/// Shared memory as a protocol object. One protocol stands on it.
-pub(crate) struct ShmWire {
-    shared: Rc<Shared>,
-}
-
 impl ShmWire {
     fn new(meeting: Meeting, geometry: Geometry, address: EthAddr) -> Self {
-        let shared = Shared {
+        Self {
             end: WireEnd::default(),
             address,
             frame_octets_max: geometry.frame_octets_max() as usize,
@@ -179,30 +176,7 @@ impl ShmWire {
             looks: Cell::new(0),
             links: Cell::new(0),
             trouble: RefCell::default(),
-        };
-        Self {
-            shared: Rc::new(shared),
         }
-    }
-}
-
-impl Shared {
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
-        if let Some(q) = ask.get::<MaxPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<OptPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.0;
-        } else if let Some(q) = ask.get::<LinkType>() {
-            q.number = 1;
-        } else if let Some(q) = ask.get::<Describe>() {
-            q.text = self.describe();
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
     }
 
     fn describe(&self) -> String {
@@ -348,7 +322,8 @@ impl Shared {
         }
     }
 
-    fn send(&self, message: &Message) -> Result<(), SendError> {
+    /// Copies a frame into the ring.
+    fn put(&self, message: &Message) -> Result<(), SendError> {
         let mut link = self.link.borrow_mut();
         let Some(link) = link.as_mut() else {
             return Err(SendError::Full);
@@ -386,164 +361,38 @@ fn to_message(pool: &Pool, arrival: Arrival<'_>) -> Option<Message> {
     Some(message)
 }
 
-impl Protocol for ShmWire {
-    fn open(
-        &self,
+impl Anchor for ShmWire {
+    fn end(&self) -> &WireEnd {
+        &self.end
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max
+    }
+
+    fn link_type(&self) -> u16 {
+        ETHERNET
+    }
+
+    fn send(
+        self: &Rc<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let make = |upper| ShmSession::new(&self.shared, upper);
-        self.shared.end.open(cx, this, upper, make)
-    }
-
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.shared.end.open_enable(upper)
-    }
-
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.shared.end.open_disable(enable);
-    }
-
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        match self.shared.end.control(ask) {
-            Answer::Answered => Answer::Answered,
-            Answer::Unknown => self.shared.answer(ask),
-        }
-    }
-
-    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
-        // Last words, such as a farewell to peers, still go out.
-        self.flush(cx, this);
-        self.shared.end.stop();
-        drop(self.shared.link.take());
-        drop(self.shared.meeting.take());
-        self.shared.arrivals.clear();
-    }
-
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl Wire for ShmWire {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        let shared = &self.shared;
-        if cx.now() >= shared.look_at.get() {
-            shared.look(cx, this);
-        }
-        let fetched = if shared.arrivals.is_empty() {
-            shared.fetch(cx, this, budget)
-        } else {
-            // What another shepherd has left is delivered first.
-            0
-        };
-        let make = |upper| ShmSession::new(shared, upper);
-        let count = shared
-            .end
-            .deliver_all(cx, this, &shared.arrivals, budget, make);
-        if count == 0 && shared.slept.take() {
-            // Not for a frame, so for the peer.
-            shared.look(cx, this);
-        }
-        if let Some(left) = shared.last_frames.get() {
-            let left = left.saturating_sub(u32::try_from(fetched).unwrap_or(u32::MAX));
-            shared.last_frames.set(Some(left));
-            if count == 0 || left == 0 {
-                shared.lose(cx, this, Lost::Gone);
-            }
-        }
-        count
-    }
-
-    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
-        if let Some(link) = self.shared.link.borrow_mut().as_mut() {
-            link.flush();
-        }
-    }
-
-    fn descriptor(&self) -> Option<i32> {
-        let meeting = self.shared.meeting.borrow();
-        meeting.as_ref().map(|meeting| meeting.set().as_raw_fd())
-    }
-
-    fn next_poll(&self) -> Option<Time> {
-        self.shared.step_at.get()
-    }
-
-    fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        let shared = &self.shared;
-        if let Some(bell) = shared.leftover.borrow_mut().take() {
-            sleeper.remove(bell.as_raw_fd());
-        }
-        if !shared.arrivals.is_empty() {
-            return false;
-        }
-        let mut link = shared.link.borrow_mut();
-        let Some(link) = link.as_mut() else {
-            return true;
-        };
-        if !shared.registered.get() {
-            // If it fails, sleeps are short all the same, and the next one tries again.
-            shared.registered.set(sleeper.add(link.bell().as_raw_fd()));
-        }
-        shared.last_frames.get().is_none() && link.doze()
-    }
-
-    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
-        let woken = self.shared.link.borrow_mut().as_mut().map(Link::woken);
-        if let Some(Err(lost)) = woken {
-            self.shared.lose(cx, this, lost);
-        }
-        self.shared.slept.set(true);
-    }
-
-    fn may_spin(&self) -> bool {
-        let link = self.shared.link.borrow();
-        link.as_ref().is_none_or(|link| !link.shares_processor())
-    }
-}
-
-/// The wire's only session.
-struct ShmSession {
-    shared: Rc<Shared>,
-    upper: ProtocolRef,
-}
-
-impl ShmSession {
-    fn new(shared: &Rc<Shared>, upper: ProtocolRef) -> Self {
-        let shared = Rc::clone(shared);
-        Self { shared, upper }
-    }
-}
-
-impl Session for ShmSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        // The other side is not told of a checksum left open.
-        if offload::settle(cx.pool(), &mut message).is_err() {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(PushError::NoBuffers);
-        }
-        let (why, error) = match self.shared.send(&message) {
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let (why, error) = match self.put(&message) {
             Ok(()) => return Ok(()),
             Err(SendError::TooLong) => {
-                let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
+                let max = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
                 (&reason::TOO_BIG, PushError::TooBig { max })
             }
-            Err(SendError::Full) if self.shared.link.borrow().is_some() => {
+            Err(SendError::Full) if self.link.borrow().is_some() => {
                 (&reason::QUEUE_FULL, PushError::QueueFull)
             }
             Err(SendError::Full) => (&LINK_DOWN, PushError::Unreachable),
             Err(SendError::Broken(_)) => {
                 if let Some(protocol) = cx.protocol(this.head().protocol()) {
-                    self.shared.lose(cx, &protocol, Lost::Broken);
+                    self.lose(cx, &protocol, Lost::Broken);
                 }
                 (&LINK_DOWN, PushError::Unreachable)
             }
@@ -552,21 +401,92 @@ impl Session for ShmSession {
         Err(error)
     }
 
-    #[inline]
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.address.0;
+        } else if let Some(q) = ask.get::<Describe>() {
+            q.text = self.describe();
+        } else if ask.get::<JoinGroup>().is_none() {
+            return Answer::Unknown;
+        }
+        Answer::Answered
     }
 
-    #[inline]
-    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        self.upper.demux_burst(cx, this, burst)
+    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.flush(cx, this);
+        drop(self.link.take());
+        drop(self.meeting.take());
+        self.arrivals.clear();
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        self.shared.answer(ask)
+    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if cx.now() >= self.look_at.get() {
+            self.look(cx, this);
+        }
+        let fetched = if self.arrivals.is_empty() {
+            self.fetch(cx, this, budget)
+        } else {
+            // What another shepherd has left is delivered first.
+            0
+        };
+        let count = self.deliver_all(cx, this, &self.arrivals, budget);
+        if count == 0 && self.slept.take() {
+            // Not for a frame, so for the peer.
+            self.look(cx, this);
+        }
+        if let Some(left) = self.last_frames.get() {
+            let left = left.saturating_sub(u32::try_from(fetched).unwrap_or(u32::MAX));
+            self.last_frames.set(Some(left));
+            if count == 0 || left == 0 {
+                self.lose(cx, this, Lost::Gone);
+            }
+        }
+        count
     }
 
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.end.close()
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
+        if let Some(link) = self.link.borrow_mut().as_mut() {
+            link.flush();
+        }
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        let meeting = self.meeting.borrow();
+        meeting.as_ref().map(|meeting| meeting.set().as_raw_fd())
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.step_at.get()
+    }
+
+    fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        if let Some(bell) = self.leftover.borrow_mut().take() {
+            sleeper.remove(bell.as_raw_fd());
+        }
+        if !self.arrivals.is_empty() {
+            return false;
+        }
+        let mut link = self.link.borrow_mut();
+        let Some(link) = link.as_mut() else {
+            return true;
+        };
+        if !self.registered.get() {
+            // If it fails, sleeps are short all the same, and the next one tries again.
+            self.registered.set(sleeper.add(link.bell().as_raw_fd()));
+        }
+        self.last_frames.get().is_none() && link.doze()
+    }
+
+    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
+        let woken = self.link.borrow_mut().as_mut().map(Link::woken);
+        if let Some(Err(lost)) = woken {
+            self.lose(cx, this, lost);
+        }
+        self.slept.set(true);
+    }
+
+    fn may_spin(&self) -> bool {
+        let link = self.link.borrow();
+        link.as_ref().is_none_or(|link| !link.shares_processor())
     }
 }

@@ -71,7 +71,7 @@ pub use config::{
     LINK_BLOCKS, LINK_PARAMETERS, LinkConfig, LinkKind, Partition, QUEUE_FRAMES_DEFAULT,
 };
 pub use network::{HostId, IN_FLIGHT_MAX, LinkError, LinkId, Network, Sighting, Tap};
-pub use protocol::{HostSeat, SimWire};
+pub use protocol::HostSeat;
 pub use stats::{LinkStats, WorldStats};
 pub use world::{Ended, Progress, World};
 

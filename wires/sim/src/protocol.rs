@@ -5,19 +5,12 @@ use crate::network::{HostId, LinkId, Network, PortId};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
-use xk_core::wire::Wire;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
-    Upper, reason,
-};
+use xk_core::object::{OpenError, PushError};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
-use xk_kit::offload;
+use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::control::{JoinGroup, MyEther};
 use xk_kit::wire_end::WireEnd;
-
-/// The link type of Ethernet in captures.
-const ETHERNET: u16 = 1;
 
 /// Which host of the world a kernel is; put beside the kernel by [`World::add_host`](crate::World::add_host).
 #[derive(Debug)]
@@ -44,7 +37,7 @@ pub(crate) struct SimPort {
 
 impl SimPort {
     /// Passes an arrived frame up.
-    pub(crate) fn deliver(self: &Rc<Self>, cx: &Kernel, message: Message) {
+    pub(crate) fn arrive(self: &Rc<Self>, cx: &Kernel, message: Message) {
         // One that was taken down has none.
         if let Some(session) = self.end.session() {
             drop(session.pop(cx, message));
@@ -52,8 +45,7 @@ impl SimPort {
         }
         let this = self.this.borrow().clone();
         if let Some(this) = this {
-            self.end
-                .deliver(cx, &this, message, |upper| self.session(upper));
+            Anchor::deliver(self, cx, &this, message);
         }
     }
 
@@ -62,29 +54,6 @@ impl SimPort {
         if let Some(this) = &*self.this.borrow() {
             this.discard(message, reason);
         }
-    }
-
-    fn session(self: &Rc<Self>, upper: ProtocolRef) -> SimSession {
-        SimSession {
-            port: Rc::clone(self),
-            upper,
-        }
-    }
-
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
-        if let Some(q) = ask.get::<MaxPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<OptPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.get().0;
-        } else if let Some(q) = ask.get::<LinkType>() {
-            q.number = ETHERNET;
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
     }
 
     /// Hangs the interface on its link, if the kernel's place in the world is known.
@@ -105,11 +74,6 @@ impl SimPort {
         *self.this.borrow_mut() = Some(this.clone());
         Ok(())
     }
-}
-
-/// The wire as a protocol object.
-pub struct SimWire {
-    port: Rc<SimPort>,
 }
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
@@ -148,9 +112,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
         this: RefCell::default(),
     });
-    let this = build.add(SimWire {
-        port: Rc::clone(&port),
-    })?;
+    let this = build.add(Anchored::of(Rc::clone(&port)))?;
     // Before the host has its place in the world, `start` is early enough.
     match port.attach(build.cx, &this) {
         Ok(()) | Err(OpenError::NoLower) => Ok(this),
@@ -158,89 +120,34 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     }
 }
 
-impl Protocol for SimWire {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        self.port.attach(cx, this)
+impl Anchor for SimPort {
+    fn end(&self) -> &WireEnd {
+        &self.end
     }
 
-    fn open(
-        &self,
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max
+    }
+
+    fn link_type(&self) -> u16 {
+        ETHERNET
+    }
+
+    fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        self.attach(cx, this)
+    }
+
+    fn send(
+        self: &Rc<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        self.port
-            .end
-            .open(cx, this, upper, |upper| self.port.session(upper))
-    }
-
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.port.end.open_enable(upper)
-    }
-
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.port.end.open_disable(enable);
-    }
-
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        match self.port.end.control(ask) {
-            Answer::Answered => Answer::Answered,
-            Answer::Unknown => self.port.answer(ask),
-        }
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        let this = self.port.this.take();
-        if let Some(port) = self.port.id.take() {
-            self.port.network.detach(port);
-        }
-        drop(this);
-        self.port.end.stop();
-    }
-
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl Wire for SimWire {
-    /// Frames come from the world, not by polling.
-    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
-        0
-    }
-}
-
-/// The wire's only session.
-pub(crate) struct SimSession {
-    port: Rc<SimPort>,
-    upper: ProtocolRef,
-}
-
-impl Session for SimSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let port = &self.port;
-        let mut message = message;
-        if offload::settle(cx.pool(), &mut message).is_err() {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(PushError::NoBuffers);
-        }
-        if message.len() > port.frame_octets_max {
-            this.discard(cx, message, &reason::TOO_BIG);
-            let max = u32::try_from(port.frame_octets_max).unwrap_or(u32::MAX);
-            return Err(PushError::TooBig { max });
-        }
-        let Some(at) = port.id.get() else {
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let Some(at) = self.id.get() else {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         };
-        port.network
+        self.network
             .transmit(cx.now(), at, message)
             .map_err(|not_taken| {
                 this.discard(cx, not_taken.message, not_taken.reason);
@@ -248,15 +155,25 @@ impl Session for SimSession {
             })
     }
 
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.address.get().0;
+        } else if ask.get::<JoinGroup>().is_none() {
+            return Answer::Unknown;
+        }
+        Answer::Answered
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        self.port.answer(ask)
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let this = self.this.take();
+        if let Some(port) = self.id.take() {
+            self.network.detach(port);
+        }
+        drop(this);
     }
 
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.port.end.close()
+    /// Frames come from the world, not by polling.
+    fn poll(self: &Rc<Self>, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+        0
     }
 }

@@ -385,7 +385,7 @@ impl World {
             };
             host.kernel.set_now(self.now);
             if host.is_plain {
-                port.deliver(&host.kernel, message);
+                port.arrive(&host.kernel, message);
                 host.kernel.run_due();
                 self.arm(at);
                 continue;
@@ -510,7 +510,7 @@ fn body(
             let next = inbox.borrow_mut().pop_front();
             let Some(work) = next else { break };
             match work {
-                Work::Frame(port, message) => port.deliver(&kernel, message),
+                Work::Frame(port, message) => port.arrive(&kernel, message),
                 Work::Task(task) => task(&kernel),
             }
             if !leads() {

@@ -2,23 +2,18 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Arrivals, PushError};
 use xk_core::reason::{self, Class};
-use xk_core::wire::Wire;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
-    Time, Upper,
-};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
-use xk_kit::offload;
+use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::control::{JoinGroup, MyEther};
 use xk_kit::wire_end::WireEnd;
 
 use super::config::{Config, FRAME_HEADER_OCTETS};
@@ -39,7 +34,8 @@ const TAG_OCTETS: usize = 4;
 /// How often silent strangers are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-struct Shared {
+/// The wire.
+struct HostEth {
     end: WireEnd,
     local: SocketAddr,
     vni: Option<u32>,
@@ -50,15 +46,10 @@ struct Shared {
     receiver: RefCell<Receiver>,
     outbox: RefCell<Outbox>,
     batch: RefCell<Batch>,
-    /// Frames taken and not delivered yet. Shared by all shepherds: if one blocks in a delivery, the next goes on.
-    arrivals: RefCell<VecDeque<Message>>,
+    /// Frames taken and not delivered yet.
+    arrivals: Arrivals,
     blocked: Cell<bool>,
     look_at: Cell<Time>,
-}
-
-/// The wire as a protocol object. One protocol stands on it.
-struct HostEth {
-    shared: Rc<Shared>,
 }
 
 /// Builds the wire from its place in a graph.
@@ -71,7 +62,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     // Other ends of such a network send from any port, and are sent to at the one that is configured.
     let port = config.vni.map(|_| config.local.port());
     let prefix = config.vni.map(vxlan::emit);
-    let shared = Shared {
+    build.add(Anchored::new(HostEth {
         end: WireEnd::default(),
         local: socket.local().unwrap_or(config.local),
         vni: config.vni,
@@ -87,38 +78,13 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         receiver: RefCell::new(Receiver::new()),
         outbox: RefCell::new(Outbox::new(prefix.as_ref().map_or(&[], |p| p.as_slice()))),
         batch: RefCell::new(Batch::new()),
-        arrivals: RefCell::default(),
+        arrivals: Arrivals::default(),
         blocked: Cell::new(false),
         look_at: Cell::new(Time::ZERO),
-    };
-    build.add(HostEth {
-        shared: Rc::new(shared),
-    })
+    }))
 }
 
-impl Shared {
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        let octets = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
-        if let Some(q) = ask.get::<MaxPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<OptPacket>() {
-            q.octets = octets;
-        } else if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.0;
-        } else if let Some(q) = ask.get::<LinkType>() {
-            q.number = 1;
-        } else if let Some(q) = ask.get::<Describe>() {
-            let (peers, stations) = self.peers.counts();
-            q.text = format!(
-                "{} at {}, {peers} peers, {stations} stations behind them",
-                self.address, self.local
-            );
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
-    }
-
+impl HostEth {
     /// Takes what the socket has, at most `budget` datagrams or runs of them.
     fn receive(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) {
         let receiver = &mut *self.receiver.borrow_mut();
@@ -175,24 +141,7 @@ impl Shared {
         let mut station = [0; 6];
         frame.copy_to(6, &mut station);
         self.peers.heard(cx.now(), station, peer);
-        self.arrivals.borrow_mut().push_back(frame);
-    }
-
-    /// Sends a frame to whom it is for.
-    fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
-        let frame = match in_few_slices(cx.pool(), frame) {
-            Ok(frame) => frame,
-            Err(frame) => {
-                this.discard(cx, frame, &reason::NO_BUFFERS);
-                return Err(PushError::NoBuffers);
-            }
-        };
-        let mut station = [0; 6];
-        frame.copy_to(0, &mut station);
-        match self.peers.towards(cx.now(), station) {
-            Destination::One(to) => self.queue(cx, this, frame, to),
-            Destination::All => self.send_all(cx, this, frame),
-        }
+        self.arrivals.queue_mut().push_back(frame);
     }
 
     fn send_all(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
@@ -236,12 +185,13 @@ impl Shared {
             && !self.blocked.get()
             && let Some(protocol) = this.protocol(cx)
         {
-            self.flush(&protocol);
+            self.empty_outbox(&protocol);
         }
         Ok(())
     }
 
-    fn flush(&self, this: &ProtocolRef) {
+    /// Sends what is in the outbox.
+    fn empty_outbox(&self, this: &ProtocolRef) {
         let mut outbox = self.outbox.borrow_mut();
         if outbox.is_empty() {
             return;
@@ -253,133 +203,89 @@ impl Shared {
     }
 }
 
-impl HostEth {
-    fn session(&self, upper: ProtocolRef) -> EthSession {
-        EthSession {
-            shared: Rc::clone(&self.shared),
-            upper,
-        }
+impl Anchor for HostEth {
+    fn end(&self) -> &WireEnd {
+        &self.end
     }
-}
 
-impl Protocol for HostEth {
-    fn open(
-        &self,
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max
+    }
+
+    fn link_type(&self) -> u16 {
+        ETHERNET
+    }
+
+    /// Sends a frame to whom it is for.
+    fn send(
+        self: &Rc<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let make = |upper| self.session(upper);
-        self.shared.end.open(cx, this, upper, make)
-    }
-
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.shared.end.open_enable(upper)
-    }
-
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.shared.end.open_disable(enable);
-    }
-
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        match self.shared.end.control(ask) {
-            Answer::Answered => Answer::Answered,
-            Answer::Unknown => self.shared.answer(ask),
+        this: &SessionRef,
+        frame: Message,
+    ) -> Result<(), PushError> {
+        let frame = match in_few_slices(cx.pool(), frame) {
+            Ok(frame) => frame,
+            Err(frame) => {
+                this.discard(cx, frame, &reason::NO_BUFFERS);
+                return Err(PushError::NoBuffers);
+            }
+        };
+        let mut station = [0; 6];
+        frame.copy_to(0, &mut station);
+        match self.peers.towards(cx.now(), station) {
+            Destination::One(to) => self.queue(cx, this, frame, to),
+            Destination::All => self.send_all(cx, this, frame),
         }
+    }
+
+    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
+        if let Some(q) = ask.get::<MyEther>() {
+            q.address = self.address.0;
+        } else if let Some(q) = ask.get::<Describe>() {
+            let (peers, stations) = self.peers.counts();
+            q.text = format!(
+                "{} at {}, {peers} peers, {stations} stations behind them",
+                self.address, self.local
+            );
+        } else if ask.get::<JoinGroup>().is_none() {
+            return Answer::Unknown;
+        }
+        Answer::Answered
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {
-        // Last words, such as a farewell to peers, still go out.
-        self.shared.flush(this);
-        self.shared.end.stop();
-        self.shared.outbox.borrow_mut().clear();
-        self.shared.receiver.borrow_mut().release();
-        drop(self.shared.arrivals.take());
+        self.empty_outbox(this);
+        self.outbox.borrow_mut().clear();
+        self.receiver.borrow_mut().release();
+        self.arrivals.clear();
     }
 
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl Wire for HostEth {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        let shared = &self.shared;
-        if shared.arrivals.borrow().is_empty() {
-            shared.receive(cx, this, budget);
+    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if self.arrivals.is_empty() {
+            self.receive(cx, this, budget);
         }
-        let mut count = 0;
-        while count < budget && !cx.must_leave() {
-            let next = shared.arrivals.borrow_mut().pop_front();
-            let Some(message) = next else { break };
-            count += 1;
-            shared
-                .end
-                .deliver(cx, this, message, |upper| self.session(upper));
-        }
-        if cx.now() >= shared.look_at.get() {
-            shared.look_at.set(cx.now().after(LOOK_EVERY));
-            shared.peers.forget_silent(cx.now());
+        let count = self.deliver_all(cx, this, &self.arrivals, budget);
+        if cx.now() >= self.look_at.get() {
+            self.look_at.set(cx.now().after(LOOK_EVERY));
+            self.peers.forget_silent(cx.now());
         }
         count
     }
 
     fn flush(&self, _: &Kernel, this: &ProtocolRef) {
-        self.shared.flush(this);
+        self.empty_outbox(this);
     }
 
     fn descriptor(&self) -> Option<i32> {
-        Some(self.shared.socket.fd().as_raw_fd())
+        Some(self.socket.fd().as_raw_fd())
     }
 
     fn next_poll(&self) -> Option<Time> {
         // Joined datagrams may be more than one turn's.
-        (!self.shared.arrivals.borrow().is_empty()).then_some(Time::ZERO)
+        (!self.arrivals.is_empty()).then_some(Time::ZERO)
     }
 
     fn wants_writable(&self) -> bool {
-        self.shared.blocked.get()
-    }
-}
-
-/// The wire's only session.
-struct EthSession {
-    shared: Rc<Shared>,
-    upper: ProtocolRef,
-}
-
-impl Session for EthSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let mut message = message;
-        if offload::settle(cx.pool(), &mut message).is_err() {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(PushError::NoBuffers);
-        }
-        if message.len() > self.shared.frame_octets_max {
-            this.discard(cx, message, &reason::TOO_BIG);
-            let max = u32::try_from(self.shared.frame_octets_max).unwrap_or(u32::MAX);
-            return Err(PushError::TooBig { max });
-        }
-        self.shared.send(cx, this, message)
-    }
-
-    #[inline]
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
-    }
-
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        self.shared.answer(ask)
-    }
-
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.end.close()
+        self.blocked.get()
     }
 }

@@ -1,0 +1,150 @@
+//! Congestion control: how much may be in the network, and how fast it may go there (RFC 5681, RFC 9438, BBR).
+//!
+//! An algorithm sees what acknowledgments told ([`Sample`]) and what went wrong ([`Trouble`]) and answers with a window, a threshold and, if
+//! it has an opinion, a pacing rate. It knows no segment, no timer and no clock; [`loss::Recovery`](crate::loss::Recovery) tells it all.
+
+mod bbr;
+mod cubic;
+mod hystart;
+mod newreno;
+
+pub use bbr::Bbr;
+pub use cubic::Cubic;
+pub use newreno::NewReno;
+
+use crate::loss::RateSample;
+use alloc::boxed::Box;
+use core::fmt;
+use core::time::Duration;
+use xk_core::Time;
+
+/// Segments in the initial window (RFC 6928, section 2).
+pub const INITIAL_SEGMENTS: u32 = 10;
+
+/// The largest window an algorithm may have, in octets: what the largest scaled receive window admits (RFC 7323, section 2.3).
+pub const WINDOW_MAX: u32 = 1 << 30;
+
+/// What one acknowledgment told.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// When it came.
+    pub now: Time,
+    /// Octets that are delivered now and were not before, cumulatively or selectively.
+    pub delivered_octets: u32,
+    /// Octets that this acknowledgment made the sender believe lost.
+    pub lost_octets: u32,
+    /// Octets in the network, after the acknowledgment.
+    pub in_flight_octets: u32,
+    /// Octets in the network, before the acknowledgment.
+    pub prior_in_flight_octets: u32,
+    /// Round trip of the latest segment that this acknowledges, if it can be told.
+    pub rtt: Option<Duration>,
+    /// Smoothed round trip.
+    pub srtt: Option<Duration>,
+    /// The smallest round trip of the last minutes.
+    pub min_rtt: Option<Duration>,
+    /// The rate of delivery, if this acknowledgment gives one.
+    pub rate: Option<RateSample>,
+    /// Whether a round trip ended: what was sent after the last such moment begins to be acknowledged.
+    pub round: bool,
+    /// Whether the window, not the application or the receiver, was what held the sender up in this round.
+    pub window_limited: bool,
+    /// Whether losses are being repaired, in fast recovery or after a timeout.
+    pub recovering: bool,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble {
+    /// When it was noticed.
+    pub now: Time,
+    /// Octets sent and not acknowledged cumulatively, before anything was resent (FlightSize of RFC 5681, section 2).
+    pub outstanding_octets: u32,
+    /// Octets believed to be in the network.
+    pub in_flight_octets: u32,
+    /// Octets believed lost.
+    pub lost_octets: u32,
+    /// Whether this is a repeated timeout, with no progress since the last (RFC 5681, section 3.1: the threshold stays).
+    pub again: bool,
+}
+
+/// A congestion control algorithm of one connection.
+///
+/// Windows and thresholds are in octets, rates in octets a second. All arithmetic saturates.
+pub trait Congestion: fmt::Debug {
+    /// The name by which [`by_name`] finds it.
+    fn name(&self) -> &'static str;
+
+    /// Sets the largest segment, in octets; windows of whole segments keep their number of segments only while nothing was sent.
+    fn set_mss(&mut self, mss_octets: u32);
+
+    /// Begins anew with a window of `window_octets`: the connection is established (RFC 5681, section 3.1).
+    fn start(&mut self, window_octets: u32, now: Time);
+
+    /// Something was acknowledged.
+    fn on_ack(&mut self, sample: &Sample);
+
+    /// A loss was noticed that no window's end has answered for yet: fast recovery begins.
+    fn on_loss(&mut self, trouble: &Trouble);
+
+    /// The retransmission timer expired.
+    fn on_timeout(&mut self, trouble: &Trouble);
+
+    /// The network marked a packet instead of dropping it (RFC 3168, section 6.1.2); told at most once a window.
+    fn on_ecn(&mut self, trouble: &Trouble);
+
+    /// All that was outstanding when recovery began is acknowledged.
+    fn recovered(&mut self, now: Time);
+
+    /// The last reduction was wrong: nothing had been lost.
+    fn undo(&mut self, now: Time);
+
+    /// The sender starts again after `idle` without anything in flight; `rto` is its retransmission timeout (RFC 5681, section 4.1).
+    fn after_idle(&mut self, now: Time, idle: Duration, rto: Duration);
+
+    /// How much may be in the network, in octets.
+    fn window(&self) -> u32;
+
+    /// Below this window the sender is in slow start, in octets; fast recovery aims at it (RFC 6937, section 3).
+    fn threshold(&self) -> u32;
+
+    /// The rate to send at, in octets a second; `None` leaves it to the window.
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether [`window`](Congestion::window) rules in fast recovery too, instead of proportional rate reduction.
+    fn rules_recovery(&self) -> bool {
+        false
+    }
+}
+
+/// The names that [`by_name`] knows, the first being the default.
+pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
+
+/// A fresh algorithm for a connection whose largest segment has `mss_octets`; `None` for a name that is not in [`NAMES`].
+#[must_use]
+pub fn by_name(name: &str, mss_octets: u32) -> Option<Box<dyn Congestion>> {
+    match name {
+        "bbr" => Some(Box::new(Bbr::new(mss_octets))),
+        "cubic" => Some(Box::new(Cubic::new(mss_octets))),
+        "newreno" => Some(Box::new(NewReno::new(mss_octets))),
+        _ => None,
+    }
+}
+
+/// The initial window, in octets (RFC 6928, section 2).
+#[must_use]
+pub fn initial_window_octets(mss_octets: u32) -> u32 {
+    let segments = mss_octets.saturating_mul(INITIAL_SEGMENTS);
+    segments.min(mss_octets.saturating_mul(2).max(14_600))
+}
+
+/// The window after `idle`: halved once for each timeout that passed, down to the restart window (RFC 5681, section 4.1; RFC 2861).
+#[must_use]
+fn window_after_idle(window: u32, mss: u32, idle: Duration, rto: Duration) -> u32 {
+    let restart = initial_window_octets(mss).min(window);
+    let timeouts = idle.as_nanos() / rto.as_nanos().max(1);
+    let halvings = u32::try_from(timeouts).unwrap_or(u32::MAX);
+    window.checked_shr(halvings).unwrap_or(0).max(restart)
+}

@@ -1,0 +1,551 @@
+//! A segment arrives (RFC 9293, section 3.10.7; RFC 5961; RFC 7323, section 5.3).
+
+use super::receive::Taken;
+use super::{AckDue, Connection, Syn, Verdict};
+use crate::loss::{Ack, Acked, SackBlock};
+use crate::options::BLOCKS_MAX;
+use crate::seq::Seq;
+use crate::state::{Cause, State};
+use crate::wire::{Flags, Header};
+use core::time::Duration;
+use xk_core::reason::{Class, Reason};
+use xk_core::{Message, Time};
+use xk_kit::stream::StreamError;
+
+/// Its timestamp is older than one that came before (RFC 7323, section 5).
+pub static OLD_TIMESTAMP: Reason = Reason::new("old timestamp", Class::Bad);
+/// Timestamps were agreed, and it has none (RFC 7323, section 3.2).
+pub static NO_TIMESTAMP: Reason = Reason::new("no timestamp", Class::Bad);
+/// It lies outside of the window.
+pub static OUT_OF_WINDOW: Reason = Reason::new("out of window", Class::Bad);
+/// It acknowledges what was never sent, or lies too far back (RFC 5961, section 5).
+pub static BAD_ACK: Reason = Reason::new("bad acknowledgement", Class::Bad);
+/// A reset whose number is in the window, but not the next (RFC 5961, section 3).
+pub static BLIND_RESET: Reason = Reason::new("blind reset", Class::Bad);
+/// A SYN on a connection that stands (RFC 5961, section 4).
+pub static BLIND_SYN: Reason = Reason::new("blind SYN", Class::Bad);
+/// It acknowledges nothing where it must.
+pub static NO_ACK: Reason = Reason::new("no acknowledgement", Class::Bad);
+/// The connection is closed, or closing, and takes nothing more.
+pub static NOT_READ: Reason = Reason::new("data after close", Class::NoPort);
+
+/// How many challenges a connection sends in a second (RFC 5961, section 7).
+const CHALLENGES_MAX: u32 = 10;
+/// How long the peer's timestamps can be compared (RFC 7323, section 5.5).
+const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
+
+impl Connection {
+    /// Takes a segment in. `payload` is what follows its header; `congested` says that a router marked it (RFC 3168).
+    ///
+    /// # Errors
+    /// Why it was dropped, wholly or but for its acknowledgement.
+    pub fn segment(
+        &mut self,
+        now: Time,
+        header: &Header,
+        payload: Option<Message>,
+        congested: bool,
+    ) -> Verdict {
+        match self.state {
+            State::Closed => Err(&NOT_READ),
+            State::SynSent => self.in_syn_sent(now, header, payload),
+            _ => self.in_others(now, header, payload, congested),
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.3.
+    fn in_syn_sent(&mut self, now: Time, header: &Header, payload: Option<Message>) -> Verdict {
+        let flags = header.flags;
+        let acks = flags.has(Flags::ACK);
+        let is_ours =
+            acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
+        if acks && !is_ours {
+            if !flags.has(Flags::RST) {
+                self.reset = Some(Header::new(
+                    header.dst,
+                    header.src,
+                    header.ack,
+                    Seq(0),
+                    Flags::RST,
+                ));
+            }
+            return Err(&BAD_ACK);
+        }
+        if flags.has(Flags::RST) {
+            if !acks {
+                return Err(&BLIND_RESET);
+            }
+            self.fail(StreamError::Refused);
+            return Ok(());
+        }
+        if !flags.has(Flags::SYN) {
+            return Err(&NO_ACK);
+        }
+        self.learn(&Syn::of(header), now);
+        self.receive.rcv_adv = self.receive.rcv_nxt + self.syn_window();
+        if !acks {
+            // Both have opened at once: our SYN goes again, with what the peer's said.
+            self.enter(Cause::Syn);
+            self.again = Some((self.send.iss, self.send.iss + 1));
+            return Ok(());
+        }
+        self.acknowledge(now, header, 0);
+        self.enter(Cause::SynAck);
+        self.establish(now);
+        self.ack_due = AckDue::Now;
+        let octets = payload.as_ref().map_or(0, Message::len) as u32;
+        let verdict = match payload {
+            // Data on a SYN begin behind it.
+            Some(payload) => self.take_text(now, header.seq + 1, payload),
+            None => Ok(()),
+        };
+        if flags.has(Flags::FIN) {
+            self.note_fin(header.seq + 1 + octets, now);
+        }
+        verdict
+    }
+
+    /// RFC 9293, section 3.10.7.4.
+    fn in_others(
+        &mut self,
+        now: Time,
+        header: &Header,
+        payload: Option<Message>,
+        congested: bool,
+    ) -> Verdict {
+        let octets = payload.as_ref().map_or(0, Message::len);
+        self.check_timestamps(now, header, octets)?;
+        let payload = self.check_sequence(now, header, payload, octets)?;
+        if header.flags.has(Flags::RST) {
+            return self.take_reset(now, header);
+        }
+        if header.flags.has(Flags::SYN) {
+            if self.state == State::SynReceived && header.seq == self.receive.irs {
+                // The peer's SYN once more: both have opened at once, or our answer was lost.
+                if header.flags.has(Flags::ACK) {
+                    return self.take_ack_of_syn(now, header);
+                }
+                self.again = Some((self.send.iss, self.send.iss + 1));
+                return Ok(());
+            }
+            self.challenge(now);
+            return Err(&BLIND_SYN);
+        }
+        if !header.flags.has(Flags::ACK) {
+            return Err(&NO_ACK);
+        }
+        if self.state == State::SynReceived {
+            self.take_ack_of_syn(now, header)?;
+        } else {
+            self.check_ack(now, header)?;
+            self.acknowledge(now, header, octets);
+        }
+        self.note_timestamps(now, header);
+        self.heard_at = now;
+        self.keep_alive_count = 0;
+        if self.ecn {
+            // RFC 3168, section 6.1.3: told until the sender says that it knows.
+            if header.flags.has(Flags::CWR) {
+                self.ece = false;
+            }
+            self.ece |= congested;
+        }
+        self.after_ack(now);
+        let verdict = match payload {
+            Some(payload) => self.take_payload(now, header, payload),
+            None => Ok(()),
+        };
+        if header.flags.has(Flags::FIN) {
+            self.note_fin(header.seq + octets as u32, now);
+        }
+        verdict
+    }
+
+    /// RFC 7323, section 5.3, R1 and R2.
+    fn check_timestamps(&mut self, now: Time, header: &Header, octets: usize) -> Verdict {
+        if !self.timestamps || header.flags.has(Flags::RST) {
+            return Ok(());
+        }
+        let Some(stamps) = header.options.timestamps else {
+            return Err(&NO_TIMESTAMP);
+        };
+        let is_old = Seq(stamps.value).before(Seq(self.ts_recent));
+        if is_old && now.since(self.ts_recent_at) <= TIMESTAMPS_VALID {
+            let is_empty = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN);
+            self.acknowledge_stranger(now, is_empty);
+            return Err(&OLD_TIMESTAMP);
+        }
+        Ok(())
+    }
+
+    /// RFC 7323, section 4.3, 2, as RFC 9293 has it: only what covers the last acknowledgement counts.
+    fn note_timestamps(&mut self, now: Time, header: &Header) {
+        if self.timestamps
+            && let Some(stamps) = header.options.timestamps
+            && header.seq.at_or_before(self.last_ack_sent)
+            && Seq(stamps.value).at_or_after(Seq(self.ts_recent))
+        {
+            (self.ts_recent, self.ts_recent_at) = (stamps.value, now);
+        }
+    }
+
+    /// The first check: what of the segment lies in the window (RFC 9293, section 3.4). Gives its data, cut to that.
+    fn check_sequence(
+        &mut self,
+        now: Time,
+        header: &Header,
+        payload: Option<Message>,
+        octets: usize,
+    ) -> Result<Option<Message>, &'static Reason> {
+        let (seq, span) = (header.seq, header.span(octets));
+        let (nxt, window) = (self.receive.rcv_nxt, self.receive.window());
+        let begins = seq.at_or_after(nxt) && seq.before(nxt + window.max(1));
+        // The last of it, or of what came before: an old segment that ends at the next octet has nothing new.
+        let last = seq + span.saturating_sub(1);
+        let ends = span > 0
+            && last.at_or_after(nxt)
+            && last.before(nxt + window.max(1))
+            && seq.before(nxt);
+        // In the midst of it lies the whole window.
+        let spans = span > 0 && seq.before(nxt) && last.at_or_after(nxt + window.max(1));
+        let is_acceptable = begins || ends || spans;
+        if !is_acceptable || (window == 0 && octets > 0 && seq == nxt) {
+            return self.take_unacceptable(now, header, (octets, is_acceptable));
+        }
+        let Some(mut payload) = payload else {
+            return Ok(None);
+        };
+        // What lies behind the window is not kept (RFC 9293, section 3.10.7.4, "tailored").
+        let room = (nxt + window).since(seq);
+        if octets as u32 > room {
+            payload.truncate(room as usize);
+        }
+        Ok(Some(payload))
+    }
+
+    /// A segment outside of the window. With a window of zero its acknowledgement counts all the same.
+    fn take_unacceptable(
+        &mut self,
+        now: Time,
+        header: &Header,
+        (octets, is_next): (usize, bool),
+    ) -> Result<Option<Message>, &'static Reason> {
+        let flags = header.flags;
+        if flags.has(Flags::RST) {
+            return Err(&OUT_OF_WINDOW);
+        }
+        if is_next {
+            // A probe of our closed window.
+            self.ack_due = AckDue::Now;
+            return Ok(None);
+        }
+        let nxt = self.receive.rcv_nxt;
+        let end = header.seq + octets as u32;
+        let is_duplicate = octets > 0 && end.at_or_before(nxt) && nxt.since(header.seq) < 1 << 30;
+        if is_duplicate {
+            self.receive.duplicate = Some((header.seq, end));
+        }
+        if self.state == State::TimeWait && flags.has(Flags::FIN) {
+            // RFC 9293, section 3.10.7.4: our acknowledgement of it was lost; the wait begins anew.
+            self.ends_at = Some(now + self.settings.time_wait);
+        }
+        if flags.has(Flags::SYN)
+            && !(self.state == State::SynReceived && header.seq == self.receive.irs)
+        {
+            self.challenge(now);
+            return Err(&BLIND_SYN);
+        }
+        if self.state == State::SynReceived && flags.has(Flags::SYN) {
+            return Ok(None);
+        }
+        self.acknowledge_stranger(now, octets == 0 && !flags.has(Flags::FIN));
+        if flags.has(Flags::ACK)
+            && !flags.has(Flags::SYN)
+            && octets == 0
+            && self.state != State::SynReceived
+            && header.seq + 1 == nxt
+        {
+            // A keep-alive probe: it acknowledges as any other does.
+            self.heard_at = now;
+        }
+        Err(&OUT_OF_WINDOW)
+    }
+
+    /// Answers a segment that does not belong with what is expected; if it is empty only so often, lest two sides answer each other for ever.
+    fn acknowledge_stranger(&mut self, now: Time, is_empty: bool) {
+        if is_empty {
+            self.challenge(now);
+        } else {
+            self.ack_due = AckDue::Now;
+        }
+    }
+
+    /// A challenge (RFC 5961, section 3.2): an acknowledgement, but only so many a second.
+    fn challenge(&mut self, now: Time) {
+        let second = now.as_ms() / 1000;
+        let (sent, since) = self.challenges;
+        let sent = if since == second { sent } else { 0 };
+        self.challenges = (sent + 1, second);
+        if sent < CHALLENGES_MAX {
+            self.ack_due = AckDue::Now;
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4, second; RFC 5961, section 3.2.
+    fn take_reset(&mut self, now: Time, header: &Header) -> Verdict {
+        if header.seq != self.receive.rcv_nxt {
+            self.challenge(now);
+            return Err(&BLIND_RESET);
+        }
+        let error = match self.state {
+            State::SynReceived => StreamError::Refused,
+            _ => StreamError::Reset,
+        };
+        if matches!(self.state, State::Closing | State::LastAck) {
+            // Both have said all: nothing is lost (RFC 9293, section 3.10.7.4).
+            self.enter(Cause::Reset);
+            self.events.closed = true;
+            return Ok(());
+        }
+        self.fail(error);
+        Ok(())
+    }
+
+    /// The acknowledgement of our SYN, in SYN-RECEIVED.
+    fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
+        let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
+        if !is_ours {
+            self.reset = Some(Header::new(
+                header.dst,
+                header.src,
+                header.ack,
+                Seq(0),
+                Flags::RST,
+            ));
+            return Err(&BAD_ACK);
+        }
+        self.acknowledge(now, header, 0);
+        self.enter(Cause::AckOfSyn);
+        self.establish(now);
+        Ok(())
+    }
+
+    /// Whether an acknowledgement may be believed (RFC 5961, section 5.2).
+    fn check_ack(&mut self, now: Time, header: &Header) -> Verdict {
+        let (una, nxt, ack) = (self.snd_una(), self.snd_nxt(), header.ack);
+        if ack == nxt + 1
+            && let Some(sent) = self.window_probe.take()
+            && self.send.unsent() > 0
+            && self.send.cut(nxt, 1).is_ok()
+        {
+            // The peer took the octet of our window probe: it counts as sent.
+            let _ = self.recovery.sent(1, sent);
+            return Ok(());
+        }
+        let is_old = ack.before(una) && una.since(ack) > self.send.max_snd_wnd.max(1 << 16);
+        if ack.after(nxt) || is_old {
+            self.challenge(now);
+            return Err(&BAD_ACK);
+        }
+        Ok(())
+    }
+
+    /// Takes an acknowledgement in: the window, what arrived, what did not.
+    fn acknowledge(&mut self, now: Time, header: &Header, octets: usize) {
+        let (una, ack) = (self.snd_una(), header.ack);
+        let shift = if header.flags.has(Flags::SYN) {
+            0
+        } else {
+            self.send.shift
+        };
+        let window = u32::from(header.window) << shift;
+        let is_same_window = window == self.send.snd_wnd;
+        self.take_window(header, window);
+        if ack.before(una) {
+            return;
+        }
+        let mut blocks = [SackBlock {
+            start: Seq(0),
+            end: Seq(0),
+        }; BLOCKS_MAX];
+        let mut count = 0;
+        if self.sack {
+            for (block, (start, end)) in blocks.iter_mut().zip(header.options.sack.as_slice()) {
+                *block = SackBlock {
+                    start: *start,
+                    end: *end,
+                };
+                count += 1;
+            }
+        }
+        let is_plain = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN);
+        let told = Ack {
+            ack,
+            sack: blocks.get(..count).unwrap_or_default(),
+            echoed: self.echoed(now, header),
+            duplicate: is_plain && is_same_window,
+            ece: self.ecn && header.flags.has(Flags::ECE),
+            waiting: self.is_waiting(),
+        };
+        let acked = self.recovery.acknowledge(&told, now);
+        self.take_acked(now, una, &acked);
+    }
+
+    /// When the segment was sent that this one answers, if the peer's echo says so.
+    fn echoed(&self, now: Time, header: &Header) -> Option<Time> {
+        let stamps = header.options.timestamps.filter(|_| self.timestamps)?;
+        let ago = self.ends.clock(now).wrapping_sub(stamps.echo);
+        let at = now.as_ms().checked_sub(u64::from(ago))?;
+        // What lies before the connection is no echo of ours.
+        Some(Time::from_ms(at))
+    }
+
+    /// What follows from octets having been acknowledged.
+    fn take_acked(&mut self, now: Time, una: Seq, acked: &Acked) {
+        self.cwr |= acked.cwr;
+        if self.persist_at.is_some() {
+            // The peer lives, though its window may be closed (RFC 9293, section 3.8.6.1).
+            self.stuck_since = Some(now);
+        }
+        if acked.acked_octets == 0 {
+            return;
+        }
+        let now_una = self.snd_una();
+        let ends = u32::from(una == self.send.iss)
+            + u32::from(
+                self.send
+                    .fin
+                    .is_some_and(|fin| now_una.after(fin) && una.at_or_before(fin)),
+            );
+        self.send.acknowledged += u64::from(acked.acked_octets - ends.min(acked.acked_octets));
+        self.send.acknowledge(now_una);
+        self.soft_error = None;
+        let board = self.recovery.board();
+        self.stuck_since = (!board.is_empty() || self.persist_at.is_some()).then_some(now);
+        if board.is_empty() {
+            self.again = None;
+        }
+        if self.send.is_writable() && self.state.takes_data() {
+            self.send.is_wanted = false;
+            self.events.writable = true;
+        }
+    }
+
+    /// The send window (RFC 9293, section 3.10.7.4, fifth): from the latest segment, and of those of the latest acknowledgement.
+    fn take_window(&mut self, header: &Header, window: u32) {
+        let send = &mut self.send;
+        let is_later = send.snd_wl1.before(header.seq)
+            || send.snd_wl1 == header.seq && send.snd_wl2.at_or_before(header.ack);
+        if !is_later && !header.flags.has(Flags::SYN) {
+            return;
+        }
+        send.snd_wnd = window;
+        send.max_snd_wnd = send.max_snd_wnd.max(window);
+        (send.snd_wl1, send.snd_wl2) = (header.seq, header.ack);
+        if window > 0 {
+            (self.persist_at, self.persist_count) = (None, 0);
+        }
+    }
+
+    /// What our own end's acknowledgement moves.
+    fn after_ack(&mut self, now: Time) {
+        let is_fin_acked = self.send.fin.is_some_and(|fin| self.snd_una().after(fin));
+        if !is_fin_acked {
+            return;
+        }
+        self.enter(Cause::AckOfFin);
+        match self.state {
+            State::FinWait2 if self.is_deaf && self.ends_at.is_none() => {
+                self.ends_at = Some(now + super::Settings::ORPHAN_TIMEOUT);
+            }
+            State::TimeWait if self.ends_at.is_none() => self.begin_time_wait(now),
+            _ => {}
+        }
+    }
+
+    fn begin_time_wait(&mut self, now: Time) {
+        self.ends_at = Some(now + self.settings.time_wait);
+    }
+
+    /// The data of a segment.
+    fn take_payload(&mut self, now: Time, header: &Header, payload: Message) -> Verdict {
+        let (seq, octets) = (header.seq, payload.len() as u32);
+        if octets == 0 {
+            return Ok(());
+        }
+        if !self.state.receives() {
+            // RFC 9293, section 3.10.7.4, seventh: behind a FIN there should be nothing.
+            self.ack_due = AckDue::Now;
+            return Err(&NOT_READ);
+        }
+        if self.is_deaf && (seq + octets).after(self.receive.rcv_nxt) {
+            // Nobody reads it any more, and the peer is to know (RFC 9293, section 3.6.1).
+            self.reset = Some(self.reset_header());
+            self.enter(Cause::Reset);
+            return Err(&NOT_READ);
+        }
+        self.take_text(now, seq, payload)
+    }
+
+    fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
+        let octets = payload.len() as u32;
+        self.peer_full = self.peer_full.max(octets);
+        match self.receive.take(seq, payload) {
+            Taken::InOrder { at_gap } => {
+                self.unacked = self.unacked.saturating_add(octets);
+                let is_second = self.unacked >= 2 * self.peer_full;
+                if at_gap || is_second {
+                    self.ack_due = AckDue::Now;
+                } else if self.ack_due == AckDue::No {
+                    self.ack_due = AckDue::At(now + self.settings.delayed_ack);
+                }
+                let round_trip = self.recovery.rtt().smoothed();
+                self.receive.tune(now, round_trip);
+                if self.receive.is_at_end() {
+                    self.take_fin(now);
+                }
+                Ok(())
+            }
+            Taken::OutOfOrder => {
+                self.ack_due = AckDue::Now;
+                Ok(())
+            }
+            Taken::Dropped(why) => {
+                self.ack_due = AckDue::Now;
+                Err(why)
+            }
+        }
+    }
+
+    /// The peer's stream ends at `end`.
+    fn note_fin(&mut self, end: Seq, now: Time) {
+        if self.receive.fin_taken
+            || !matches!(
+                self.state,
+                State::SynReceived | State::Established | State::FinWait1 | State::FinWait2
+            )
+        {
+            return;
+        }
+        if end.before(self.receive.rcv_nxt) || end.after(self.receive.rcv_adv) {
+            return;
+        }
+        // The first one counts: a peer that moves its end contradicts itself.
+        let fin = *self.receive.fin.get_or_insert(end);
+        self.ack_due = AckDue::Now;
+        if fin == self.receive.rcv_nxt {
+            self.take_fin(now);
+        }
+    }
+
+    /// The peer's end has come in order (RFC 9293, section 3.10.7.4, eighth).
+    fn take_fin(&mut self, now: Time) {
+        self.receive.take_end();
+        self.ack_due = AckDue::Now;
+        self.events.end = true;
+        self.enter(Cause::Fin);
+        if self.state == State::TimeWait {
+            self.begin_time_wait(now);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a SYN tells, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section 2; RFC 3168, section 6.1.1).
+
+use super::settings::{SEGMENT_MIN, Settings};
+use crate::options::{Options, Timestamps};
+use crate::seq::Seq;
+use crate::wire::{Flags, HEADER_LEN, Header};
+use xk_core::Time;
+
+/// Octets of data in a segment for a peer that says nothing (RFC 9293, section 3.7.1).
+pub const SEGMENT_DEFAULT: u16 = 536;
+
+/// The two ends of a connection, and what is known of the path when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Our port.
+    pub local: u16,
+    /// The peer's port.
+    pub peer: u16,
+    /// Octets of the largest message that the layer below carries whole.
+    pub path: u32,
+    /// What our timestamps begin with (RFC 7323, section 5.4).
+    pub clock_offset: u32,
+}
+
+impl Ends {
+    /// Octets of data that a segment without options may carry on this path.
+    #[must_use]
+    pub fn segment(&self, settings: &Settings) -> u16 {
+        let path = self.path.saturating_sub(HEADER_LEN as u32);
+        let path = u16::try_from(path).unwrap_or(u16::MAX).max(SEGMENT_MIN);
+        path.min(settings.segment_max)
+    }
+
+    /// Our timestamp clock: milliseconds.
+    #[inline]
+    #[must_use]
+    pub fn clock(&self, now: Time) -> u32 {
+        (now.as_ms() as u32).wrapping_add(self.clock_offset)
+    }
+}
+
+/// What the peer's SYN said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syn {
+    /// Its initial sequence number.
+    pub irs: Seq,
+    /// Its window, in octets: that of a SYN is never scaled.
+    pub window: u16,
+    /// Octets of data that it takes in a segment.
+    pub segment_max: u16,
+    /// The shift of its later windows, if it offers scaling.
+    pub shift: Option<u8>,
+    /// Its clock, if it offers timestamps.
+    pub clock: Option<u32>,
+    /// Whether it understands SACK.
+    pub sack: bool,
+    /// Whether it offers ECN, or accepts it.
+    pub ecn: bool,
+}
+
+impl Syn {
+    /// Reads a header with a SYN.
+    #[must_use]
+    pub fn of(header: &Header) -> Self {
+        let options = &header.options;
+        let (ece, cwr) = (header.flags.has(Flags::ECE), header.flags.has(Flags::CWR));
+        Self {
+            irs: header.seq,
+            window: header.window,
+            segment_max: options
+                .segment_max
+                .unwrap_or(SEGMENT_DEFAULT)
+                .max(SEGMENT_MIN),
+            shift: options.window_scale,
+            clock: options.timestamps.map(|t| t.value),
+            sack: options.sack_permitted,
+            // RFC 3168, section 6.1.1: an offer has both bits, an acceptance the one.
+            ecn: ece && cwr != header.flags.has(Flags::ACK),
+        }
+    }
+}
+
+/// The SYN of this side; with what `peer` offered if that is known, and then with its acknowledgement.
+#[must_use]
+pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: Time) -> Header {
+    let mut header = Header::new(ends.local, ends.peer, iss, Seq(0), Flags::SYN);
+    header.window = settings.receive_buffer.min(u32::from(u16::MAX)) as u16;
+    let both = |offered: fn(&Syn) -> bool| peer.is_none_or(offered);
+    header.options = Options {
+        segment_max: Some(ends.segment(settings)),
+        window_scale: (settings.extensions && both(|p| p.shift.is_some()))
+            .then(|| settings.shift()),
+        sack_permitted: settings.sack && both(|p| p.sack),
+        timestamps: (settings.extensions && both(|p| p.clock.is_some())).then(|| Timestamps {
+            value: ends.clock(now),
+            echo: peer.and_then(|p| p.clock).unwrap_or(0),
+        }),
+        ..Options::NONE
+    };
+    match peer {
+        None if settings.ecn => header.flags |= Flags::ECE | Flags::CWR,
+        None => {}
+        Some(peer) => {
+            header.flags |= Flags::ACK;
+            header.ack = peer.irs + 1;
+            if settings.ecn && peer.ecn {
+                header.flags |= Flags::ECE;
+            }
+        }
+    }
+    header
+}

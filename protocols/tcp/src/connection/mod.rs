@@ -1,0 +1,590 @@
+//! The transmission control block as a machine of its own: segments, calls and time go in, segments, octets and events come
+//! out. It knows no kernel, so that it can be tested alone.
+//!
+//! What comes out is pulled, because whoever takes it may call back: after everything that goes in, its owner takes
+//! [`deliver`](Connection::deliver), [`event`](Connection::event) and [`transmit`](Connection::transmit) until all are empty, and calls
+//! [`timer`](Connection::timer) at [`deadline`](Connection::deadline).
+
+mod arrive;
+mod handshake;
+mod info;
+mod receive;
+mod send;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod transmit;
+
+pub use arrive::{
+    BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
+};
+pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
+pub use settings::{BUFFER_MAX, BUFFER_MIN, SEGMENT_MIN, Settings};
+pub use transmit::Out;
+
+pub(crate) use receive::Receive;
+pub(crate) use send::Send;
+
+use crate::loss::{Config, Lost, Recovery};
+use crate::seq::Seq;
+use crate::state::{Cause, State};
+use crate::wire::{Flags, HEADER_LEN, Header};
+use core::time::Duration;
+use xk_core::object::PushError;
+use xk_core::{Message, Reason, Time};
+use xk_kit::stream::{StreamError, StreamEvent, StreamSetting};
+
+/// Octets of the timestamps option, filled up.
+const TIMESTAMPS_LEN: u16 = 12;
+/// How many segments may be outstanding.
+const SEGMENTS_MAX: u32 = 1 << 15;
+
+/// When an acknowledgement is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AckDue {
+    No,
+    At(Time),
+    Now,
+}
+
+/// What is to be told above, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Events {
+    connected: bool,
+    writable: bool,
+    end: bool,
+    failed: Option<StreamError>,
+    closed: bool,
+}
+
+/// A transmission control block (RFC 9293, section 3.3.1).
+pub struct Connection {
+    state: State,
+    ends: Ends,
+    settings: Settings,
+    send: Send,
+    receive: Receive,
+    recovery: Recovery,
+    /// Octets of data that the peer takes in a segment.
+    peer_segment: u16,
+    /// Octets of data in a segment to the peer.
+    segment: u16,
+    /// Whether segments carry timestamps (RFC 7323, section 3.2).
+    timestamps: bool,
+    sack: bool,
+    ecn: bool,
+    /// The peer's clock as of the last segment in order, and when that came (RFC 7323, section 4.3).
+    ts_recent: u32,
+    ts_recent_at: Time,
+    /// What the last segment sent acknowledged.
+    last_ack_sent: Seq,
+    ack_due: AckDue,
+    /// Octets that arrived since the last acknowledgement went.
+    unacked: u32,
+    /// The largest segment that came.
+    peer_full: u32,
+    /// Congestion was seen, and the sender has not said that it knows (RFC 3168, section 6.1.3).
+    ece: bool,
+    /// The next new segment says that the window was reduced.
+    cwr: bool,
+    /// Our SYN is to be sent for the first time.
+    syn_due: bool,
+    /// Our SYN, or what it repeats, offers no ECN any more: something on the way may not like it.
+    ecn_offered: bool,
+    /// What is being sent again, as far as it did not fit one segment.
+    again: Option<(Seq, Seq)>,
+    /// A loss probe to send.
+    probe: Option<Lost>,
+    /// A window probe of one octet went, and when (RFC 9293, section 3.8.6.1).
+    window_probe: Option<Time>,
+    persist_at: Option<Time>,
+    persist_count: u32,
+    /// What is held back to fill a segment goes all the same, once.
+    force: bool,
+    /// A segment without data and with an old number is to provoke an answer.
+    poke: bool,
+    /// When the peer was heard last, and how many probes have gone since.
+    heard_at: Time,
+    keep_alive_count: u32,
+    /// Since when what is outstanding makes no progress.
+    stuck_since: Option<Time>,
+    /// When TIME-WAIT, or the patience with an orphan's peer, ends.
+    ends_at: Option<Time>,
+    /// A reset to send.
+    reset: Option<Header>,
+    /// Nobody takes what arrives any more.
+    is_deaf: bool,
+    events: Events,
+    /// Why the network says that the peer cannot be reached, if it does.
+    soft_error: Option<StreamError>,
+    /// Challenges sent in this second, and which it is.
+    challenges: (u32, u64),
+    delivered: u64,
+}
+
+impl Connection {
+    /// An active open: the SYN is the first thing to be transmitted.
+    #[must_use]
+    pub fn open(settings: Settings, ends: Ends, iss: Seq, now: Time) -> Self {
+        let mut connection = Self::new(settings, ends, iss, Seq(0), now);
+        connection.enter(Cause::Open);
+        connection.syn_due = true;
+        connection
+    }
+
+    /// A passive open: the peer's SYN has come, ours is the first thing to be transmitted.
+    #[must_use]
+    pub fn accept(settings: Settings, ends: Ends, iss: Seq, peer: &Syn, now: Time) -> Self {
+        let mut connection = Self::answered(settings, ends, iss, peer, now);
+        // Nothing has gone yet: as at the beginning, but for what the peer said.
+        connection.recovery = recovery(&connection.settings, iss);
+        connection.syn_due = true;
+        connection
+    }
+
+    /// A passive open whose SYN was answered already, at `sent`; the peer's acknowledgement is the first segment to arrive.
+    #[must_use]
+    pub fn answered(settings: Settings, ends: Ends, iss: Seq, peer: &Syn, sent: Time) -> Self {
+        let mut connection = Self::new(settings, ends, iss, peer.irs, sent);
+        connection.enter(Cause::ListenSyn);
+        connection.learn(peer, sent);
+        // There is room for one.
+        let _ = connection.recovery.sent(1, sent);
+        connection.receive.rcv_adv = connection.receive.rcv_nxt + connection.syn_window();
+        connection.last_ack_sent = connection.receive.rcv_nxt;
+        connection
+    }
+
+    fn new(settings: Settings, ends: Ends, iss: Seq, irs: Seq, now: Time) -> Self {
+        let (buffer, max) = (settings.receive_buffer, settings.receive_buffer_max);
+        let mut receive = Receive::new(irs, buffer, max, 0, now);
+        receive.manual = settings.manual_window;
+        Self {
+            state: State::Closed,
+            send: Send::new(iss, settings.send_buffer),
+            receive,
+            recovery: recovery(&settings, iss),
+            peer_segment: SEGMENT_DEFAULT,
+            segment: SEGMENT_DEFAULT,
+            timestamps: false,
+            sack: false,
+            ecn: false,
+            ts_recent: 0,
+            ts_recent_at: now,
+            last_ack_sent: irs,
+            ack_due: AckDue::No,
+            unacked: 0,
+            peer_full: 1,
+            ece: false,
+            cwr: false,
+            syn_due: false,
+            ecn_offered: settings.ecn,
+            again: None,
+            probe: None,
+            window_probe: None,
+            persist_at: None,
+            persist_count: 0,
+            force: false,
+            poke: false,
+            heard_at: now,
+            keep_alive_count: 0,
+            stuck_since: None,
+            ends_at: None,
+            reset: None,
+            is_deaf: false,
+            events: Events::default(),
+            soft_error: None,
+            challenges: (0, 0),
+            delivered: 0,
+            ends,
+            settings,
+        }
+    }
+
+    /// The state.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The two ends.
+    #[must_use]
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// The oldest sequence number that the peer has not acknowledged.
+    #[inline]
+    #[must_use]
+    pub fn snd_una(&self) -> Seq {
+        self.recovery.board().una()
+    }
+
+    /// The next sequence number to be sent.
+    #[inline]
+    #[must_use]
+    pub fn snd_nxt(&self) -> Seq {
+        self.recovery.board().nxt()
+    }
+
+    /// The next sequence number expected.
+    #[inline]
+    #[must_use]
+    pub fn rcv_nxt(&self) -> Seq {
+        self.receive.rcv_nxt
+    }
+
+    /// Octets of data in a segment to the peer.
+    #[must_use]
+    pub fn segment_octets(&self) -> u16 {
+        self.segment
+    }
+
+    /// Takes a message to send.
+    ///
+    /// # Errors
+    /// [`PushError::Closed`] if nothing goes this way any more, [`PushError::TooBig`] if it would never fit the send buffer,
+    /// [`PushError::QueueFull`] if it does not fit now; then [`StreamEvent::Writable`] follows.
+    pub fn send(&mut self, message: Message) -> Result<(), PushError> {
+        if !self.state.takes_data() || self.send.is_shut {
+            return Err(PushError::Closed);
+        }
+        let (octets, max) = (message.len(), self.send.buffer);
+        if octets > max as usize {
+            return Err(PushError::TooBig { max });
+        }
+        if octets > self.send.space() as usize {
+            self.send.is_wanted = true;
+            return Err(PushError::QueueFull);
+        }
+        if octets > 0 {
+            self.send.push(message);
+        }
+        Ok(())
+    }
+
+    /// Octets that [`send`](Self::send) takes now. If it is fewer than ever, [`StreamEvent::Writable`] follows.
+    pub fn space(&mut self) -> u32 {
+        if !self.state.takes_data() || self.send.is_shut {
+            return 0;
+        }
+        let space = self.send.space();
+        self.send.is_wanted |= space < self.send.buffer;
+        space
+    }
+
+    /// Nothing more will be sent: our FIN follows what was (the user's CLOSE of RFC 9293, section 3.10.4).
+    pub fn shut(&mut self) {
+        if self.send.is_shut {
+            return;
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => self.send.is_shut = true,
+            State::Established | State::CloseWait => {
+                self.send.is_shut = true;
+                self.enter(Cause::Close);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nobody is there above any more: like [`shut`](Self::shut), and what still arrives breaks the connection off (RFC 9293,
+    /// section 3.6.1).
+    pub fn close(&mut self, now: Time) {
+        self.is_deaf = true;
+        if self.state == State::SynSent && self.send.unsent() == 0 {
+            self.enter(Cause::Reset);
+            return;
+        }
+        if self.receive.ready_octets() > 0 {
+            // What was acknowledged and never read is lost: the peer should not think otherwise (RFC 2525, section 2.17).
+            self.abort();
+            return;
+        }
+        self.shut();
+        if self.state == State::FinWait2 {
+            self.ends_at = Some(now + Settings::ORPHAN_TIMEOUT);
+        }
+    }
+
+    /// Breaks the connection off (RFC 9293, section 3.10.5).
+    pub fn abort(&mut self) {
+        let is_known = matches!(
+            self.state,
+            State::SynReceived
+                | State::Established
+                | State::FinWait1
+                | State::FinWait2
+                | State::CloseWait
+        );
+        if is_known {
+            self.reset = Some(self.reset_header());
+        }
+        self.fail(StreamError::Aborted);
+    }
+
+    fn reset_header(&self) -> Header {
+        let flags = Flags::RST | Flags::ACK;
+        let Ends { local, peer, .. } = self.ends;
+        Header::new(local, peer, self.snd_nxt(), self.receive.rcv_nxt, flags)
+    }
+
+    /// The session below is gone: nothing can be sent any more.
+    pub fn cut_off(&mut self) {
+        self.fail(StreamError::Unreachable);
+    }
+
+    /// Something that the connection cannot do without is used up.
+    pub fn exhausted(&mut self) {
+        self.abort();
+        self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
+    }
+
+    /// Octets of the send buffer.
+    #[must_use]
+    pub fn buffer(&self) -> u32 {
+        self.send.buffer
+    }
+
+    /// Ends in disorder.
+    fn fail(&mut self, error: StreamError) {
+        if self.state == State::Closed {
+            return;
+        }
+        // What waits for late segments has ended in order before.
+        if !matches!(self.state, State::TimeWait) {
+            self.events.failed = Some(error);
+        }
+        self.enter(Cause::Reset);
+    }
+
+    /// Sets something; false if the value is out of bounds.
+    pub fn set(&mut self, setting: StreamSetting, now: Time) -> bool {
+        if !self.settings.set(setting) {
+            return false;
+        }
+        match setting {
+            StreamSetting::Cork(false) | StreamSetting::NoDelay(true) => self.force = true,
+            StreamSetting::ManualWindow(on) => self.receive.manual = on,
+            StreamSetting::ReceiveBuffer(octets) => {
+                self.receive.buffer_max = octets;
+                self.receive.buffer = self.receive.buffer.min(octets);
+            }
+            StreamSetting::SendBuffer(octets) => self.send.buffer = octets,
+            StreamSetting::Congestion(name) => {
+                let segment = u32::from(self.segment);
+                if let Some(chosen) = crate::congestion::by_name(name, segment) {
+                    self.recovery.set_congestion(chosen, now);
+                }
+            }
+            StreamSetting::SegmentMax(_) => self.resize(false),
+            StreamSetting::KeepAlive(_) => {
+                self.heard_at = now;
+                self.keep_alive_count = 0;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// The layer below carries messages of at most `path` octets whole now.
+    pub fn set_path(&mut self, path: u32) {
+        let is_smaller = path < self.ends.path;
+        self.ends.path = path;
+        self.resize(is_smaller);
+    }
+
+    /// Finds out how much data a segment carries (RFC 6691); `lost` if larger ones did not arrive.
+    fn resize(&mut self, lost: bool) {
+        let whole = self.ends.segment(&self.settings).min(self.peer_segment);
+        let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let segment = whole.saturating_sub(options).max(1);
+        if segment != self.segment {
+            self.segment = segment;
+            self.recovery.set_mss(u32::from(segment), lost);
+        }
+    }
+
+    /// Notes what the peer's SYN says.
+    fn learn(&mut self, peer: &Syn, now: Time) {
+        let settings = &self.settings;
+        let max = settings.receive_buffer_max;
+        let is_scaled = settings.extensions && peer.shift.is_some();
+        let shift = if is_scaled { settings.shift() } else { 0 };
+        let mut receive = Receive::new(peer.irs, settings.receive_buffer, max, shift, now);
+        if !is_scaled {
+            receive.buffer_max = max.min(u32::from(u16::MAX));
+            receive.buffer = receive.buffer.min(receive.buffer_max);
+        }
+        receive.manual = settings.manual_window;
+        self.receive = receive;
+        self.send.shift = peer.shift.filter(|_| is_scaled).unwrap_or(0);
+        self.send.snd_wnd = u32::from(peer.window);
+        self.send.max_snd_wnd = self.send.snd_wnd;
+        self.send.snd_wl1 = peer.irs;
+        self.timestamps = settings.extensions && peer.clock.is_some();
+        (self.ts_recent, self.ts_recent_at) = (peer.clock.unwrap_or(0), now);
+        self.sack = settings.sack && peer.sack;
+        self.ecn = settings.ecn && self.ecn_offered && peer.ecn;
+        self.peer_segment = peer.segment_max;
+        self.resize(false);
+        self.heard_at = now;
+    }
+
+    /// The window of our SYN, in octets.
+    fn syn_window(&self) -> u32 {
+        self.settings.receive_buffer.min(u32::from(u16::MAX))
+    }
+
+    /// Goes where the diagram leads.
+    fn enter(&mut self, cause: Cause) {
+        let Some(state) = self.state.next(cause) else {
+            return;
+        };
+        self.state = state;
+        match state {
+            State::Closed => {
+                self.events.closed |= self.events.failed.is_none() && cause != Cause::Reset;
+                self.send.clear();
+                if cause == Cause::Reset {
+                    self.receive.clear();
+                }
+                (self.persist_at, self.ends_at, self.again) = (None, None, None);
+                self.ack_due = AckDue::No;
+            }
+            State::TimeWait => {
+                self.events.closed = true;
+                self.send.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// The handshake is done.
+    fn establish(&mut self, now: Time) {
+        self.recovery
+            .established(u32::from(self.segment), self.sack, now);
+        self.events.connected = true;
+        self.soft_error = None;
+        if self.send.is_shut {
+            self.enter(Cause::Close);
+        }
+    }
+
+    /// The network says about what was sent at `seq` (`None`: about everything) that it did not arrive.
+    pub fn unreachable(&mut self, error: StreamError, seq: Option<Seq>) {
+        let is_ours = seq.is_none_or(|seq| {
+            let una = self.snd_una();
+            seq.at_or_after(una) && seq.at_or_before(self.snd_nxt())
+        });
+        if !is_ours {
+            return;
+        }
+        // RFC 5927, section 6: a connection that stands is not broken by what anybody could have written.
+        match self.state {
+            State::SynSent if seq.is_some() => self.fail(error),
+            _ => self.soft_error = Some(error),
+        }
+    }
+
+    /// Whether the network may speak of a segment at `seq`: it is outstanding (RFC 5927, section 4.1).
+    #[must_use]
+    pub fn is_outstanding(&self, seq: Seq) -> bool {
+        seq.at_or_after(self.snd_una()) && seq.before(self.snd_nxt())
+    }
+
+    /// The next octets for the receiver.
+    pub fn deliver(&mut self) -> Option<Message> {
+        let message = self.receive.deliver()?;
+        self.delivered += message.len() as u64;
+        Some(message)
+    }
+
+    /// Octets of the message that [`deliver`](Self::deliver) gives next.
+    #[must_use]
+    pub fn next_len(&self) -> Option<usize> {
+        self.receive.next_len()
+    }
+
+    /// The receiver has consumed so many octets; only under [`StreamSetting::ManualWindow`].
+    pub fn consumed(&mut self, octets: u32) {
+        self.receive.consumed(octets);
+    }
+
+    /// What has happened; the end of the peer's stream comes behind its last octets.
+    pub fn event(&mut self) -> Option<StreamEvent> {
+        let events = &mut self.events;
+        if core::mem::take(&mut events.connected) {
+            return Some(StreamEvent::Connected);
+        }
+        if let Some(error) = events.failed.take() {
+            *events = Events::default();
+            return Some(StreamEvent::Failed(error));
+        }
+        if core::mem::take(&mut events.writable) {
+            return Some(StreamEvent::Writable);
+        }
+        if self.receive.next_len().is_some() {
+            return None;
+        }
+        if core::mem::take(&mut events.end) {
+            return Some(StreamEvent::EndOfStream);
+        }
+        core::mem::take(&mut events.closed).then_some(StreamEvent::Closed)
+    }
+
+    /// Whether a SYN with this header may begin a new connection in place of this one (RFC 6191, section 2; RFC 9293, section
+    /// 3.6.1): it can be told from every segment of this one.
+    #[must_use]
+    pub fn gives_way_to(&self, header: &Header) -> bool {
+        if self.state != State::TimeWait
+            || !header.flags.has(Flags::SYN)
+            || header.flags.any(Flags::ACK | Flags::RST)
+        {
+            return false;
+        }
+        match header.options.timestamps {
+            Some(stamps) if self.timestamps && stamps.value != self.ts_recent => {
+                Seq(stamps.value).after(Seq(self.ts_recent))
+            }
+            _ => header.seq.after(self.receive.rcv_nxt),
+        }
+    }
+
+    /// Where a new connection between the same ends may begin, if this one only waits for late segments.
+    #[must_use]
+    pub fn replacement(&self) -> Option<Seq> {
+        // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
+        (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    fn rest(&mut self) {
+        if self.recovery.board().is_empty() {
+            self.send.rest();
+            self.recovery.rest();
+        }
+    }
+}
+
+/// Recovery for a connection that begins with `iss`.
+fn recovery(settings: &Settings, iss: Seq) -> Recovery {
+    let segment = u32::from(SEGMENT_DEFAULT);
+    let config = Config {
+        mss_octets: segment,
+        segments_max: SEGMENTS_MAX,
+        ack_delay_max: Duration::from_millis(200),
+        ..Config::default()
+    };
+    let congestion = crate::congestion::by_name(settings.congestion, segment)
+        .unwrap_or_else(|| alloc::boxed::Box::new(crate::congestion::NewReno::new(segment)));
+    Recovery::new(config, congestion, iss)
+}
+
+/// Why a segment was dropped, or not.
+pub type Verdict = Result<(), &'static Reason>;
+
+/// Octets of a header without options, as sizes of packets count.
+pub(crate) const HEADER: u32 = HEADER_LEN as u32;

@@ -1,0 +1,410 @@
+//! The receive side: what has arrived, in order and out of it, and the window (RFC 9293, sections 3.8.6 and 3.10.7.4).
+
+use crate::options::{BLOCKS_MAX, Block, Blocks};
+use crate::seq::Seq;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+use xk_core::reason::{Class, Reason};
+use xk_core::{Message, Time};
+
+/// Out of order, in more pieces than are kept.
+pub(crate) static TOO_MANY_PIECES: Reason = Reason::new("too many pieces", Class::Exhausted);
+/// All of it had arrived before.
+pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
+
+/// How many runs of octets are kept out of order: more cost a flood of pieces nothing but its sender's time.
+const RUNS_MAX: usize = 128;
+/// How many segments are kept out of order for each octet of a window: one of less than so many is no honest one.
+const SEGMENT_OCTETS_MIN: u32 = 256;
+/// How many small segments are kept out of order all the same.
+const SMALL_SEGMENTS: u32 = 64;
+
+/// Octets that lie together, out of order.
+struct Run {
+    start: Seq,
+    octets: Message,
+}
+
+impl Run {
+    fn end(&self) -> Seq {
+        self.start + self.octets.len() as u32
+    }
+}
+
+/// The receive side of a connection.
+pub(crate) struct Receive {
+    /// The peer's initial sequence number.
+    pub(crate) irs: Seq,
+    /// The next octet expected.
+    pub(crate) rcv_nxt: Seq,
+    /// The end of the window as it was announced last: it never moves back.
+    pub(crate) rcv_adv: Seq,
+    /// The shift of the windows that we announce.
+    pub(crate) shift: u8,
+    /// Octets of the buffer now, and at most.
+    pub(crate) buffer: u32,
+    pub(crate) buffer_max: u32,
+    /// In order, not delivered yet.
+    ready: VecDeque<Message>,
+    ready_octets: u32,
+    /// Delivered, but not consumed; only if the receiver says what it has consumed.
+    unconsumed: u32,
+    /// Out of order, by start, neither touching nor overlapping.
+    runs: Vec<Run>,
+    run_segments: u32,
+    /// The runs that segments came to last, the latest first (RFC 2018, section 4).
+    recent: [Option<Seq>; BLOCKS_MAX],
+    /// What came twice, for the next acknowledgement (RFC 2883).
+    pub(crate) duplicate: Option<Block>,
+    /// Where the peer's stream ends.
+    pub(crate) fin: Option<Seq>,
+    /// The peer's end was taken.
+    pub(crate) fin_taken: bool,
+    /// The receiver says what it has consumed.
+    pub(crate) manual: bool,
+    /// Octets that arrived in order since `tuned_at`.
+    tuned_octets: u32,
+    tuned_at: Time,
+}
+
+/// What became of a segment's data.
+pub(crate) enum Taken {
+    /// They are the next ones; with them, runs behind may have come in order.
+    InOrder {
+        /// A gap was filled, or is left: the sender wants to know at once (RFC 5681, section 4.2).
+        at_gap: bool,
+    },
+    /// They are kept until those before them come.
+    OutOfOrder,
+    /// They were dropped.
+    Dropped(&'static Reason),
+}
+
+impl Receive {
+    pub(crate) fn new(irs: Seq, buffer: u32, buffer_max: u32, shift: u8, now: Time) -> Self {
+        Self {
+            irs,
+            rcv_nxt: irs + 1,
+            rcv_adv: irs + 1,
+            shift,
+            buffer: buffer.min(buffer_max),
+            buffer_max,
+            ready: VecDeque::new(),
+            ready_octets: 0,
+            unconsumed: 0,
+            runs: Vec::new(),
+            run_segments: 0,
+            recent: [None; BLOCKS_MAX],
+            duplicate: None,
+            fin: None,
+            fin_taken: false,
+            manual: false,
+            tuned_octets: 0,
+            tuned_at: now,
+        }
+    }
+
+    /// Octets that may still arrive within the window announced.
+    #[inline]
+    pub(crate) fn window(&self) -> u32 {
+        self.rcv_adv.since(self.rcv_nxt)
+    }
+
+    /// Octets that there is room for.
+    fn room(&self) -> u32 {
+        self.buffer
+            .saturating_sub(self.ready_octets)
+            .saturating_sub(self.unconsumed)
+    }
+
+    /// The window to announce now, in octets: what there is room for, unless that is hardly more than what was announced
+    /// before (RFC 9293, section 3.8.6.2.2), and never less than that.
+    pub(crate) fn window_next(&self, segment: u32) -> u32 {
+        let (room, announced) = (self.room(), self.window());
+        if room >= announced.saturating_add(segment.min(self.buffer / 2).max(1)) {
+            room
+        } else {
+            announced
+        }
+    }
+
+    /// Announces the window; answers what the field of the header holds.
+    pub(crate) fn announce(&mut self, segment: u32) -> u16 {
+        // Rounding down must not take back what was announced.
+        let granule = (1_u32 << self.shift) - 1;
+        let window = self.window_next(segment);
+        let announced = self.window();
+        let mut field = window >> self.shift;
+        if (field << self.shift) < announced {
+            field = (announced + granule) >> self.shift;
+        }
+        let field = field.min(u32::from(u16::MAX)) as u16;
+        self.rcv_adv = self
+            .rcv_adv
+            .max(self.rcv_nxt + (u32::from(field) << self.shift));
+        field
+    }
+
+    /// Whether the window has opened so far that the peer should hear of it without being asked.
+    pub(crate) fn is_opened(&self, segment: u32) -> bool {
+        let announced = self.window();
+        let next = self.window_next(segment);
+        next > announced
+            && (next - announced >= self.buffer / 2
+                || announced < segment && next >= segment.min(self.buffer / 2))
+    }
+
+    /// Takes the data of a segment, cut to the window already; `octets` is not empty.
+    pub(crate) fn take(&mut self, seq: Seq, mut octets: Message) -> Taken {
+        let (mut start, end) = (seq, seq + octets.len() as u32);
+        if end.at_or_before(self.rcv_nxt) {
+            self.duplicate = Some((start, end));
+            return Taken::Dropped(&DUPLICATE);
+        }
+        if start.before(self.rcv_nxt) {
+            self.duplicate = Some((start, self.rcv_nxt));
+            let old = self.rcv_nxt.since(start);
+            if !octets.strip(old as usize) {
+                return Taken::Dropped(&DUPLICATE);
+            }
+            start = self.rcv_nxt;
+        }
+        if start != self.rcv_nxt {
+            return self.keep(start, octets);
+        }
+        if self.runs.is_empty() {
+            self.append(octets);
+            return Taken::InOrder { at_gap: false };
+        }
+        self.fill(octets, end);
+        Taken::InOrder { at_gap: true }
+    }
+
+    /// Puts octets behind those that are ready.
+    fn append(&mut self, octets: Message) {
+        let len = octets.len() as u32;
+        self.rcv_nxt += len;
+        self.ready_octets += len;
+        self.tuned_octets = self.tuned_octets.saturating_add(len);
+        self.ready.push_back(octets);
+    }
+
+    /// The octets fill (a part of) the first gap: runs that follow come in order with them.
+    fn fill(&mut self, octets: Message, end: Seq) {
+        self.append(octets);
+        let reached = self
+            .runs
+            .iter()
+            .take_while(|run| run.start.at_or_before(end));
+        let count = reached.count();
+        if count == 0 {
+            return;
+        }
+        let moved: Vec<Run> = self.runs.drain(..count).collect();
+        for mut run in moved {
+            let (start, run_end) = (run.start, run.end());
+            if start.before(self.rcv_nxt) {
+                self.duplicate = Some((start, self.rcv_nxt.min(run_end)));
+                let known = self.rcv_nxt.since(start).min(run_end.since(start));
+                if !run.octets.strip(known as usize) || run.octets.is_empty() {
+                    continue;
+                }
+            }
+            self.append(run.octets);
+        }
+        if self.runs.is_empty() {
+            self.run_segments = 0;
+        }
+        let rcv_nxt = self.rcv_nxt;
+        for place in &mut self.recent {
+            *place = place.filter(|start| start.after(rcv_nxt));
+        }
+    }
+
+    /// Keeps octets that are out of order.
+    fn keep(&mut self, start: Seq, octets: Message) -> Taken {
+        let segments_max = SMALL_SEGMENTS + self.buffer / SEGMENT_OCTETS_MIN;
+        if self.run_segments >= segments_max {
+            return Taken::Dropped(&TOO_MANY_PIECES);
+        }
+        let end = start + octets.len() as u32;
+        // The first run that begins behind the start: usually none.
+        let at = self
+            .runs
+            .iter()
+            .rposition(|run| run.start.at_or_before(start));
+        let at = at.map_or(0, |before| before + 1);
+        let before = at.checked_sub(1);
+        if let Some(run) = before.and_then(|before| self.runs.get(before))
+            && end.at_or_before(run.end())
+        {
+            self.duplicate = Some((start, end));
+            self.note(run.start);
+            return Taken::Dropped(&DUPLICATE);
+        }
+        match self.insert(at, start, octets) {
+            Ok(()) => {
+                self.run_segments += 1;
+                Taken::OutOfOrder
+            }
+            Err(why) => Taken::Dropped(why),
+        }
+    }
+
+    /// Puts octets in front of the run `at`, joined with those that it touches.
+    fn insert(
+        &mut self,
+        at: usize,
+        start: Seq,
+        mut octets: Message,
+    ) -> Result<(), &'static Reason> {
+        let (mut start, end) = (start, start + octets.len() as u32);
+        let mut at = at;
+        let before = at.checked_sub(1).and_then(|before| self.runs.get(before));
+        let touches = before.is_some_and(|run| run.end().at_or_after(start));
+        if !touches && self.runs.len() >= RUNS_MAX {
+            return Err(&TOO_MANY_PIECES);
+        }
+        if touches && let Some(before) = at.checked_sub(1) {
+            let mut run = self.runs.remove(before);
+            at = before;
+            let known = run.end().since(start);
+            if known > 0 {
+                self.duplicate = Some((start, run.end()));
+            }
+            if octets.strip(known as usize) {
+                run.octets.join(octets);
+            }
+            (start, octets) = (run.start, run.octets);
+        }
+        while let Some(next) = self.runs.get(at)
+            && next.start.at_or_before(end)
+        {
+            let next = self.runs.remove(at);
+            let known = end.since(next.start);
+            if known > 0 {
+                self.duplicate = Some((next.start, end.min(next.end())));
+            }
+            let mut behind = next.octets;
+            if behind.strip(known as usize) {
+                octets.join(behind);
+            }
+            if next.start + known != end {
+                break;
+            }
+        }
+        self.note(start);
+        self.runs.insert(at, Run { start, octets });
+        Ok(())
+    }
+
+    /// Notes the run that a segment came to last.
+    fn note(&mut self, start: Seq) {
+        let mut moved = Some(start);
+        for place in &mut self.recent {
+            let old = core::mem::replace(place, moved);
+            moved = old;
+            if old.is_none() || old == Some(start) {
+                break;
+            }
+        }
+    }
+
+    /// Whether anything is kept out of order.
+    #[inline]
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// The blocks to tell the sender: what came twice, then the runs that segments came to last (RFC 2018, section 4).
+    pub(crate) fn blocks(&mut self, max: usize) -> Blocks {
+        let mut blocks = Blocks::NONE;
+        if let Some(duplicate) = self.duplicate.take() {
+            blocks.push(duplicate);
+        }
+        if self.runs.is_empty() {
+            blocks.truncate(max);
+            return blocks;
+        }
+        for start in self.recent.iter().flatten() {
+            let after = self
+                .runs
+                .partition_point(|run| run.start.at_or_before(*start));
+            let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
+            if let Some(run) = run
+                && start.before(run.end())
+                && !blocks.as_slice().iter().skip(1).any(|b| b.0 == run.start)
+                && blocks.as_slice().first() != Some(&(run.start, run.end()))
+            {
+                blocks.push((run.start, run.end()));
+            }
+        }
+        blocks.truncate(max);
+        blocks
+    }
+
+    /// Octets that wait to be delivered.
+    #[inline]
+    pub(crate) fn ready_octets(&self) -> u32 {
+        self.ready_octets
+    }
+
+    /// Octets of the message that is delivered next.
+    #[inline]
+    pub(crate) fn next_len(&self) -> Option<usize> {
+        self.ready.front().map(Message::len)
+    }
+
+    /// The next message to deliver.
+    #[inline]
+    pub(crate) fn deliver(&mut self) -> Option<Message> {
+        let message = self.ready.pop_front()?;
+        let octets = message.len() as u32;
+        self.ready_octets -= octets;
+        if self.manual {
+            self.unconsumed += octets;
+        }
+        Some(message)
+    }
+
+    /// The receiver has consumed so many octets more.
+    pub(crate) fn consumed(&mut self, octets: u32) {
+        self.unconsumed = self.unconsumed.saturating_sub(octets);
+    }
+
+    /// Whether the peer's end has come, with everything before it.
+    pub(crate) fn is_at_end(&self) -> bool {
+        !self.fin_taken && self.fin == Some(self.rcv_nxt)
+    }
+
+    /// Takes the peer's end.
+    pub(crate) fn take_end(&mut self) {
+        self.fin_taken = true;
+        self.rcv_nxt += 1;
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
+        self.runs.clear();
+    }
+
+    /// Lets the buffer grow with what arrives: if more than half of it came within a round trip, the window is what limits the
+    /// sender (dynamic right-sizing). A sender's pauses are no reason to shrink.
+    pub(crate) fn tune(&mut self, now: Time, round_trip: Option<Duration>) {
+        if self.buffer >= self.buffer_max || self.tuned_octets < self.buffer / 2 {
+            return;
+        }
+        let elapsed = now.since(self.tuned_at);
+        // Without a round trip time, a window's worth is taken for one.
+        if elapsed <= round_trip.unwrap_or(elapsed) * 2 {
+            self.buffer = self.buffer.saturating_mul(2).min(self.buffer_max);
+        }
+        (self.tuned_octets, self.tuned_at) = (0, now);
+    }
+
+    /// Lets go of everything that was not delivered.
+    pub(crate) fn clear(&mut self) {
+        self.ready = VecDeque::new();
+        self.runs = Vec::new();
+        self.ready_octets = 0;
+        self.run_segments = 0;
+    }
+}

@@ -1,0 +1,130 @@
+//! How connections are to behave: what can be set, with its usual values.
+
+use core::time::Duration;
+use xk_kit::stream::{KeepAlive, StreamSetting};
+
+/// Octets of the smallest and the largest buffer that can be set.
+pub const BUFFER_MIN: u32 = 2048;
+/// See [`BUFFER_MIN`].
+pub const BUFFER_MAX: u32 = 1 << 30;
+/// Octets of data in the smallest segment that can be set, and that a peer or router can push us down to: less would be an
+/// attack (RFC 9293, section 3.7.1).
+pub const SEGMENT_MIN: u16 = 64;
+
+/// How a connection is to behave.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Data in a segment at most, in octets, in either direction.
+    pub segment_max: u16,
+    /// The receive buffer at first, in octets.
+    pub receive_buffer: u32,
+    /// The receive buffer at most, in octets.
+    pub receive_buffer_max: u32,
+    /// The send buffer, in octets.
+    pub send_buffer: u32,
+    /// Send small segments at once.
+    pub no_delay: bool,
+    /// Hold back what fills no segment.
+    pub cork: bool,
+    /// Probe a silent peer.
+    pub keep_alive: Option<KeepAlive>,
+    /// How long octets may stay unacknowledged; [`USER_TIMEOUT`](Self::USER_TIMEOUT) if `None`.
+    pub user_timeout: Option<Duration>,
+    /// The receiver tells what it has consumed.
+    pub manual_window: bool,
+    /// Offer window scaling and timestamps (RFC 7323).
+    pub extensions: bool,
+    /// Offer SACK (RFC 2018).
+    pub sack: bool,
+    /// Offer ECN (RFC 3168).
+    pub ecn: bool,
+    /// The congestion control, by name.
+    pub congestion: &'static str,
+    /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half a second).
+    pub delayed_ack: Duration,
+    /// How long a connection stays in TIME-WAIT: twice a segment's lifetime.
+    pub time_wait: Duration,
+    /// How often a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes at least).
+    pub syn_retries_max: u32,
+}
+
+impl Settings {
+    /// How long octets may stay unacknowledged if nobody says otherwise (RFC 9293, section 3.8.3: R2 of 100 seconds at least).
+    pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
+    /// How long the peer of a connection that nobody holds any more may take to end its direction.
+    pub const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Sets one; false if the value is out of bounds.
+    pub fn set(&mut self, setting: StreamSetting) -> bool {
+        let is_buffer = |octets: u32| (BUFFER_MIN..=BUFFER_MAX).contains(&octets);
+        match setting {
+            StreamSetting::NoDelay(on) => self.no_delay = on,
+            StreamSetting::Cork(on) => self.cork = on,
+            StreamSetting::KeepAlive(Some(k)) if k.idle.is_zero() || k.interval.is_zero() => {
+                return false;
+            }
+            StreamSetting::KeepAlive(keep_alive) => self.keep_alive = keep_alive,
+            StreamSetting::UserTimeout(Some(time)) if time.is_zero() => return false,
+            StreamSetting::UserTimeout(time) => self.user_timeout = time,
+            StreamSetting::ManualWindow(on) => self.manual_window = on,
+            StreamSetting::ReceiveBuffer(octets) if is_buffer(octets) => {
+                self.receive_buffer_max = octets;
+                self.receive_buffer = self.receive_buffer.min(octets);
+            }
+            StreamSetting::SendBuffer(octets) if is_buffer(octets) => self.send_buffer = octets,
+            StreamSetting::Congestion(name) => {
+                if crate::congestion::by_name(name, 536).is_none() {
+                    return false;
+                }
+                self.congestion = name;
+            }
+            StreamSetting::SegmentMax(octets) if octets >= SEGMENT_MIN => {
+                self.segment_max = octets;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The shift with which every window up to the largest buffer can be announced.
+    pub(crate) fn shift(&self) -> u8 {
+        let mut shift = 0;
+        while shift < crate::options::SHIFT_MAX
+            && self.receive_buffer_max >> shift > u32::from(u16::MAX)
+        {
+            shift += 1;
+        }
+        shift
+    }
+
+    /// The user timeout that rules.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.user_timeout.unwrap_or(Self::USER_TIMEOUT)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            segment_max: u16::MAX,
+            receive_buffer: 64 << 10,
+            receive_buffer_max: 4 << 20,
+            send_buffer: 1 << 20,
+            no_delay: false,
+            cork: false,
+            keep_alive: None,
+            user_timeout: None,
+            manual_window: false,
+            extensions: true,
+            sack: true,
+            ecn: false,
+            congestion: crate::congestion::NAMES
+                .first()
+                .copied()
+                .unwrap_or("newreno"),
+            delayed_ack: Duration::from_millis(40),
+            time_wait: Duration::from_secs(60),
+            syn_retries_max: 7,
+        }
+    }
+}

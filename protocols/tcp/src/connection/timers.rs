@@ -1,0 +1,198 @@
+//! What time does to a connection (RFC 9293, section 3.8; RFC 6298).
+
+use super::{AckDue, Connection, Settings};
+use crate::loss::Due;
+use crate::state::{Cause, State};
+use core::time::Duration;
+use xk_core::Time;
+use xk_kit::stream::StreamError;
+
+/// The longest time between two window probes.
+const PERSIST_MAX: Duration = Duration::from_secs(60);
+/// After so many timeouts in a row large segments may be what does not pass (RFC 4821, section 7.7; RFC 2923, section 2.1).
+const BLACK_HOLE_TIMEOUTS: u32 = 2;
+/// Octets of a packet that passes nearly everywhere (RFC 8899, section 5.1.2), and of one that must (RFC 9293, section 3.7.1).
+const PATHS_BELOW: [u32; 2] = [1200, 576];
+
+/// Octets of the header of the layer below that a path's size counts besides ours.
+const LOWER_HEADER: u32 = 20;
+
+impl Connection {
+    /// When [`timer`](Self::timer) is to be called; `None` if time changes nothing.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let mut first: Option<Time> = None;
+        let mut consider = |at: Option<Time>| {
+            if let Some(at) = at {
+                first = Some(first.map_or(at, |earliest| earliest.min(at)));
+            }
+        };
+        if let AckDue::At(at) = self.ack_due {
+            consider(Some(at));
+        }
+        consider(self.ends_at);
+        consider(self.persist_at);
+        let live = !matches!(self.state, State::Closed | State::TimeWait);
+        if live {
+            consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
+            consider(
+                self.stuck_since
+                    .map(|since| since + self.settings.timeout()),
+            );
+            consider(self.keep_alive_at());
+        }
+        first
+    }
+
+    /// When a silent peer is probed next.
+    fn keep_alive_at(&self) -> Option<Time> {
+        let keep = self.settings.keep_alive.as_ref()?;
+        let is_quiet = self.state.is_synchronized()
+            && self.recovery.board().is_empty()
+            && self.persist_at.is_none();
+        is_quiet.then(|| self.heard_at + keep.idle + keep.interval * self.keep_alive_count)
+    }
+
+    /// Time has passed: does what is due. Harmless when nothing is.
+    pub fn timer(&mut self, now: Time) {
+        if self.state == State::Closed {
+            return;
+        }
+        if let AckDue::At(at) = self.ack_due
+            && at <= now
+        {
+            self.ack_due = AckDue::Now;
+        }
+        if self.ends_at.is_some_and(|at| at <= now) {
+            self.end_waiting();
+            return;
+        }
+        if self.state == State::TimeWait {
+            return;
+        }
+        let patience = self.settings.timeout();
+        if self
+            .stuck_since
+            .is_some_and(|since| since + patience <= now)
+        {
+            self.give_up();
+            return;
+        }
+        match self.recovery.on_timer(now, self.is_waiting()) {
+            Due::ResendProbe(lost) => self.probe = Some(lost),
+            Due::SendProbe => self.force = true,
+            Due::Timeout(times) => self.time_out(times, now),
+            Due::Nothing | Due::Send => {}
+        }
+        if self.persist_at.is_some_and(|at| at <= now) {
+            self.persist(now);
+        }
+        self.keep_alive(now);
+        self.rest();
+    }
+
+    /// TIME-WAIT is over, or the patience with an orphan's peer.
+    fn end_waiting(&mut self) {
+        self.ends_at = None;
+        if self.state == State::TimeWait {
+            self.enter(Cause::TwoLifetimes);
+            self.events.closed = false;
+        } else {
+            self.enter(Cause::Reset);
+        }
+    }
+
+    /// The peer has not answered for too long.
+    fn give_up(&mut self) {
+        let error = self.soft_error.unwrap_or(StreamError::TimedOut);
+        if self.state.is_synchronized() {
+            self.reset = Some(self.reset_header());
+        }
+        self.fail(error);
+    }
+
+    fn time_out(&mut self, times: u32, now: Time) {
+        self.again = None;
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                // RFC 3168, section 6.1.1.1: something may drop SYNs that offer ECN.
+                self.ecn_offered &= times < 2;
+                if times > self.settings.syn_retries_max {
+                    self.give_up();
+                }
+            }
+            _ if times >= BLACK_HOLE_TIMEOUTS => self.suspect_black_hole(times, now),
+            _ => {}
+        }
+    }
+
+    /// Large segments do not arrive, and nobody says why: smaller ones may.
+    fn suspect_black_hole(&mut self, times: u32, _: Time) {
+        let below = PATHS_BELOW.map(|path| path - LOWER_HEADER);
+        let path = if times < 2 * BLACK_HOLE_TIMEOUTS {
+            below[0]
+        } else {
+            below[1]
+        };
+        let lost = self.recovery.board().next_lost().map(|(_, octets)| octets);
+        let is_large = lost.is_some_and(|octets| octets + super::HEADER > path);
+        if is_large && path < self.ends.path {
+            self.set_path(path);
+        }
+    }
+
+    /// The peer's window is closed, or too small, and nothing is under way that would make it speak.
+    pub(super) fn watch_window(&mut self, now: Time) {
+        let is_live = self.state.is_synchronized() && self.state != State::TimeWait;
+        let is_blocked = is_live
+            && self.send.unsent() > 0
+            && self.recovery.board().is_empty()
+            && !self.settings.cork;
+        if !is_blocked {
+            (self.persist_at, self.persist_count) = (None, 0);
+        } else if self.persist_at.is_none() {
+            self.persist_at = Some(now + self.persist_delay());
+            self.stuck_since.get_or_insert(now);
+        }
+    }
+
+    fn persist_delay(&self) -> Duration {
+        let doubled = 1_u32 << self.persist_count.min(16);
+        (self.recovery.rtt().rto() * doubled).min(PERSIST_MAX)
+    }
+
+    /// Sends what fits a small window, or probes a closed one (RFC 9293, section 3.8.6.1).
+    fn persist(&mut self, now: Time) {
+        self.persist_count += 1;
+        self.persist_at = Some(now + self.persist_delay());
+        if self.is_waiting() {
+            self.force = true;
+        } else {
+            self.poke = true;
+        }
+    }
+
+    fn keep_alive(&mut self, now: Time) {
+        let Some(keep) = self.settings.keep_alive else {
+            return;
+        };
+        if self.keep_alive_at().is_none_or(|at| at > now) {
+            return;
+        }
+        if self.keep_alive_count >= keep.probes_max {
+            self.give_up();
+            return;
+        }
+        self.keep_alive_count += 1;
+        self.poke = true;
+    }
+}
+
+/// The usual patience, for those who look at it from outside.
+impl Settings {
+    /// How long a silent handshake lasts at most.
+    #[must_use]
+    pub const fn patience() -> Duration {
+        Self::USER_TIMEOUT
+    }
+}

@@ -1,0 +1,308 @@
+//! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC 9293, sections 3.8 and 3.10).
+
+use super::{AckDue, Connection, syn};
+use crate::options::{Options, Timestamps};
+use crate::seq::Seq;
+use crate::state::State;
+use crate::wire::{Flags, Header};
+use xk_core::{Message, Time};
+
+/// A segment to be sent.
+pub struct Out {
+    /// Its header, without checksum.
+    pub header: Header,
+    /// Its data.
+    pub payload: Option<Message>,
+    /// Whether a router may mark it instead of dropping it (RFC 3168, section 6.1.5).
+    pub markable: bool,
+}
+
+impl Out {
+    fn bare(header: Header) -> Self {
+        Self {
+            header,
+            payload: None,
+            markable: false,
+        }
+    }
+}
+
+impl Connection {
+    /// The next segment to send now, if there is one.
+    pub fn transmit(&mut self, now: Time) -> Option<Out> {
+        if let Some(reset) = self.reset.take() {
+            return Some(Out::bare(reset));
+        }
+        match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived => return self.transmit_syn(now),
+            State::TimeWait => {}
+            _ => {
+                if let Some(out) = self.transmit_again(now) {
+                    return Some(out);
+                }
+                if let Some(out) = self.transmit_new(now) {
+                    return Some(out);
+                }
+                self.watch_window(now);
+                if core::mem::take(&mut self.poke) {
+                    return Some(self.poke(now));
+                }
+            }
+        }
+        self.transmit_ack(now)
+    }
+
+    /// Whether anything at all may be due, in the way that most calls find: nothing. Saves the longer look.
+    fn transmit_ack(&mut self, now: Time) -> Option<Out> {
+        let is_due = match self.ack_due {
+            AckDue::Now => true,
+            AckDue::At(at) => at <= now || self.receive.is_opened(self.peer_full),
+            AckDue::No => self.state != State::TimeWait && self.receive.is_opened(self.peer_full),
+        };
+        if !is_due {
+            return None;
+        }
+        let header = self.header(now, self.snd_nxt(), Flags::NONE);
+        Some(Out::bare(header))
+    }
+
+    fn transmit_syn(&mut self, now: Time) -> Option<Out> {
+        let again = self.again.take().is_some()
+            || match self.recovery.next_lost(now) {
+                Some(lost) => self.recovery.resent(lost.start, now),
+                None => false,
+            };
+        if !again && !core::mem::take(&mut self.syn_due) {
+            if self.state == State::SynReceived && self.ack_due == AckDue::Now {
+                return self.transmit_ack(now);
+            }
+            return None;
+        }
+        self.syn_due = false;
+        if self.recovery.board().is_empty() && self.snd_nxt() == self.send.iss {
+            // There is room for one.
+            let _ = self.recovery.sent(1, now);
+        }
+        self.stuck_since.get_or_insert(now);
+        Some(Out::bare(self.syn_header(now)))
+    }
+
+    /// Our SYN, with what is known of the peer's.
+    fn syn_header(&mut self, now: Time) -> Header {
+        let peer = (self.state == State::SynReceived).then(|| super::Syn {
+            irs: self.receive.irs,
+            window: 0,
+            segment_max: self.peer_segment,
+            shift: (self.receive.shift > 0 || self.send.shift > 0 || self.timestamps)
+                .then_some(self.send.shift),
+            clock: self.timestamps.then_some(self.ts_recent),
+            sack: self.sack,
+            ecn: self.ecn,
+        });
+        let mut header = syn(
+            &self.settings,
+            &self.ends,
+            self.send.iss,
+            peer.as_ref(),
+            now,
+        );
+        if !self.ecn_offered {
+            header.flags = header.flags.without(Flags::ECE | Flags::CWR);
+        }
+        if peer.is_some() {
+            self.ack_due = AckDue::No;
+            self.last_ack_sent = self.receive.rcv_nxt;
+            self.receive.rcv_adv = self.receive.rcv_nxt + self.syn_window();
+        }
+        header
+    }
+
+    /// A segment that acknowledges what has arrived; with it that is done.
+    fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
+        let (local, peer) = (self.ends.local, self.ends.peer);
+        let mut flags = flags | Flags::ACK;
+        if self.ece {
+            flags |= Flags::ECE;
+        }
+        let mut header = Header::new(local, peer, seq, self.receive.rcv_nxt, flags);
+        header.window = self.receive.announce(self.peer_full);
+        if self.timestamps {
+            header.options.timestamps = Some(Timestamps {
+                value: self.ends.clock(now),
+                echo: self.ts_recent,
+            });
+        }
+        if self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some()) {
+            let blocks_max = if self.timestamps { 3 } else { 4 };
+            header.options.sack = self.receive.blocks(blocks_max);
+        }
+        self.last_ack_sent = self.receive.rcv_nxt;
+        self.ack_due = AckDue::No;
+        self.unacked = 0;
+        header
+    }
+
+    /// Octets of data that a segment has room for besides the header's options.
+    fn room_behind(&self, options: &Options) -> u32 {
+        let blocks = options.sack.as_slice().len() as u32;
+        let taken = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+        u32::from(self.segment).saturating_sub(taken).max(1)
+    }
+
+    /// What is believed lost, and loss probes.
+    fn transmit_again(&mut self, now: Time) -> Option<Out> {
+        let una = self.snd_una();
+        let left = self.again.take().filter(|(_, end)| end.after(una));
+        let (from, end) = match left {
+            Some(left) => left,
+            None => {
+                let lost = match self.probe.take() {
+                    Some(probe) => probe,
+                    None => self.recovery.next_lost(now)?,
+                };
+                if !self.recovery.resent(lost.start, now) {
+                    return None;
+                }
+                (lost.start, lost.start + lost.octets)
+            }
+        };
+        let from = from.max(una);
+        let fin = self
+            .send
+            .fin
+            .filter(|fin| fin.before(end) && fin.at_or_after(from));
+        let data_end = fin.unwrap_or(end);
+        // Should a SYN be asked for here, its number is behind us: nothing is sent but an acknowledgement.
+        let mut header = self.header(now, from, Flags::NONE);
+        let octets = data_end.since(from).min(self.room_behind(&header.options));
+        let upto = from + octets;
+        let payload = match octets {
+            0 => None,
+            octets => Some(self.send.again(from, octets)?),
+        };
+        if fin == Some(upto) {
+            header.flags |= Flags::FIN;
+        } else if upto.before(end) {
+            self.again = Some((upto, end));
+        }
+        if octets > 0 {
+            header.flags |= Flags::PSH;
+        }
+        Some(Out {
+            header,
+            payload,
+            markable: false,
+        })
+    }
+
+    /// Octets that the peer's window has room for behind what was sent.
+    fn usable(&self) -> u32 {
+        let end = self.snd_una() + self.send.snd_wnd;
+        let nxt = self.snd_nxt();
+        if end.after(nxt) { end.since(nxt) } else { 0 }
+    }
+
+    /// Whether data or our end wait that the peer's window has room for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.send.unsent() > 0 && self.usable() > 0 || self.is_fin_due()
+    }
+
+    /// Whether everything was sent, and our end is to follow.
+    fn is_fin_due(&self) -> bool {
+        self.send.is_shut && self.send.fin.is_none() && self.send.unsent() == 0
+    }
+
+    /// How much new data go in one segment now: none if that would be silly (RFC 9293, sections 3.7.4 and 3.8.6.2.1).
+    fn sensible(&self, room: u32) -> u32 {
+        let (unsent, usable) = (self.send.unsent(), self.usable());
+        let octets = unsent.min(usable).min(room);
+        if octets == room || octets == 0 || self.force {
+            return octets;
+        }
+        let is_all = octets == unsent;
+        let is_idle = self.snd_una() == self.snd_nxt();
+        let may_be_small = is_idle || self.settings.no_delay;
+        if is_all && (self.send.is_shut || may_be_small && !self.settings.cork) {
+            return octets;
+        }
+        // Half of the largest window is as good as a segment, for peers with small buffers.
+        if octets >= self.send.max_snd_wnd / 2 && !self.settings.cork {
+            octets
+        } else {
+            0
+        }
+    }
+
+    /// New data, and our end behind them.
+    fn transmit_new(&mut self, now: Time) -> Option<Out> {
+        let unsent = self.send.unsent();
+        if unsent == 0 && !self.is_fin_due() {
+            if self.send.fin.is_none() {
+                self.recovery.limited_by_application();
+            }
+            self.force = false;
+            return None;
+        }
+        let is_gap = self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some());
+        let room = if is_gap {
+            // As many blocks as there may be.
+            u32::from(self.segment).saturating_sub(28).max(1)
+        } else {
+            u32::from(self.segment)
+        };
+        let octets = self.sensible(room);
+        let has_fin = self.send.is_shut && self.send.fin.is_none() && octets == unsent;
+        if octets == 0 && !has_fin {
+            return None;
+        }
+        let allowed = self.recovery.may_send(now);
+        if allowed < octets || allowed == 0 {
+            return None;
+        }
+        let nxt = self.snd_nxt();
+        let payload = match octets {
+            0 => None,
+            // Without a buffer there will be another occasion: that of the next timer.
+            octets => Some(self.send.cut(nxt, octets).ok()?),
+        };
+        let mut flags = Flags::NONE;
+        if octets > 0 && (octets == unsent || octets < room) {
+            flags |= Flags::PSH;
+        }
+        if has_fin {
+            flags |= Flags::FIN;
+            self.send.fin = Some(nxt + octets);
+        }
+        if octets > 0 && core::mem::take(&mut self.cwr) {
+            flags |= Flags::CWR;
+        }
+        // There is room: `may_send` was more than nothing.
+        let _ = self.recovery.sent(octets + u32::from(has_fin), now);
+        self.window_probe = None;
+        (self.persist_at, self.persist_count) = (None, 0);
+        self.stuck_since.get_or_insert(now);
+        self.force = false;
+        Some(Out {
+            header: self.header(now, nxt, flags),
+            payload,
+            markable: self.ecn && octets > 0,
+        })
+    }
+
+    /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if data wait, else none with an old number
+    /// (RFC 9293, sections 3.8.4 and 3.8.6.1).
+    fn poke(&mut self, now: Time) -> Out {
+        let nxt = self.snd_nxt();
+        let octet = self.send.first_octet();
+        if octet.is_some() && self.persist_count > 0 {
+            self.window_probe = Some(now);
+            return Out {
+                header: self.header(now, nxt, Flags::NONE),
+                payload: octet,
+                markable: false,
+            };
+        }
+        Out::bare(self.header(now, nxt - 1, Flags::NONE))
+    }
+}

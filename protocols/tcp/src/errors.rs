@@ -1,0 +1,63 @@
+//! What the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC 5927).
+
+use crate::protocol::Tcp;
+use crate::seq::Seq;
+use crate::session::report;
+use crate::table::{key, ports};
+use xk_core::{Answer, Ask, Kernel, ProtocolRef};
+use xk_kit::control::NetworkError;
+
+/// Octets of a header that a report has at least: ports and sequence number.
+const KNOWN_MIN: usize = 8;
+
+impl Tcp {
+    /// A report about a segment sent from here: finds its session.
+    pub(crate) fn network_error(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let Some(error) = ask.get::<NetworkError>() else {
+            return Answer::Unknown;
+        };
+        let Some(lower) = error.session.clone() else {
+            return Answer::Unknown;
+        };
+        // A report that comes back from above, where nobody understood it, ends here.
+        if lower.head().protocol() == this.id() {
+            return Answer::Unknown;
+        }
+        if error.start_len < KNOWN_MIN {
+            // What was sent is not known: all connections through this session are meant, such as when the next hop does not
+            // answer.
+            return self.network_error_to_all(cx, error, &lower);
+        }
+        let [a, b, c, d, e, f, g, h, ..] = error.start;
+        let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let seq = Seq(u32::from_be_bytes([e, f, g, h]));
+        match self.table.sessions.get(&key(&lower, ports(local, peer))) {
+            Some(session) => {
+                report(cx, &session, error.kind, Some(seq));
+                Answer::Answered
+            }
+            None => Answer::Unknown,
+        }
+    }
+
+    fn network_error_to_all(
+        &self,
+        cx: &Kernel,
+        error: &NetworkError,
+        lower: &xk_core::SessionRef,
+    ) -> Answer {
+        let mut found = Answer::Unknown;
+        for session in self.table.sessions.sessions(usize::MAX) {
+            if crate::session::is_over(cx, &session, lower) {
+                report(cx, &session, error.kind, None);
+                found = Answer::Answered;
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,260 @@
+//! # Synopsis
+//! `tcp LOWER` — Transmission Control Protocol: streams of octets between ports, complete, in order and once.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! A port on top of what the layer below needs: `port7@10.0.0.2`.
+//!
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host that the
+//!   route gives); peer `port7@10.0.0.2`, both definite. Each opening is a connection of its own: ends in use are refused.
+//! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
+//!
+//! # Above
+//! Anything that understands streams: octets arrive in order, but cut differently from how they were pushed. `open` answers
+//! at once; what happens then is told by `stream-notice`, as the kit's `stream` describes. Whoever does not know these
+//! questions can still send and receive: his stream ends when the peer's does, and if he holds no session, he gets no more
+//! octets than he could send back.
+//!
+//! # Below
+//! One protocol whose participants are IPv4 hosts, or a link with one other end. All that is asked of it is a pseudo-header,
+//! the sizes of its packets and the two hosts; what it does not know is done without.
+//!
+//! # Behaviour
+//! A connection is found by the lower session and both ports. A SYN to a port that is enabled is answered from a small note
+//! in a bounded table, and the oldest goes when that is full; the session is made when the peer answers, told by `open_done`, and
+//! belongs to the protocol that enabled. What nobody takes is answered by a reset.
+//!
+//! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a reference. The receive buffer grows
+//! up to its maximum as fast as the peer fills it. Acknowledgements are delayed, but every second full segment has
+//! one. Lost segments are found by time and by selective acknowledgements and sent again; how much may be under way the congestion control
+//! says. Segments are sent whole; if they are too large for the path, they become smaller.
+//!
+//! When the last holder closes, what was pushed is still sent, then the end of the stream; what arrives then breaks the connection
+//! off. Small notes of ended connections remain for `time_wait`; a new connection takes their place when its numbers are
+//! clearly later.
+//!
+//! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
+//!
+//! # Control
+//! Answers `my-port`, `peer-port`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
+//! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
+//! `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//!
+//! # Parameters
+//! - `sessions_max`: how many connections it holds; those that nobody holds are evicted for new ones.
+//! - `passive_max`: how many connections peers may make for one protocol above; 0: as many as it holds.
+//! - `pending_max`: how many peers may have sent a SYN and nothing more; the oldest goes.
+//! - `enables_max`: how many enables it holds.
+//! - `receive_buffer`: octets of a connection's receive buffer at most.
+//! - `send_buffer`: octets of a connection's send buffer.
+//! - `segment_max`: octets of data in a segment at most.
+//! - `congestion`: the congestion control.
+//! - `no_delay`: whether small segments go at once.
+//! - `extensions`: whether window scaling and timestamps are offered.
+//! - `sack`: whether selective acknowledgements are offered.
+//! - `ecn`: whether explicit congestion notification is offered.
+//! - `time_wait`: how long an ended connection is remembered.
+//! - `user_timeout`: how long octets may stay unacknowledged.
+//! - `sources_max`: for how many sources drops are counted apart.
+//!
+//! # Example
+//! ```kdl
+//! host alice {
+//!     sim  link=lan
+//!     eth  sim
+//!     arp  eth
+//!     ip   arp { address "10.0.0.1/24"; }
+//!     tcp  ip
+//!     echo tcp port=7
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 9293; 2018, 2883, 3168, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod congestion;
+pub mod connection;
+mod errors;
+#[doc(hidden)]
+pub mod fuzz;
+mod isn;
+pub mod loss;
+pub mod options;
+mod origin;
+mod output;
+mod passive;
+mod pending;
+mod protocol;
+pub mod seq;
+mod session;
+pub mod state;
+mod table;
+pub mod wire;
+
+pub use connection::{Connection, Settings};
+pub use protocol::{Tcp, add, build};
+pub use seq::Seq;
+pub use state::State;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "tcp",
+    summary: "Transmission Control Protocol: streams of octets between ports",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Port,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Host, Family::Link],
+    },
+    header_octets: wire::HEADER_LEN,
+    numbers: &[Number {
+        upper: "tcp",
+        lower: "ip",
+        number: wire::IP_PROTOCOL as u32,
+    }],
+    parameters: PARAMETERS,
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: None,
+    build,
+};
+
+const fn count(
+    name: &'static str,
+    min: i64,
+    max: i64,
+    usual: &'static str,
+    text: &'static str,
+) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Integer { min, max }, usual, text)
+}
+
+const fn flag(name: &'static str, usual: &'static str, text: &'static str) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Bool, usual, text)
+}
+
+static PARAMETERS: &[ParamSpec] = &[
+    count(
+        "sessions_max",
+        1,
+        16_777_216,
+        "65536",
+        "how many connections it holds",
+    ),
+    count(
+        "passive_max",
+        0,
+        16_777_216,
+        "0",
+        "how many connections peers may make for one protocol above; 0: as many as it holds",
+    ),
+    count(
+        "pending_max",
+        1,
+        16_777_216,
+        "4096",
+        "how many peers may have sent a SYN and nothing more",
+    ),
+    count(
+        "enables_max",
+        1,
+        131_072,
+        "16384",
+        "how many enables it holds",
+    ),
+    ParamSpec::new(
+        "receive_buffer",
+        ParamKind::Octets,
+        "4MiB",
+        "octets of a connection's receive buffer at most",
+    ),
+    ParamSpec::new(
+        "send_buffer",
+        ParamKind::Octets,
+        "1MiB",
+        "octets of a connection's send buffer",
+    ),
+    count(
+        "segment_max",
+        64,
+        65_535,
+        "65535",
+        "octets of data in a segment at most",
+    ),
+    ParamSpec::new(
+        "congestion",
+        ParamKind::Word(congestion::NAMES),
+        "newreno",
+        "the congestion control",
+    ),
+    flag("no_delay", "#false", "whether small segments go at once"),
+    flag(
+        "extensions",
+        "#true",
+        "whether window scaling and timestamps are offered",
+    ),
+    flag(
+        "sack",
+        "#true",
+        "whether selective acknowledgements are offered",
+    ),
+    flag(
+        "ecn",
+        "#false",
+        "whether explicit congestion notification is offered",
+    ),
+    ParamSpec::new(
+        "time_wait",
+        ParamKind::Duration,
+        "60s",
+        "how long an ended connection is remembered",
+    ),
+    ParamSpec::new(
+        "user_timeout",
+        ParamKind::Duration,
+        "300s",
+        "how long octets may stay unacknowledged",
+    ),
+    xk_kit::talkers::PARAMETER,
+];
+
+const fn answers(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}
+
+static QUESTIONS: &[QuestionInfo] = &[
+    answers("my-port", "the local port of a session"),
+    answers("peer-port", "the peer's port of a session"),
+    answers("max-packet", "the send buffer, in octets"),
+    answers("opt-packet", "octets of data in a segment"),
+    answers("stream-space", "how many octets a push takes now"),
+    answers(
+        "stream-shutdown",
+        "ends this side's direction behind what was pushed",
+    ),
+    answers("stream-abort", "breaks the connection off"),
+    answers(
+        "stream-consumed",
+        "opens the window of a receiver that says what it has consumed",
+    ),
+    answers(
+        "stream-set",
+        "sets something, of a session or for all to come",
+    ),
+    answers("stream-info", "how the connection stands"),
+];

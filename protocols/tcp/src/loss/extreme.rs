@@ -1,0 +1,99 @@
+//! The largest or smallest of recent values, in constant space.
+//!
+//! Three candidates are kept: the best of the window, the best since that one, and the best since that. Each stands for a later part of the
+//! window, so that when the first grows old the next best is at hand (Kathleen Nichols' way, used by Linux and BBR).
+
+/// A value and the moment it was seen, in any unit that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    value: u64,
+    at: u64,
+}
+
+/// The best value of the last `window`, by the order that [`max`](Extreme::max) or [`min`](Extreme::min) chose.
+#[derive(Clone, Debug)]
+pub struct Extreme {
+    window: u64,
+    largest: bool,
+    best: Option<[Seen; 3]>,
+}
+
+impl Extreme {
+    /// The largest value of the last `window`, in any unit of time.
+    #[must_use]
+    pub const fn max(window: u64) -> Extreme {
+        Extreme {
+            window,
+            largest: true,
+            best: None,
+        }
+    }
+
+    /// The smallest value of the last `window`, in any unit of time.
+    #[must_use]
+    pub const fn min(window: u64) -> Extreme {
+        Extreme {
+            window,
+            largest: false,
+            best: None,
+        }
+    }
+
+    /// The best value, if there is any.
+    #[must_use]
+    pub fn get(&self) -> Option<u64> {
+        self.best.map(|best| best[0].value)
+    }
+
+    /// When the best value was seen.
+    #[must_use]
+    pub fn seen_at(&self) -> Option<u64> {
+        self.best.map(|best| best[0].at)
+    }
+
+    /// Forgets all and begins with `value`.
+    pub fn reset(&mut self, value: u64, at: u64) {
+        self.best = Some([Seen { value, at }; 3]);
+    }
+
+    fn better(&self, a: u64, b: u64) -> bool {
+        if self.largest { a >= b } else { a <= b }
+    }
+
+    /// Takes a value in; the best one after that.
+    pub fn update(&mut self, value: u64, at: u64) -> u64 {
+        let new = Seen { value, at };
+        let Some(mut best) = self.best else {
+            self.reset(value, at);
+            return value;
+        };
+        if self.better(value, best[0].value) || at.saturating_sub(best[2].at) > self.window {
+            self.reset(value, at);
+            return value;
+        }
+        if self.better(value, best[1].value) {
+            best[1] = new;
+            best[2] = new;
+        } else if self.better(value, best[2].value) {
+            best[2] = new;
+        }
+        self.age(&mut best, new);
+        self.best = Some(best);
+        best[0].value
+    }
+
+    fn age(&self, best: &mut [Seen; 3], new: Seen) {
+        let age = new.at.saturating_sub(best[0].at);
+        if age > self.window {
+            *best = [best[1], best[2], new];
+            if new.at.saturating_sub(best[0].at) > self.window {
+                *best = [best[1], best[2], new];
+            }
+        } else if best[1].at == best[0].at && age > self.window / 4 {
+            best[1] = new;
+            best[2] = new;
+        } else if best[2].at == best[1].at && age > self.window / 2 {
+            best[2] = new;
+        }
+    }
+}

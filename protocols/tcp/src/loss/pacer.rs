@@ -1,0 +1,59 @@
+//! Sends spread over time instead of all at once.
+
+use core::time::Duration;
+use xk_core::Time;
+
+/// What may go out at once: what the rate gives in this time, but at least two segments.
+const BURST: Duration = Duration::from_millis(1);
+
+/// A bucket that fills at a rate; sends empty it, and may go on as long as it is not overdrawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pacer {
+    /// When the bucket will be, or was, exactly full enough for the next send.
+    next: Time,
+}
+
+impl Pacer {
+    /// When the next send may be.
+    #[must_use]
+    pub fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Octets that may go out now at `octets_per_s`; some whenever [`next`](Pacer::next) has come.
+    #[must_use]
+    pub fn allows(&self, octets_per_s: u64, mss: u32, now: Time) -> u32 {
+        if now < self.next {
+            return 0;
+        }
+        let saved = octets_in(octets_per_s, now.since(self.next));
+        let burst = burst_octets(octets_per_s, mss);
+        u32::try_from(saved.min(burst).max(u64::from(mss) + 1)).unwrap_or(u32::MAX)
+    }
+
+    /// `octets` went out at `octets_per_s`. What was saved beyond one burst is forfeit.
+    pub fn on_sent(&mut self, octets: u32, octets_per_s: u64, mss: u32, now: Time) {
+        let burst = time_for(burst_octets(octets_per_s, mss), octets_per_s);
+        let base = self.next.max(now.before(burst));
+        self.next = base.after(time_for(octets.into(), octets_per_s));
+    }
+
+    /// Forgets what was sent: the next send may be at once.
+    pub fn reset(&mut self) {
+        self.next = Time::ZERO;
+    }
+}
+
+fn burst_octets(octets_per_s: u64, mss: u32) -> u64 {
+    octets_in(octets_per_s, BURST).max(2 * u64::from(mss))
+}
+
+fn octets_in(octets_per_s: u64, time: Duration) -> u64 {
+    let octets = u128::from(octets_per_s) * time.as_nanos() / 1_000_000_000;
+    u64::try_from(octets).unwrap_or(u64::MAX)
+}
+
+fn time_for(octets: u64, octets_per_s: u64) -> Duration {
+    let ns = u128::from(octets) * 1_000_000_000 / u128::from(octets_per_s.max(1));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,68 @@
+//! Proportional rate reduction: what fast recovery may send for what it hears delivered (RFC 6937).
+
+/// One fast recovery's reckoning, in octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prr {
+    threshold: u64,
+    /// Outstanding when recovery began (RecoverFS).
+    flight: u64,
+    delivered: u64,
+    out: u64,
+    /// What may be in the network now.
+    window: u32,
+}
+
+impl Prr {
+    /// Recovery begins with `outstanding_octets` sent and not acknowledged, and shall end at `threshold_octets`.
+    #[must_use]
+    pub fn new(outstanding_octets: u32, threshold_octets: u32) -> Prr {
+        Prr {
+            threshold: threshold_octets.into(),
+            flight: u64::from(outstanding_octets).max(1),
+            delivered: 0,
+            out: 0,
+            window: 0,
+        }
+    }
+
+    /// An acknowledgment delivered `delivered_octets`, and `in_flight_octets` are out now. It is a safe one if it advances and tells of no
+    /// further loss: only then may slow start make up for what was lost beyond the reduction.
+    pub fn on_ack(&mut self, delivered_octets: u32, in_flight_octets: u32, mss: u32, safe: bool) {
+        self.delivered += u64::from(delivered_octets);
+        let in_flight = u64::from(in_flight_octets);
+        let send = if in_flight > self.threshold {
+            // RFC 6937, section 3: the proportional part.
+            (self.delivered * self.threshold)
+                .div_ceil(self.flight)
+                .saturating_sub(self.out)
+        } else {
+            // The reduction bound: slow start if safe, packet conservation if not.
+            let mut limit = self
+                .delivered
+                .saturating_sub(self.out)
+                .max(delivered_octets.into());
+            if safe {
+                limit += u64::from(mss);
+            }
+            limit.min(self.threshold - in_flight)
+        };
+        // The first retransmission goes out at once (RFC 6937, section 3).
+        let send = if self.out == 0 {
+            send.max(mss.into())
+        } else {
+            send
+        };
+        self.window = u32::try_from(in_flight + send).unwrap_or(u32::MAX);
+    }
+
+    /// `octets` were sent or resent.
+    pub fn on_sent(&mut self, octets: u32) {
+        self.out += u64::from(octets);
+    }
+
+    /// What may be in the network, in octets.
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+}

@@ -1,0 +1,475 @@
+//! The outstanding segments: sent, and not acknowledged cumulatively (RFC 2018, RFC 6675, RFC 8985).
+//!
+//! Segments stand in sequence order in one ring. Each is *in flight*, *lost* or *sacked*; two lists run through the ring by links, those in
+//! flight in the order of their last transmission, those lost in the order in which they shall be resent. So each acknowledgment costs a
+//! search for each of its blocks and constant work for each segment whose state it changes, whatever order the peer chooses: sacked
+//! segments remember how many behind them are sacked as well, and these are skipped.
+
+mod newly;
+mod ring;
+
+#[cfg(test)]
+mod tests;
+
+pub use newly::Newly;
+pub(super) use newly::sent_after;
+
+use super::rate::Stamp;
+use crate::Seq;
+use ring::{List, Ring};
+use xk_core::Time;
+
+/// More than this is never outstanding: the largest window (RFC 7323, section 2.3).
+const OUTSTANDING_OCTETS_MAX: u32 = 1 << 30;
+
+/// A block of a SACK option: `start` is in it, `end` is the first that is not (RFC 2018, section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SackBlock {
+    /// The first octet.
+    pub start: Seq,
+    /// The one behind the last octet.
+    pub end: Seq,
+}
+
+/// Where a segment is believed to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    InFlight,
+    Lost,
+    Sacked,
+}
+
+/// One outstanding segment.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    start: Seq,
+    /// Sequence numbers that it takes, SYN and FIN included.
+    octets: u32,
+    /// Its last transmission.
+    sent: Time,
+    /// How delivery stood at that transmission.
+    stamp: Stamp,
+    /// Neighbours in its list; its own number stands for none.
+    previous: u32,
+    next: u32,
+    /// If sacked: so many segments from this one on are known to be.
+    run: u32,
+    state: State,
+    /// Transmissions, saturating.
+    times: u8,
+}
+
+impl Segment {
+    fn end(&self) -> Seq {
+        self.start + self.octets
+    }
+
+    fn is_original(&self) -> bool {
+        self.times == 1
+    }
+}
+
+/// The outstanding segments of one connection.
+#[derive(Debug)]
+pub struct Scoreboard {
+    ring: Ring,
+    una: Seq,
+    nxt: Seq,
+    flight: List,
+    lost: List,
+    flight_octets: u32,
+    lost_octets: u32,
+    sacked_octets: u32,
+    sacked_segments: u32,
+    segments_max: u32,
+}
+
+impl Scoreboard {
+    /// Nothing outstanding; the next segment begins at `next`. At most `segments_max` may stand here at once.
+    #[must_use]
+    pub fn new(next: Seq, segments_max: u32) -> Scoreboard {
+        Scoreboard {
+            ring: Ring::default(),
+            una: next,
+            nxt: next,
+            flight: List::default(),
+            lost: List::default(),
+            flight_octets: 0,
+            lost_octets: 0,
+            sacked_octets: 0,
+            sacked_segments: 0,
+            segments_max: segments_max.max(1),
+        }
+    }
+
+    /// The oldest sequence number that is not acknowledged.
+    #[must_use]
+    pub fn una(&self) -> Seq {
+        self.una
+    }
+
+    /// The sequence number that the next new segment begins with.
+    #[must_use]
+    pub fn nxt(&self) -> Seq {
+        self.nxt
+    }
+
+    /// Octets sent and not acknowledged cumulatively (FlightSize of RFC 5681).
+    #[must_use]
+    pub fn outstanding_octets(&self) -> u32 {
+        self.nxt.since(self.una)
+    }
+
+    /// Octets believed to be in the network (`pipe` of RFC 6675).
+    #[must_use]
+    pub fn in_flight_octets(&self) -> u32 {
+        self.flight_octets
+    }
+
+    /// Octets believed lost and not resent.
+    #[must_use]
+    pub fn lost_octets(&self) -> u32 {
+        self.lost_octets
+    }
+
+    /// Octets acknowledged selectively.
+    #[must_use]
+    pub fn sacked_octets(&self) -> u32 {
+        self.sacked_octets
+    }
+
+    /// Segments acknowledged selectively.
+    #[must_use]
+    pub fn sacked_segments(&self) -> u32 {
+        self.sacked_segments
+    }
+
+    /// Segments outstanding.
+    #[must_use]
+    pub fn segments(&self) -> u32 {
+        self.ring.len()
+    }
+
+    /// Whether no further segment finds room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.ring.len() >= self.segments_max
+    }
+
+    /// Whether nothing is outstanding.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.len() == 0
+    }
+
+    /// When the oldest segment in flight was sent last.
+    #[must_use]
+    pub fn oldest_sent(&self) -> Option<Time> {
+        self.flight.head.map(|id| self.ring.at(id).sent)
+    }
+
+    /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told (RFC 2018, section 8).
+    #[must_use]
+    pub fn has_reneged(&self) -> bool {
+        self.ring.front().is_some_and(|s| s.state == State::Sacked)
+    }
+
+    /// Records the next `octets` as sent now. `false`, and nothing recorded, if there is no room or there are no octets.
+    pub(super) fn sent(&mut self, octets: u32, now: Time, stamp: Stamp) -> bool {
+        if self.is_full()
+            || octets == 0
+            || octets > OUTSTANDING_OCTETS_MAX - self.outstanding_octets()
+        {
+            return false;
+        }
+        let id = self.ring.push(Segment {
+            start: self.nxt,
+            octets,
+            sent: now,
+            stamp,
+            previous: 0,
+            next: 0,
+            run: 1,
+            state: State::InFlight,
+            times: 1,
+        });
+        self.flight.push_back(&mut self.ring, id);
+        self.flight_octets += octets;
+        self.nxt += octets;
+        true
+    }
+
+    /// The segment to resend first: where it begins and its octets.
+    #[must_use]
+    pub fn next_lost(&self) -> Option<(Seq, u32)> {
+        let segment = self.ring.at(self.lost.head?);
+        Some((segment.start, segment.octets))
+    }
+
+    /// The last segment, if it is in flight, for a loss probe.
+    #[must_use]
+    pub fn last_in_flight(&self) -> Option<(Seq, u32)> {
+        let segment = self.ring.at(self.ring.last_id()?);
+        (segment.state == State::InFlight).then_some((segment.start, segment.octets))
+    }
+
+    /// Records that the segment that begins at `start`, lost or in flight, was resent now; its octets, or `None` if there is none.
+    pub(super) fn resent(&mut self, start: Seq, now: Time, stamp: Stamp) -> Option<u32> {
+        let id = match self.lost.head {
+            Some(id) if self.ring.at(id).start == start => id,
+            _ => self.find(start)?,
+        };
+        match self.ring.at(id).state {
+            State::Lost => self.leave_lost(id),
+            State::InFlight => self.leave_flight(id),
+            State::Sacked => return None,
+        }
+        let segment = self.ring.at_mut(id);
+        segment.state = State::InFlight;
+        segment.sent = now;
+        segment.stamp = stamp;
+        segment.times = segment.times.saturating_add(1);
+        let octets = segment.octets;
+        self.flight.push_back(&mut self.ring, id);
+        self.flight_octets += octets;
+        Some(octets)
+    }
+
+    /// Takes a cumulative acknowledgment in; what it delivers is told to `newly`. The caller has checked that it lies between
+    /// [`una`](Scoreboard::una) and [`nxt`](Scoreboard::nxt); anything else changes nothing.
+    pub fn acknowledge(&mut self, ack: Seq, newly: &mut Newly) {
+        let advance = ack.since(self.una);
+        if advance == 0 || advance > self.outstanding_octets() {
+            return;
+        }
+        newly.acked_octets = advance;
+        self.una = ack;
+        while let Some(&segment) = self.ring.front() {
+            if segment.start.at_or_after(ack) {
+                break;
+            }
+            if segment.end().after(ack) {
+                self.cut_front(ack, newly);
+                break;
+            }
+            match segment.state {
+                State::InFlight => self.leave_flight(self.ring.first_id()),
+                State::Lost => self.leave_lost(self.ring.first_id()),
+                State::Sacked => {
+                    self.sacked_octets -= segment.octets;
+                    self.sacked_segments -= 1;
+                }
+            }
+            if segment.state != State::Sacked {
+                newly.delivered(&segment, true);
+            }
+            self.ring.pop();
+        }
+    }
+
+    /// The first segment is acknowledged up to `ack`, which lies in it.
+    fn cut_front(&mut self, ack: Seq, newly: &mut Newly) {
+        let id = self.ring.first_id();
+        let segment = self.ring.at_mut(id);
+        let octets = ack.since(segment.start);
+        segment.start = ack;
+        segment.octets -= octets;
+        match segment.state {
+            State::InFlight => self.flight_octets -= octets,
+            State::Lost => self.lost_octets -= octets,
+            State::Sacked => {
+                self.sacked_octets -= octets;
+                return;
+            }
+        }
+        newly.delivered_octets += octets;
+    }
+
+    /// Takes a selective acknowledgment in: segments that lie in it wholly are sacked. `false` if the block lies outside of what is
+    /// outstanding, or is none.
+    pub fn sack(&mut self, block: SackBlock, newly: &mut Newly) -> bool {
+        let outstanding = self.outstanding_octets();
+        let (from, to) = (block.start.since(self.una), block.end.since(self.una));
+        if from >= to || to > outstanding {
+            return false;
+        }
+        let first = self.ring.first_at_or_after(block.start);
+        let mut index = first;
+        while let Some(segment) = self.ring.get(index) {
+            if segment.end().after(block.end) {
+                break;
+            }
+            index += match segment.state {
+                State::Sacked => segment.run,
+                State::InFlight | State::Lost => {
+                    self.sack_one(index, newly);
+                    1
+                }
+            };
+        }
+        self.ring.compress(first, index);
+        true
+    }
+
+    fn sack_one(&mut self, index: u32, newly: &mut Newly) {
+        let id = self.ring.id_of(index);
+        let segment = *self.ring.at(id);
+        if segment.state == State::Lost {
+            self.leave_lost(id);
+        } else {
+            self.leave_flight(id);
+        }
+        newly.delivered(&segment, false);
+        let segment = self.ring.at_mut(id);
+        segment.state = State::Sacked;
+        segment.run = 1;
+        self.sacked_octets += segment.octets;
+        self.sacked_segments += 1;
+    }
+
+    /// Believes lost all in flight, oldest transmission first, for which `judge` says so; stops at the first for which it does not.
+    /// `judge` gets when the segment was sent last and where it ends. Octets.
+    pub fn lose_while(&mut self, mut judge: impl FnMut(Time, Seq) -> bool) -> u32 {
+        let before = self.lost_octets;
+        while let Some(id) = self.flight.head {
+            let segment = self.ring.at(id);
+            if !judge(segment.sent, segment.end()) {
+                break;
+            }
+            self.lose(id);
+        }
+        self.lost_octets - before
+    }
+
+    /// Believes the oldest outstanding segment lost, if it is in flight. Octets.
+    pub fn lose_first(&mut self) -> u32 {
+        match self.ring.front() {
+            Some(&segment) if segment.state == State::InFlight => {
+                self.lose(self.ring.first_id());
+                segment.octets
+            }
+            _ => 0,
+        }
+    }
+
+    /// Believes lost what is in flight and larger than `octets_max`: it cannot have passed. Octets.
+    pub fn lose_larger(&mut self, octets_max: u32) -> u32 {
+        let before = self.lost_octets;
+        for index in 0..self.ring.len() {
+            let id = self.ring.id_of(index);
+            let segment = self.ring.at(id);
+            if segment.state == State::InFlight && segment.octets > octets_max {
+                self.lose(id);
+            }
+        }
+        self.order_lost();
+        self.lost_octets - before
+    }
+
+    fn lose(&mut self, id: u32) {
+        self.leave_flight(id);
+        let segment = self.ring.at_mut(id);
+        segment.state = State::Lost;
+        self.lost_octets += segment.octets;
+        let start = segment.start;
+        match self.lost.head {
+            Some(head) if start.before(self.ring.at(head).start) => {
+                self.lost.push_front(&mut self.ring, id);
+            }
+            _ => self.lost.push_back(&mut self.ring, id),
+        }
+    }
+
+    /// Puts what is lost in sequence order, as it is to be resent after a timeout.
+    pub fn order_lost(&mut self) {
+        self.lost = List::default();
+        for index in 0..self.ring.len() {
+            let id = self.ring.id_of(index);
+            if self.ring.at(id).state == State::Lost {
+                self.lost.push_back(&mut self.ring, id);
+            }
+        }
+    }
+
+    /// Believes in flight again all that was believed lost and was not resent: nothing was.
+    pub fn find_lost(&mut self) {
+        while let Some(id) = self.lost.tail {
+            self.leave_lost(id);
+            let segment = self.ring.at_mut(id);
+            segment.state = State::InFlight;
+            self.flight_octets += segment.octets;
+            self.flight.push_front(&mut self.ring, id);
+        }
+    }
+
+    /// Forgets all selective acknowledgments: the peer has (RFC 2018, section 8). What was sacked is lost.
+    pub fn renege(&mut self) {
+        for index in 0..self.ring.len() {
+            let segment = self.ring.at_mut(self.ring.id_of(index));
+            if segment.state == State::Sacked {
+                segment.state = State::Lost;
+                segment.run = 1;
+            }
+        }
+        self.lost_octets += self.sacked_octets;
+        self.sacked_octets = 0;
+        self.sacked_segments = 0;
+        self.order_lost();
+    }
+
+    /// Gives back the memory that nothing stands in.
+    pub fn rest(&mut self) {
+        self.ring.rest();
+    }
+
+    /// Counts everything anew and compares.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut octets = [0; 3];
+        let (mut next, mut sacked, mut lost, mut flight) = (self.una, 0, 0, 0);
+        for index in 0..self.ring.len() {
+            let segment = self.ring.at(self.ring.id_of(index));
+            assert_eq!(segment.start, next);
+            next = segment.end();
+            octets[segment.state as usize] += segment.octets;
+            sacked += u32::from(segment.state == State::Sacked);
+            lost += u32::from(segment.state == State::Lost);
+            flight += u32::from(segment.state == State::InFlight);
+        }
+        assert_eq!(next, self.nxt);
+        assert_eq!(
+            octets,
+            [self.flight_octets, self.lost_octets, self.sacked_octets]
+        );
+        assert_eq!(sacked, self.sacked_segments);
+        assert_eq!(
+            lost,
+            self.ring
+                .count(&self.lost, |_, s| assert_eq!(s.state, State::Lost))
+        );
+        let in_order = |last: Time, s: &Segment| {
+            assert_eq!(s.state, State::InFlight);
+            assert!(last <= s.sent || s.times == 1, "{last} {s:?}");
+        };
+        assert_eq!(flight, self.ring.count(&self.flight, in_order));
+    }
+
+    fn find(&self, start: Seq) -> Option<u32> {
+        if start.since(self.una) >= self.outstanding_octets() {
+            return None;
+        }
+        let index = self.ring.first_at_or_after(start);
+        let found = self.ring.get(index)?;
+        (found.start == start).then(|| self.ring.id_of(index))
+    }
+
+    fn leave_flight(&mut self, id: u32) {
+        self.flight_octets -= self.ring.at(id).octets;
+        self.flight.unlink(&mut self.ring, id);
+    }
+
+    fn leave_lost(&mut self, id: u32) {
+        self.lost_octets -= self.ring.at(id).octets;
+        self.lost.unlink(&mut self.ring, id);
+    }
+}

@@ -1,0 +1,156 @@
+//! What one acknowledgment delivered, gathered segment by segment.
+
+use super::Segment;
+use crate::Seq;
+use crate::loss::rate::Stamp;
+use core::time::Duration;
+use xk_core::Time;
+
+/// What one acknowledgment delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct Newly {
+    now: Time,
+    /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's ticks are rounded down.
+    echoed: Option<Time>,
+    /// No round trip is shorter.
+    rtt_min: Option<Duration>,
+    /// The clock's tick.
+    tick: Duration,
+    /// Octets acknowledged cumulatively.
+    pub acked_octets: u32,
+    /// Octets delivered that were not before.
+    pub delivered_octets: u32,
+    /// Of these, by selective acknowledgments.
+    pub sacked_octets: u32,
+    /// Segments delivered that were not before.
+    pub delivered_segments: u32,
+    /// When the first and the last were sent that are acknowledged cumulatively and were sent once.
+    pub(crate) acked: Option<(Time, Time)>,
+    /// When the first and the last were sent that are acknowledged selectively and were sent once.
+    pub(crate) sacked: Option<(Time, Time)>,
+    /// Whether a segment that was resent is among them.
+    pub resent: bool,
+    /// When the segment was resent, once, that the peer had already when it made its echo.
+    pub(crate) late: Option<Time>,
+    /// Whether a segment that was resent more than once is acknowledged cumulatively.
+    pub(crate) resent_often: bool,
+    /// The segment sent last: when, and where it ends (RFC 8985, section 6.2, step 2).
+    pub(crate) newest: Option<(Time, Seq)>,
+    /// Of the segment sent last: when, where it ends, and how delivery stood then.
+    pub(crate) stamp: Option<(Time, Seq, Stamp)>,
+    /// The highest sequence number that was ever acknowledged in any way.
+    pub(crate) fack: Seq,
+    /// Whether a segment sent once came behind one with higher numbers (RFC 8985, section 6.2, step 3).
+    pub reordered: bool,
+    /// Up to here segments count for `original`.
+    pub(crate) recover: Option<Seq>,
+    /// Whether a segment sent once, from before `recover`, is among them (RFC 5682, section 3.1, step 3).
+    pub(crate) original: bool,
+}
+
+impl Newly {
+    /// Nothing yet. `fack` is the highest sequence number that was ever acknowledged in any way.
+    #[must_use]
+    pub fn new(now: Time, fack: Seq) -> Newly {
+        Newly {
+            now,
+            echoed: None,
+            rtt_min: None,
+            tick: Duration::ZERO,
+            acked_octets: 0,
+            delivered_octets: 0,
+            sacked_octets: 0,
+            delivered_segments: 0,
+            acked: None,
+            sacked: None,
+            resent: false,
+            late: None,
+            resent_often: false,
+            newest: None,
+            stamp: None,
+            fack,
+            reordered: false,
+            recover: None,
+            original: false,
+        }
+    }
+
+    pub(crate) fn with_echo(self, echoed: Option<Time>, tick: Duration) -> Newly {
+        Newly {
+            echoed,
+            tick,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_rtt_min(self, rtt_min: Option<Duration>) -> Newly {
+        Newly { rtt_min, ..self }
+    }
+
+    pub(crate) fn with_recover(self, recover: Option<Seq>) -> Newly {
+        Newly { recover, ..self }
+    }
+
+    /// Whether the peer echoes a timestamp from before `sent`, the clock's ticks granted.
+    pub(crate) fn echoes_before(&self, sent: Time) -> bool {
+        self.echoed
+            .is_some_and(|echoed| echoed.after(self.tick) <= sent)
+    }
+
+    #[inline]
+    pub(super) fn delivered(&mut self, segment: &Segment, cumulatively: bool) {
+        self.delivered_octets += segment.octets;
+        self.delivered_segments += 1;
+        if !cumulatively {
+            self.sacked_octets += segment.octets;
+        }
+        let end = segment.end();
+        if segment.is_original() {
+            let times = if cumulatively {
+                &mut self.acked
+            } else {
+                &mut self.sacked
+            };
+            *times = Some((times.map_or(segment.sent, |(first, _)| first), segment.sent));
+            self.reordered |= end.before(self.fack);
+            self.original |= self
+                .recover
+                .is_some_and(|recover| end.at_or_before(recover));
+        } else {
+            self.resent = true;
+            if cumulatively && segment.times > 2 {
+                self.resent_often = true;
+            } else if cumulatively && self.echoes_before(segment.sent) {
+                self.late = Some(segment.sent);
+            }
+        }
+        self.fack = self.fack.max(end);
+        if self
+            .newest
+            .is_none_or(|(sent, last)| sent_after((segment.sent, end), (sent, last)))
+            && self.is_about_last_transmission(segment)
+        {
+            self.newest = Some((segment.sent, end));
+        }
+        if self
+            .stamp
+            .is_none_or(|(sent, last, _)| sent_after((segment.sent, end), (sent, last)))
+        {
+            self.stamp = Some((segment.sent, end, segment.stamp));
+        }
+    }
+
+    /// Whether the acknowledgment answers the last transmission, as far as can be told (RFC 8985, section 6.2, step 2).
+    fn is_about_last_transmission(&self, segment: &Segment) -> bool {
+        segment.is_original()
+            || (!self.echoes_before(segment.sent)
+                && self
+                    .rtt_min
+                    .is_none_or(|min| self.now.since(segment.sent) >= min))
+    }
+}
+
+/// Whether the first transmission, told by its moment and the segment's end, was later (RFC 8985, section 6.2).
+pub(crate) fn sent_after(first: (Time, Seq), second: (Time, Seq)) -> bool {
+    first.0 > second.0 || (first.0 == second.0 && first.1.after(second.1))
+}

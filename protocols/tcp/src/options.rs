@@ -1,0 +1,268 @@
+//! The options of a header: what they say, read and written (RFC 9293, section 3.2; RFC 7323; RFC 2018; RFC 5482).
+
+use crate::seq::Seq;
+use crate::wire::OPTIONS_LEN_MAX;
+use core::fmt;
+
+/// The largest shift of a window (RFC 7323, section 2.3).
+pub const SHIFT_MAX: u8 = 14;
+/// Blocks that one option holds at most.
+pub const BLOCKS_MAX: usize = 4;
+
+/// The kinds (IANA's registry of TCP option kinds).
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOTHING: u8 = 1;
+    pub(super) const SEGMENT_MAX: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const USER_TIMEOUT: u8 = 28;
+}
+
+/// The timestamps option (RFC 7323, section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Timestamps {
+    /// The sender's clock.
+    pub value: u32,
+    /// The receiver's clock, as the sender saw it last; means something only with an acknowledgement.
+    pub echo: u32,
+}
+
+/// Octets that have arrived: from the first up to, without, the second.
+pub type Block = (Seq, Seq);
+
+/// The blocks of a SACK option (RFC 2018, section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Blocks {
+    blocks: [Block; BLOCKS_MAX],
+    count: u8,
+}
+
+impl Blocks {
+    /// No block.
+    pub const NONE: Blocks = Blocks {
+        blocks: [(Seq(0), Seq(0)); BLOCKS_MAX],
+        count: 0,
+    };
+
+    /// The blocks.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[Block] {
+        self.blocks
+            .get(..usize::from(self.count))
+            .unwrap_or_default()
+    }
+
+    /// Adds a block; false if there is no room.
+    pub fn push(&mut self, block: Block) -> bool {
+        let Some(place) = self.blocks.get_mut(usize::from(self.count)) else {
+            return false;
+        };
+        *place = block;
+        self.count += 1;
+        true
+    }
+
+    /// Keeps the first `max`.
+    pub fn truncate(&mut self, max: usize) {
+        self.count = self.count.min(u8::try_from(max).unwrap_or(u8::MAX));
+        let kept = usize::from(self.count);
+        // What is cut off must not tell two equal ones apart.
+        self.blocks[kept..].fill((Seq(0), Seq(0)));
+    }
+}
+
+/// What the options of a header say. Unknown ones are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Options {
+    /// The largest segment that the sender takes, in octets of data; on a SYN.
+    pub segment_max: Option<u16>,
+    /// The shift of the windows that the sender announces, at most [`SHIFT_MAX`]; on a SYN.
+    pub window_scale: Option<u8>,
+    /// The sender understands SACK; on a SYN.
+    pub sack_permitted: bool,
+    /// The timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// What has arrived out of order.
+    pub sack: Blocks,
+    /// The sender's user timeout (RFC 5482), as in the field: the highest bit says minutes instead of seconds.
+    pub user_timeout: Option<u16>,
+}
+
+/// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out (RFC 7323, appendix A).
+const ALIGNED_TIMESTAMPS: [u8; 4] = [kind::NOTHING, kind::NOTHING, kind::TIMESTAMPS, 10];
+
+fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+    octets
+        .get(at..)?
+        .first_chunk()
+        .map(|c| u32::from_be_bytes(*c))
+}
+
+impl Options {
+    /// None at all.
+    pub const NONE: Options = Options {
+        segment_max: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+        sack: Blocks::NONE,
+        user_timeout: None,
+    };
+
+    /// Reads the options of a header; `None` if one contradicts the length of all. A known option of a wrong length is
+    /// skipped as an unknown one would be.
+    #[inline]
+    #[must_use]
+    pub fn parse(octets: &[u8]) -> Option<Self> {
+        let mut options = Self::NONE;
+        if octets.is_empty() {
+            return Some(options);
+        }
+        if octets.len() == 12 && octets.first_chunk() == Some(&ALIGNED_TIMESTAMPS) {
+            let (value, echo) = (u32_at(octets, 4)?, u32_at(octets, 8)?);
+            options.timestamps = Some(Timestamps { value, echo });
+            return Some(options);
+        }
+        options.read(octets)?;
+        Some(options)
+    }
+
+    fn read(&mut self, octets: &[u8]) -> Option<()> {
+        let mut rest = octets;
+        loop {
+            match *rest {
+                [] | [kind::END, ..] => return Some(()),
+                [kind::NOTHING, ref behind @ ..] => rest = behind,
+                [kind, length, ..] => {
+                    let body = rest.get(2..usize::from(length))?;
+                    self.read_one(kind, body);
+                    rest = rest.get(usize::from(length)..)?;
+                }
+                [_] => return None,
+            }
+        }
+    }
+
+    fn read_one(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            (kind::SEGMENT_MAX, &[a, b]) => self.segment_max = Some(u16::from_be_bytes([a, b])),
+            (kind::WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(SHIFT_MAX)),
+            (kind::SACK_PERMITTED, []) => self.sack_permitted = true,
+            (kind::TIMESTAMPS, body) if body.len() == 8 => {
+                if let (Some(value), Some(echo)) = (u32_at(body, 0), u32_at(body, 4)) {
+                    self.timestamps = Some(Timestamps { value, echo });
+                }
+            }
+            (kind::SACK, body) if body.len() % 8 == 0 => {
+                self.sack = Blocks::NONE;
+                for at in (0..body.len()).step_by(8) {
+                    if let (Some(from), Some(to)) = (u32_at(body, at), u32_at(body, at + 4)) {
+                        self.sack.push((Seq(from), Seq(to)));
+                    }
+                }
+            }
+            (kind::USER_TIMEOUT, &[a, b]) => self.user_timeout = Some(u16::from_be_bytes([a, b])),
+            _ => {}
+        }
+    }
+
+    /// Writes the options to the start of `octets`, filled up to a multiple of four; answers how many octets they take.
+    /// Of the SACK blocks as many are written as find room.
+    #[inline]
+    pub fn emit(&self, octets: &mut [u8]) -> usize {
+        let mut out = Writer { octets, at: 0 };
+        if let Some(octets) = self.segment_max {
+            let [a, b] = octets.to_be_bytes();
+            out.put(&[kind::SEGMENT_MAX, 4, a, b]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put(&[kind::NOTHING, kind::WINDOW_SCALE, 3, shift]);
+        }
+        if let Some(Timestamps { value, echo }) = self.timestamps {
+            let [a, b, c, d] = value.to_be_bytes();
+            let [e, f, g, h] = echo.to_be_bytes();
+            // The two octets in front are those of the SACK option where both are on a SYN.
+            let front = if self.sack_permitted {
+                [kind::SACK_PERMITTED, 2]
+            } else {
+                [kind::NOTHING; 2]
+            };
+            out.put(&front);
+            out.put(&[kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h]);
+        } else if self.sack_permitted {
+            out.put(&[kind::NOTHING, kind::NOTHING, kind::SACK_PERMITTED, 2]);
+        }
+        if let Some(timeout) = self.user_timeout {
+            let [a, b] = timeout.to_be_bytes();
+            out.put(&[kind::USER_TIMEOUT, 4, a, b]);
+        }
+        let room = OPTIONS_LEN_MAX.min(out.octets.len()) - out.at;
+        let blocks = self.sack.as_slice();
+        let count = blocks.len().min(room.saturating_sub(4) / 8);
+        if let (Some(blocks), 1..) = (blocks.get(..count), count) {
+            let length = (2 + 8 * count) as u8;
+            out.put(&[kind::NOTHING, kind::NOTHING, kind::SACK, length]);
+            for (from, to) in blocks {
+                out.put(&from.0.to_be_bytes());
+                out.put(&to.0.to_be_bytes());
+            }
+        }
+        out.at
+    }
+
+    /// Octets that [`emit`](Self::emit) writes.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.emit(&mut [0; OPTIONS_LEN_MAX])
+    }
+}
+
+struct Writer<'a> {
+    octets: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    /// Puts an option's octets behind the others; leaves it out if there is no room.
+    #[inline]
+    fn put(&mut self, octets: &[u8]) {
+        if let Some(place) = self.octets.get_mut(self.at..self.at + octets.len()) {
+            place.copy_from_slice(octets);
+            self.at += octets.len();
+        }
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(octets) = self.segment_max {
+            write!(f, ", mss {octets}")?;
+        }
+        if let Some(shift) = self.window_scale {
+            write!(f, ", wscale {shift}")?;
+        }
+        if self.sack_permitted {
+            f.write_str(", sackOK")?;
+        }
+        if let Some(Timestamps { value, echo }) = self.timestamps {
+            write!(f, ", ts {value} {echo}")?;
+        }
+        if let Some(timeout) = self.user_timeout {
+            write!(f, ", uto {timeout}")?;
+        }
+        for (from, to) in self.sack.as_slice() {
+            write!(f, ", sack {from}-{to}")?;
+        }
+        Ok(())
+    }
+}

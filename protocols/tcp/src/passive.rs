@@ -1,0 +1,246 @@
+//! Segments of no session: those that open one (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+
+use crate::connection::{Connection, Syn, syn};
+use crate::origin::{Origin, leaves_sums};
+use crate::output::send_alone;
+use crate::pending::{Note, PendingKey, TICK};
+use crate::protocol::Tcp;
+use crate::session::{Link, TcpSession};
+use crate::table::{allow, key, ports};
+use crate::wire::{Flags, Header};
+use core::net::Ipv4Addr;
+use xk_core::object::Refused;
+use xk_core::reason::{Class, Reason};
+use xk_core::{Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef};
+
+/// Waited longest for its answer when another SYN needed the place.
+pub(crate) static SYN_DROPPED: Reason = Reason::new("pending SYN dropped", Class::Exhausted);
+/// Never answered our SYN.
+pub(crate) static SYN_UNANSWERED: Reason = Reason::new("SYN unanswered", Class::Bad);
+/// A segment of a connection that begins, with numbers that do not fit.
+pub(crate) static BAD_HANDSHAKE: Reason = Reason::new("bad handshake", Class::Bad);
+
+/// How many challenges are sent in a second (RFC 5961, section 7).
+pub(crate) const CHALLENGES_MAX: u32 = 100;
+
+impl Tcp {
+    /// A whole segment of no session, its header still in front.
+    pub(crate) fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, origin): (&SessionRef, &Origin),
+        header: &Header,
+        (message, length): (Message, usize),
+    ) -> Result<(), Refused> {
+        let pair = ports(header.dst, header.src);
+        let pending = (origin.hosts(lower.id().0), pair);
+        if let Some(note) = self.table.pending.get(&pending) {
+            return self.demux_pending(
+                cx,
+                this,
+                (lower, origin),
+                (pending, note),
+                header,
+                (message, length),
+            );
+        }
+        let is_first =
+            header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
+        match self.table.taker(header.dst, origin.local) {
+            Some(upper) if is_first => {
+                self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
+                // Data on a SYN are not kept: the peer sends them again.
+                drop(message);
+            }
+            // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
+            Some(_) if header.flags.has(Flags::RST) => this.discard(message, &BAD_HANDSHAKE),
+            _ => self.answer_reset(cx, this, lower, header, (message, length)),
+        }
+        Ok(())
+    }
+
+    /// A first SYN to somebody who listens: it is noted and answered.
+    fn take_syn(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, origin): (&SessionRef, &Origin),
+        (pending, upper): (PendingKey, &ProtocolRef),
+        header: &Header,
+    ) {
+        let iss = self.table.secret.sequence(pending.0, pending.1, cx.now());
+        let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
+        let first = Syn::of(header);
+        let answer = syn(
+            &self.table.settings.borrow(),
+            &ends,
+            iss,
+            Some(&first),
+            cx.now(),
+        );
+        let who = (lower.clone(), upper.clone());
+        if self
+            .table
+            .pending
+            .enter(pending, cx.now(), who, (iss, first, ends))
+        {
+            this.head().drops().count(&SYN_DROPPED);
+        }
+        self.keep_ticking(cx, this);
+        send_alone(cx, lower, origin, &answer);
+    }
+
+    /// A segment of somebody whose SYN was answered.
+    fn demux_pending(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, origin): (&SessionRef, &Origin),
+        (pending, note): (PendingKey, Note),
+        header: &Header,
+        (message, length): (Message, usize),
+    ) -> Result<(), Refused> {
+        let flags = header.flags;
+        let is_next = header.seq == note.syn.irs + 1;
+        if flags.has(Flags::RST) {
+            if is_next {
+                self.table.pending.remove(&pending);
+            }
+            this.discard(message, &BAD_HANDSHAKE);
+            return Ok(());
+        }
+        if flags.has(Flags::SYN) {
+            // The same once more: our answer was lost. Another: the peer has begun anew.
+            let upper = note.upper.clone();
+            if flags.has(Flags::ACK) {
+                self.answer_reset(cx, this, lower, header, (message, length));
+                return Ok(());
+            }
+            drop(message);
+            if header.seq == note.syn.irs {
+                self.answer_syn(cx, origin, &note, lower);
+            } else {
+                self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
+            }
+            return Ok(());
+        }
+        if !flags.has(Flags::ACK) || header.ack != note.iss + 1 {
+            if flags.has(Flags::ACK) {
+                self.answer_reset(cx, this, lower, header, (message, length));
+            } else {
+                this.discard(message, &BAD_HANDSHAKE);
+            }
+            return Ok(());
+        }
+        let window = self
+            .table
+            .settings
+            .borrow()
+            .receive_buffer
+            .min(u32::from(u16::MAX));
+        if !header.seq.within(note.syn.irs + 1, window.max(1)) {
+            if allow(&self.table.challenges, CHALLENGES_MAX, cx.now()) {
+                let ack = Header {
+                    window: window as u16,
+                    ..Header::new(
+                        header.dst,
+                        header.src,
+                        note.iss + 1,
+                        note.syn.irs + 1,
+                        Flags::ACK,
+                    )
+                };
+                send_alone(cx, lower, origin, &ack);
+            }
+            this.discard(message, &BAD_HANDSHAKE);
+            return Ok(());
+        }
+        self.table.pending.remove(&pending);
+        self.establish(cx, this, (lower, *origin), note, message)
+    }
+
+    /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the segment.
+    #[cold]
+    fn establish(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, origin): (&SessionRef, Origin),
+        note: Note,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let (local, peer) = (note.ends.local, note.ends.peer);
+        let settings = self.table.settings.borrow().clone();
+        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, cx.now());
+        let key = key(lower, ports(local, peer));
+        let link = Link {
+            lower: lower.clone(),
+            origin,
+            leaves_sums: leaves_sums(cx, lower),
+        };
+        let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
+        let session = cx.new_passive_session(this, &note.upper, body);
+        lower.hold();
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
+            self.table.blame(cx, lower, peer, full);
+            session.abort(cx);
+            this.discard(message, full);
+            return Ok(());
+        }
+        let participant = |host: Option<Ipv4Addr>, port| {
+            let host = host.map(|host| Participant::of(Part::Host(host)));
+            host.unwrap_or_default().with(Part::port(port))
+        };
+        let participants = Participants::pair(
+            participant(origin.local, local),
+            participant(origin.peer, peer),
+        );
+        if let Err(unwanted) = note.upper.open_done(cx, &session, participants) {
+            self.table.blame(cx, lower, peer, unwanted);
+            self.table.sessions.unbind(&key);
+            // No longer bound, it breaks off, which tells the peer.
+            session.abort(cx);
+            this.discard(message, unwanted);
+            return Ok(());
+        }
+        session.pop(cx, message)
+    }
+
+    /// Sends our SYN once more.
+    fn answer_syn(&self, cx: &Kernel, origin: &Origin, note: &Note, lower: &SessionRef) {
+        let settings = self.table.settings.borrow();
+        let answer = syn(&settings, &note.ends, note.iss, Some(&note.syn), cx.now());
+        drop(settings);
+        send_alone(cx, lower, origin, &answer);
+    }
+
+    /// Sets the timer that looks through the notes, unless it is set.
+    fn keep_ticking(&self, cx: &Kernel, this: &ProtocolRef) {
+        let ticking = &self.table.pending.is_ticking;
+        if !ticking.get() {
+            ticking.set(cx.schedule_protocol(this, TICK, 0).is_ok());
+        }
+    }
+
+    /// Looks through the notes.
+    pub(crate) fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
+        let pending = &self.table.pending;
+        pending.is_ticking.set(false);
+        let (again, given_up) = pending.overdue(cx.now());
+        for _ in 0..given_up {
+            this.head().drops().count(&SYN_UNANSWERED);
+        }
+        for note in again {
+            if note.lower.head().is_closed() {
+                // The peer's next segment finds a new one.
+                continue;
+            }
+            let origin = self.table.origin(cx, &note.lower);
+            self.answer_syn(cx, &origin, &note, &note.lower);
+        }
+        if pending.len() > 0 {
+            self.keep_ticking(cx, this);
+        }
+    }
+}

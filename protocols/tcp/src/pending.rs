@@ -1,0 +1,145 @@
+//! Those who have sent a SYN and not answered ours: a small note each, in a bounded table (RFC 4987, section 3.2). When it
+//! is full the oldest goes, counted.
+
+use crate::connection::{Ends, Syn};
+use crate::seq::Seq;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::map::Map;
+use xk_core::{ProtocolRef, SessionRef, Time};
+
+/// Both hosts, and both ports. Not the lower session: under a flood that is evicted and made anew.
+pub(crate) type PendingKey = (u64, u32);
+
+/// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298, section 2).
+const RETRY: Duration = Duration::from_secs(1);
+/// How often our SYN is sent again.
+const RETRIES_MAX: u8 = 4;
+/// How often the notes are looked through.
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// What is known of one.
+#[derive(Clone)]
+pub(crate) struct Note {
+    pub(crate) iss: Seq,
+    pub(crate) syn: Syn,
+    pub(crate) ends: Ends,
+    pub(crate) lower: SessionRef,
+    pub(crate) upper: ProtocolRef,
+    due: Time,
+    retries: u8,
+    /// Tells one from a later one of the same key.
+    id: u64,
+}
+
+/// The notes.
+pub(crate) struct Pending {
+    notes: Map<PendingKey, Note>,
+    /// In the order in which they came; those that are gone are passed over.
+    order: RefCell<VecDeque<(PendingKey, u64)>>,
+    max: usize,
+    id_last: Cell<u64>,
+    /// Whether the timer is set.
+    pub(crate) is_ticking: Cell<bool>,
+}
+
+impl Pending {
+    pub(crate) fn new(boot_key: [u64; 2], max: usize) -> Self {
+        let max = max.max(1);
+        Self {
+            notes: Map::new(boot_key, max),
+            order: RefCell::default(),
+            max,
+            id_last: Cell::new(0),
+            is_ticking: Cell::new(false),
+        }
+    }
+
+    /// Notes one, in place of another of the same key; true if the oldest had to go for it.
+    pub(crate) fn enter(
+        &self,
+        key: PendingKey,
+        now: Time,
+        (lower, upper): (SessionRef, ProtocolRef),
+        (iss, syn, ends): (Seq, Syn, Ends),
+    ) -> bool {
+        let id = self.id_last.get() + 1;
+        self.id_last.set(id);
+        let note = Note {
+            iss,
+            syn,
+            ends,
+            lower,
+            upper,
+            due: now + RETRY,
+            retries: 0,
+            id,
+        };
+        self.notes.unbind(&key);
+        let is_full = self.notes.len() >= self.max;
+        if is_full {
+            self.drop_oldest();
+        }
+        let _ = self.notes.bind(key, note);
+        let order = &mut *self.order.borrow_mut();
+        order.push_back((key, id));
+        if order.len() > 2 * self.max {
+            let notes = &self.notes;
+            order.retain(|(key, id)| notes.get(key).is_some_and(|note| note.id == *id));
+        }
+        is_full
+    }
+
+    fn drop_oldest(&self) {
+        let order = &mut *self.order.borrow_mut();
+        while let Some((key, id)) = order.pop_front() {
+            if self.notes.get(&key).is_some_and(|note| note.id == id) {
+                self.notes.unbind(&key);
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: &PendingKey) -> Option<Note> {
+        self.notes.get(key)
+    }
+
+    pub(crate) fn remove(&self, key: &PendingKey) {
+        self.notes.unbind(key);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.notes.len()
+    }
+
+    /// Those whose answer is overdue, to be sent our SYN again, and how many were given up.
+    pub(crate) fn overdue(&self, now: Time) -> (Vec<Note>, u64) {
+        let (mut again, mut given_up) = (Vec::new(), 0);
+        for (key, mut note) in self.notes.snapshot() {
+            if note.due > now {
+                continue;
+            }
+            if note.retries >= RETRIES_MAX {
+                self.notes.unbind(&key);
+                given_up += 1;
+                continue;
+            }
+            note.retries += 1;
+            note.due = now + RETRY * (1 << note.retries);
+            again.push(note.clone());
+            let _ = self.notes.replace(key, note);
+        }
+        (again, given_up)
+    }
+
+    pub(crate) fn stats(&self) -> xk_core::map::MapStats {
+        self.notes.stats()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.notes.clear();
+        drop(self.order.take());
+    }
+}

@@ -1,0 +1,416 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::connection::{Connection, Ends, Settings};
+use crate::origin::{leaves_sums, path};
+use crate::output::reset_for;
+use crate::session::{Link, TcpSession, can_be_replaced, start};
+use crate::table::{ANY_HOST, Limits, Table, TakerKey, allow, key, ports, settings};
+use crate::wire::{HEADER_LEN, Header};
+use alloc::rc::Rc;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::message::PullUpError;
+use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
+};
+use xk_kit::attribute::LinkCast;
+use xk_kit::control::{MaxPacket, NetworkError, OptPacket};
+use xk_kit::stream::{StreamNotice, StreamSet};
+
+/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
+const EPHEMERAL_FIRST: u16 = 49_152;
+/// How many ephemeral ports there are.
+const EPHEMERAL_COUNT: u16 = 16_384;
+/// How many resets for segments of no connection are sent in a second.
+const RESETS_MAX: u32 = 1000;
+
+/// One instance of the layer.
+pub struct Tcp {
+    lower: ProtocolRef,
+    pub(crate) table: Rc<Table>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let limits = Limits::read(build.params);
+    let settings = settings(build.params);
+    let lower = build.lower(0)?;
+    Ok(add_limited(build.cx, build.name, lower, &limits, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    sessions_max: usize,
+    settings: Settings,
+) -> ProtocolRef {
+    let limits = Limits {
+        sessions_max,
+        ..Limits::default()
+    };
+    add_limited(cx, name, lower, &limits, settings)
+}
+
+fn add_limited(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    limits: &Limits,
+    settings: Settings,
+) -> ProtocolRef {
+    let table = Rc::new(Table::new(cx, limits, settings));
+    cx.add_protocol(crate::ENTRY.kind, name, Tcp { lower, table })
+}
+
+/// Both ports as they lie in an arriving header.
+#[inline]
+fn ports_of(octets: &[u8; HEADER_LEN]) -> u32 {
+    let [a, b, c, d, ..] = *octets;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// The host that is left of a local participant once its port is popped.
+fn local_host(rest: &Participant) -> Result<u32, AddressError> {
+    let mut rest = rest.clone();
+    if rest.is_empty() {
+        return Ok(ANY_HOST);
+    }
+    let host = rest.pop_host()?;
+    Ok(host.value().map_or(ANY_HOST, u32::from))
+}
+
+/// A definite port, which zero is not.
+fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
+    match port.definite()? {
+        0 => Err(AddressError::OutOfRange),
+        port => Ok(port),
+    }
+}
+
+impl Protocol for Tcp {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = participants.local_mut()?.pop_port()?;
+        if local == Wild::Is(0) {
+            return Err(AddressError::OutOfRange.into());
+        }
+        let peer = definite(participants.peer_mut()?.pop_port()?)?;
+        let host = participants.local_mut()?;
+        if host.is_empty() {
+            host.push(Part::Any);
+        }
+        let lower = self.lower.open(cx, Upper::new(this), participants)?;
+        let opened = self.open_on(cx, this, upper, &lower, local, peer);
+        if opened.is_err() {
+            lower.close(cx);
+        }
+        opened
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let local = participants.local_mut()?;
+        let port = definite(local.pop_port()?)?;
+        let host = local_host(local)?;
+        self.bind_taker((port, host), upper.receiver.clone())?;
+        Ok(Enable(u64::from(port) << 32 | u64::from(host)))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
+        self.table.takers.unbind(&key);
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
+            && let Some(session) = self.table.sessions.get(&key(lower, ports_of(octets)))
+            && !session.head().is_closed()
+        {
+            return session.pop(cx, message);
+        }
+        self.demux_other(cx, this, lower, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        let ports_at = |glance: &Glance<HEADER_LEN>| ports_of(&glance.octets);
+        while burst.goes_on(lower) {
+            if let Some(ports) = burst.peek(0).map(|first| ports_at(&first))
+                && let Some(session) = self.table.sessions.get(&key(lower, ports))
+                && !session.head().is_closed()
+            {
+                let run = burst.count_while(|_, glance| ports_at(&glance) == ports);
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.demux_other(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = self.table.sessions.sessions(question.max);
+            question.total = self.table.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            let maps = &mut question.maps;
+            maps.push(("active", self.table.sessions.stats()));
+            maps.push(("passive", self.table.takers.stats()));
+            maps.push(("pending", self.table.pending.stats()));
+            maps.push(("origins", self.table.origin_stats()));
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<StreamSet>() {
+            question.taken = self.table.settings.borrow_mut().set(question.setting);
+            return Answer::Answered;
+        }
+        if self.table.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
+        if ask.get::<NetworkError>().is_some() {
+            return self.network_error(cx, this, ask);
+        }
+        // One that comes back from above, where nobody understood it, ends here.
+        if ask.get::<StreamNotice>().is_some() {
+            return Answer::Unknown;
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.tick(cx, this);
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.table.clear();
+    }
+}
+
+/// Answers about sizes from below hold for messages without this layer's header.
+pub(crate) fn less_header(ask: &mut Ask<'_>) {
+    let header = HEADER_LEN as u32;
+    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+}
+
+impl Tcp {
+    /// The taker is bound unless somebody has the place already.
+    fn bind_taker(&self, key: TakerKey, upper: ProtocolRef) -> Result<(), OpenError> {
+        let bound = self.table.takers.bind(key, upper);
+        bound.map_err(|error| match error {
+            xk_core::map::BindError::Exists => OpenError::InUse,
+            xk_core::map::BindError::Full => OpenError::Full,
+        })
+    }
+
+    /// An active open on a lower session, whose hold it takes over.
+    fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        lower: &SessionRef,
+        local: Wild<u16>,
+        peer: u16,
+    ) -> Result<SessionRef, OpenError> {
+        let sessions = &self.table.sessions;
+        let origin = self.table.origin(cx, lower);
+        let hosts = origin.hosts(lower.id().0);
+        let local = match local {
+            Wild::Is(port) => port,
+            Wild::Any => self.ephemeral(cx, hosts, peer, |port| {
+                let host = origin.local.map_or(ANY_HOST, u32::from);
+                !self.table.takers.contains(&(port, ANY_HOST))
+                    && !self.table.takers.contains(&(port, host))
+                    && sessions.get(&key(lower, ports(port, peer))).is_none()
+            })?,
+        };
+        let pair = ports(local, peer);
+        let key = key(lower, pair);
+        let mut iss = self.table.secret.sequence(hosts, pair, cx.now());
+        if let Some(old) = sessions.get(&key) {
+            // A connection that only waits for late segments makes room for a new one (RFC 9293, section 3.4.1, and RFC 6191).
+            let Some(after) = can_be_replaced(cx, &old) else {
+                return Err(OpenError::InUse);
+            };
+            iss = iss.max(after);
+            old.abort(cx);
+            sessions.unbind(&key);
+        }
+        let settings = self.table.settings.borrow().clone();
+        let ends = self.ends(cx, lower, hosts, (local, peer));
+        let connection = Connection::open(settings, ends, iss, cx.now());
+        let link = Link {
+            lower: lower.clone(),
+            origin,
+            leaves_sums: leaves_sums(cx, lower),
+        };
+        let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
+        let session = cx.new_session(this, upper.receiver, body);
+        if sessions.bind(cx, key, session.clone()).is_err() {
+            // Marked closed without closing the lower one: that is the caller's again.
+            session.retire(cx);
+            return Err(OpenError::Full);
+        }
+        start(cx, &session);
+        Ok(session)
+    }
+
+    pub(crate) fn ends(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        hosts: u64,
+        (local, peer): (u16, u16),
+    ) -> Ends {
+        Ends {
+            local,
+            peer,
+            path: path(cx, lower),
+            clock_offset: self.table.secret.clock_offset(hosts, ports(local, peer)),
+        }
+    }
+
+    /// A port that `is_free`, from a place on that only this peer can learn (RFC 6056, section 3.3.3), and a random step from it.
+    fn ephemeral(
+        &self,
+        cx: &Kernel,
+        hosts: u64,
+        peer: u16,
+        is_free: impl Fn(u16) -> bool,
+    ) -> Result<u16, OpenError> {
+        let offset = self.table.secret.port_offset(hosts, peer);
+        let start = offset.wrapping_add(cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16);
+        (0..EPHEMERAL_COUNT)
+            .map(|n| EPHEMERAL_FIRST + start.wrapping_add(n) % EPHEMERAL_COUNT)
+            .find(|port| is_free(*port))
+            .ok_or(OpenError::Full)
+    }
+
+    /// A segment whose header lies in pieces, or of no session.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let fixed = match message.pull_up(HEADER_LEN) {
+            Ok(()) => message.peek::<HEADER_LEN>().copied(),
+            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
+            Err(_) => None,
+        };
+        let Some(fixed) = fixed else {
+            return self.drop_bad(cx, this, lower, 0, (message, &reason::TRUNCATED));
+        };
+        let key = key(lower, ports_of(&fixed));
+        if let Some(session) = self.table.sessions.get(&key) {
+            if !session.head().is_closed() {
+                return session.pop(cx, message);
+            }
+            self.table.sessions.unbind(&key);
+        }
+        let port = (key.1 >> 16) as u16;
+        let length = Header::length(&fixed).unwrap_or(usize::MAX);
+        if length > message.len() {
+            return self.drop_bad(cx, this, lower, port, (message, &reason::BAD_LENGTH));
+        }
+        if message.pull_up(length).is_err() {
+            return Err(this.refuse(message, &reason::NO_BUFFERS));
+        }
+        let origin = self.table.origin(cx, lower);
+        if !origin.is_intact(&message) {
+            return self.drop_bad(cx, this, lower, port, (message, &reason::BAD_CHECKSUM));
+        }
+        let parsed = message.peek_slice(length).map(Header::parse);
+        let Some(Ok((header, _))) = parsed else {
+            return self.drop_bad(cx, this, lower, port, (message, &reason::MALFORMED));
+        };
+        if message.attribute::<LinkCast>().is_some() {
+            // RFC 9293, section 3.9.2.3: connections are between two hosts.
+            return self.drop_bad(cx, this, lower, port, (message, &reason::NOT_MINE));
+        }
+        self.demux_first(cx, this, (lower, &origin), &header, (message, length))
+    }
+
+    /// Drops a segment that nobody is told about, counted.
+    #[cold]
+    fn drop_bad(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        port: u16,
+        (message, why): (Message, &'static xk_core::Reason),
+    ) -> Result<(), Refused> {
+        self.table.blame(cx, lower, port, why);
+        this.discard(message, why);
+        Ok(())
+    }
+
+    /// A segment that nobody takes: dropped, counted, and answered by a reset.
+    pub(crate) fn answer_reset(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: &Header,
+        (message, length): (Message, usize),
+    ) {
+        let why = &reason::NO_PORT;
+        self.table.blame(cx, lower, header.src, why);
+        if let Some(reset) = reset_for(header, message.len().saturating_sub(length))
+            && allow(&self.table.resets, RESETS_MAX, cx.now())
+        {
+            let origin = self.table.origin(cx, lower);
+            crate::output::send_alone(cx, lower, &origin, &reset);
+        }
+        this.discard(message, why);
+    }
+}

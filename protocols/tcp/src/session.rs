@@ -1,0 +1,568 @@
+//! A session: one connection, and its place between the layers.
+
+use crate::connection::{Connection, Out};
+use crate::origin::{Origin, is_intact};
+use crate::output::{Seal, seal};
+use crate::seq::Seq;
+use crate::state::State;
+use crate::table::{Key, Table};
+use crate::wire::{HEADER_LEN, Header};
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use xk_core::control::{Describe, Question};
+use xk_core::kernel::Timer;
+use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
+use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
+use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
+use xk_kit::offload::TransportChecksum;
+use xk_kit::stream::{
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
+    StreamShutdown, StreamSpace,
+};
+
+/// Payloads of fewer octets go however a router likes.
+const WHOLE_OCTETS_MIN: usize = 512;
+
+/// The way down.
+pub(crate) struct Link {
+    pub(crate) lower: SessionRef,
+    pub(crate) origin: Origin,
+    /// The layers below complete checksums.
+    pub(crate) leaves_sums: bool,
+}
+
+pub(crate) struct TcpSession {
+    table: Rc<Table>,
+    link: Link,
+    key: Key,
+    upper: ProtocolRef,
+    connection: RefCell<Connection>,
+    timer: Cell<Option<(Timer, Time)>>,
+    /// Somebody hands octets up: whoever comes meanwhile leaves that to him, so that they stay in order.
+    is_delivering: Cell<bool>,
+    /// Somebody hands segments down: the same.
+    is_sending: Cell<bool>,
+    /// The connection is over, and everything was let go.
+    is_finished: Cell<bool>,
+}
+
+/// Put to a session by its protocol: send what is to be sent.
+struct Start;
+
+/// Put to a session by its protocol: may another connection take its place?
+#[derive(Default)]
+struct Replace {
+    /// Out: where the other one's sequence numbers may begin.
+    after: Option<Seq>,
+}
+
+/// Put to a session by its protocol: the network reports this.
+struct Report {
+    kind: NetworkErrorKind,
+    seq: Option<Seq>,
+}
+
+/// Put to a session by its protocol: does it stand on that one?
+struct Over(SessionId);
+
+impl Question for Start {
+    const NAME: &'static str = "tcp-start";
+}
+
+impl Question for Replace {
+    const NAME: &'static str = "tcp-replace";
+}
+
+impl Question for Report {
+    const NAME: &'static str = "tcp-report";
+}
+
+impl Question for Over {
+    const NAME: &'static str = "tcp-over";
+}
+
+/// Has a new session send its first segment.
+pub(crate) fn start(cx: &Kernel, session: &SessionRef) {
+    let _ = session.ask(cx, Start);
+}
+
+/// Where the sequence numbers of a connection that takes the place of `session` begin; `None` if that is in use.
+pub(crate) fn can_be_replaced(cx: &Kernel, session: &SessionRef) -> Option<Seq> {
+    if session.head().is_closed() {
+        return Some(Seq(0));
+    }
+    session.ask(cx, Replace::default())?.after
+}
+
+/// Tells `session` what the network says about the segment at `seq`, or all.
+pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
+    let _ = session.ask(cx, Report { kind, seq });
+}
+
+/// Whether `session` stands on `lower`.
+pub(crate) fn is_over(cx: &Kernel, session: &SessionRef, lower: &SessionRef) -> bool {
+    session.ask(cx, Over(lower.id())).is_some()
+}
+
+impl TcpSession {
+    pub(crate) fn new(
+        table: &Rc<Table>,
+        link: Link,
+        key: Key,
+        upper: &ProtocolRef,
+        connection: Connection,
+    ) -> Self {
+        Self {
+            table: Rc::clone(table),
+            link,
+            key,
+            upper: upper.clone(),
+            connection: RefCell::new(connection),
+            timer: Cell::new(None),
+            is_delivering: Cell::new(false),
+            is_sending: Cell::new(false),
+            is_finished: Cell::new(false),
+        }
+    }
+
+    fn peer_port(&self) -> u16 {
+        (self.key.1 >> 16) as u16
+    }
+
+    /// Does whatever the connection has to do now.
+    fn work(&self, cx: &Kernel, this: &SessionRef) {
+        loop {
+            let delivered = self.deliver(cx, this);
+            let sent = self.transmit(cx, this);
+            if !delivered && !sent {
+                break;
+            }
+        }
+        if self.connection.borrow().state() == State::Closed && !self.is_delivering.get() {
+            self.finish(cx, this);
+        } else {
+            self.arm(cx, this);
+        }
+    }
+
+    /// Hands up what arrived and what happened; false if there was nothing.
+    fn deliver(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        if self.is_delivering.replace(true) {
+            return false;
+        }
+        let mut any = false;
+        loop {
+            if let Some(message) = self.next_message(this) {
+                // Who refuses octets that were acknowledged has counted them.
+                let _ = self.upper.demux(cx, this, message);
+            } else if let Some(event) = self.next_event() {
+                self.notify(cx, this, event);
+            } else {
+                break;
+            }
+            any = true;
+        }
+        self.is_delivering.set(false);
+        any
+    }
+
+    fn next_message(&self, this: &SessionRef) -> Option<Message> {
+        let connection = &mut *self.connection.borrow_mut();
+        let octets = connection.next_len()?;
+        // Whoever holds no session keeps no account of it either, and may want to send back what it gets (an echo does): it
+        // gets no more than there is room for then.
+        let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
+        if is_unattended && (connection.space() as usize) < octets {
+            return None;
+        }
+        connection.deliver()
+    }
+
+    fn next_event(&self) -> Option<StreamEvent> {
+        self.connection.borrow_mut().event()
+    }
+
+    fn notify(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+        let session = this.clone();
+        let is_understood = self
+            .upper
+            .ask(cx, StreamNotice { session, event })
+            .is_some();
+        if event == StreamEvent::EndOfStream && !is_understood {
+            // Whoever knows nothing of streams will not end this one.
+            self.connection.borrow_mut().shut();
+        }
+    }
+
+    /// Hands down what is to be sent; false if there was nothing.
+    fn transmit(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        if self.is_sending.replace(true) {
+            return false;
+        }
+        let mut burst = Outgoing::new();
+        let mut any = false;
+        while self.gather(cx, this, &mut burst) {
+            any = true;
+            self.flush(cx, &mut burst);
+        }
+        self.is_sending.set(false);
+        any
+    }
+
+    /// Puts segments to be sent behind those in `burst` until it is full; false if there was none.
+    fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
+        let before = burst.len();
+        while !burst.is_full() {
+            let next = self.connection.borrow_mut().transmit(cx.now());
+            let Some(out) = next else { break };
+            match self.seal(cx, out) {
+                Some(message) => burst.push(message),
+                None => cx_count(cx, this, &reason::NO_BUFFERS),
+            }
+        }
+        burst.len() > before
+    }
+
+    fn seal(&self, cx: &Kernel, out: Out) -> Option<Message> {
+        let how = Seal {
+            pseudo: self.link.origin.pseudo.map_or(0, |p| p.sent),
+            leaves_sums: self.link.leaves_sums,
+        };
+        let mut payload = out.payload;
+        if let Some(payload) = &mut payload {
+            // What the octets once came with says nothing about how they go.
+            payload.remove_attribute::<TransportChecksum>();
+            payload.remove_attribute::<LinkCast>();
+            payload.remove_attribute::<Ecn>();
+        }
+        let is_large = payload
+            .as_ref()
+            .is_some_and(|p| p.len() >= WHOLE_OCTETS_MIN);
+        let mut message = seal(cx, how, &out.header, payload).ok()?;
+        if is_large {
+            // There are few attributes on a fresh segment: these find room.
+            let _ = message.set_attribute(DontFragment);
+        }
+        if out.markable {
+            let _ = message.set_attribute(Ecn::CapableZero);
+        }
+        Some(message)
+    }
+
+    fn flush(&self, cx: &Kernel, burst: &mut Outgoing) {
+        let pushed = match burst.len() {
+            0 => return,
+            1 => match burst.pop() {
+                Some(message) => self.link.lower.push(cx, message),
+                None => return,
+            },
+            _ => self.link.lower.push_burst(cx, burst),
+        };
+        match pushed {
+            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max),
+            Err(PushError::Closed) => self.connection.borrow_mut().cut_off(),
+            // Anything else is a loss like one on the way, counted below.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Sees to it that a timer goes off no later than the connection's deadline.
+    fn arm(&self, cx: &Kernel, this: &SessionRef) {
+        if self.is_finished.get() {
+            return;
+        }
+        let Some(deadline) = self.connection.borrow().deadline() else {
+            return;
+        };
+        if let Some((timer, at)) = self.timer.get() {
+            // One that goes off early finds nothing to do and is set anew: that is cheaper than to move it each time.
+            if at <= deadline {
+                return;
+            }
+            cx.cancel(timer);
+        }
+        let delay = deadline.since(cx.now());
+        match cx.schedule(this, delay, 0) {
+            Ok(timer) => self.timer.set(Some((timer, deadline))),
+            Err(_) => {
+                // Without timers a connection might hang for ever.
+                self.timer.set(None);
+                self.connection.borrow_mut().exhausted();
+                cx_count(cx, this, &reason::TABLE_FULL);
+                self.deliver(cx, this);
+                self.transmit(cx, this);
+                self.finish(cx, this);
+            }
+        }
+    }
+
+    /// Lets go of everything.
+    fn finish(&self, cx: &Kernel, this: &SessionRef) {
+        if self.is_finished.replace(true) {
+            return;
+        }
+        if let Some((timer, _)) = self.timer.take() {
+            cx.cancel(timer);
+        }
+        if self.is_bound(this) {
+            self.table.sessions.unbind(&self.key);
+        }
+        self.link.lower.close(cx);
+        this.retire(cx);
+    }
+
+    fn is_bound(&self, this: &SessionRef) -> bool {
+        self.table.sessions.get(&self.key).as_ref() == Some(this)
+    }
+
+    /// Takes a segment in, its header in front.
+    fn take(&self, cx: &Kernel, this: &SessionRef, mut message: Message) {
+        let dropped = match self.read(&mut message) {
+            Ok(header) => {
+                let congested = message.has_attributes()
+                    && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
+                message.remove_attribute::<TransportChecksum>();
+                let payload = (!message.is_empty()).then_some(message);
+                let connection = &mut *self.connection.borrow_mut();
+                connection.segment(cx.now(), &header, payload, congested)
+            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = dropped {
+            cx_count(cx, this, why);
+            self.table
+                .blame(cx, &self.link.lower, self.peer_port(), why);
+        }
+    }
+
+    /// Checks a segment and takes its header off.
+    fn read(&self, message: &mut Message) -> Result<Header, &'static xk_core::Reason> {
+        let pseudo = self.link.origin.pseudo.map_or(0, |p| p.received);
+        if message.pull_up(HEADER_LEN).is_err() {
+            return Err(&reason::TRUNCATED);
+        }
+        let length = message.peek::<HEADER_LEN>().map_or(usize::MAX, |fixed| {
+            Header::length(fixed).unwrap_or(usize::MAX)
+        });
+        if length > message.len() {
+            return Err(&reason::BAD_LENGTH);
+        }
+        if message.pull_up(length).is_err() {
+            return Err(&reason::NO_BUFFERS);
+        }
+        if !is_intact(pseudo, message) {
+            return Err(&reason::BAD_CHECKSUM);
+        }
+        if message.has_attributes() && message.attribute::<LinkCast>().is_some() {
+            return Err(&reason::NOT_MINE);
+        }
+        let parsed = message.peek_slice(length).map(Header::parse);
+        let Some(Ok((header, _))) = parsed else {
+            return Err(&reason::MALFORMED);
+        };
+        if !message.strip(length) {
+            return Err(&reason::BAD_LENGTH);
+        }
+        Ok(header)
+    }
+
+    /// Whether a segment begins a new connection in this one's place.
+    fn gives_way(&self, message: &mut Message) -> bool {
+        if self.connection.borrow().state() != State::TimeWait {
+            return false;
+        }
+        let Ok(mut copy) = message.try_clone() else {
+            return false;
+        };
+        self.read(&mut copy)
+            .is_ok_and(|header| self.connection.borrow().gives_way_to(&header))
+    }
+
+    fn report(&self, cx: &Kernel, this: &SessionRef, report: &Report) {
+        let connection = &self.connection;
+        match (report.kind, report.seq) {
+            (NetworkErrorKind::PacketTooBig { .. }, Some(seq)) => {
+                if connection.borrow().is_outstanding(seq) {
+                    let path = crate::origin::path(cx, &self.link.lower);
+                    connection.borrow_mut().set_path(path);
+                }
+            }
+            (NetworkErrorKind::PacketTooBig { .. } | NetworkErrorKind::TimeExceeded, _)
+            | (NetworkErrorKind::ReassemblyTimeExceeded, _) => {}
+            (NetworkErrorKind::PortUnreachable | NetworkErrorKind::ProtocolUnreachable, seq) => {
+                connection
+                    .borrow_mut()
+                    .unreachable(StreamError::Refused, seq);
+            }
+            (_, seq) => connection
+                .borrow_mut()
+                .unreachable(StreamError::Unreachable, seq),
+        }
+        self.work(cx, this);
+    }
+
+    /// A question about the stream; `Unknown` if it is none.
+    fn control_stream(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<StreamSpace>() {
+            question.octets = self.connection.borrow_mut().space();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<StreamInfo>() {
+            *question = self.connection.borrow().info();
+            return Answer::Answered;
+        }
+        if ask.get::<StreamShutdown>().is_some() {
+            self.connection.borrow_mut().shut();
+        } else if ask.get::<StreamAbort>().is_some() {
+            self.connection.borrow_mut().abort();
+        } else if let Some(question) = ask.get::<StreamConsumed>() {
+            self.connection.borrow_mut().consumed(question.octets);
+        } else if let Some(question) = ask.get::<StreamSet>() {
+            question.taken = self.connection.borrow_mut().set(question.setting, cx.now());
+        } else if let Some(question) = ask.get::<Report>() {
+            self.report(cx, this, question);
+            return Answer::Answered;
+        } else if ask.get::<Start>().is_none() {
+            return Answer::Unknown;
+        }
+        self.work(cx, this);
+        Answer::Answered
+    }
+}
+
+/// Counts a segment as dropped at the session's protocol.
+#[cold]
+fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Reason) {
+    if let Some(protocol) = this.protocol(cx) {
+        protocol.head().drops().count(why);
+    }
+}
+
+impl Session for TcpSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let taken = self.connection.borrow_mut().send(message);
+        if taken.is_err() {
+            cx_count(cx, this, &reason::QUEUE_FULL);
+            return taken;
+        }
+        self.work(cx, this);
+        Ok(())
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let mut result = Ok(());
+        for message in burst.drain(..) {
+            let taken = self.connection.borrow_mut().send(message);
+            if taken.is_err() {
+                cx_count(cx, this, &reason::QUEUE_FULL);
+            }
+            result = result.and(taken);
+        }
+        self.work(cx, this);
+        result
+    }
+
+    /// The protocol has read the ports; the header is still in front.
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if self.gives_way(&mut message)
+            && let Some(protocol) = this.protocol(cx)
+        {
+            self.finish(cx, this);
+            return protocol.demux(cx, &self.link.lower, message);
+        }
+        self.take(cx, this, message);
+        self.work(cx, this);
+        Ok(())
+    }
+
+    /// All segments are taken in before anything is handed up, and acknowledged on the way as if they had come alone.
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        if self.is_sending.get() || self.connection.borrow().state() == State::TimeWait {
+            while let Some(message) = burst.next_through(this) {
+                self.pop(cx, this, message)?;
+            }
+            return Ok(());
+        }
+        self.is_sending.set(true);
+        let mut outgoing = Outgoing::new();
+        while let Some(message) = burst.next() {
+            self.take(cx, this, message);
+            self.gather(cx, this, &mut outgoing);
+            if outgoing.is_full() {
+                self.flush(cx, &mut outgoing);
+            }
+        }
+        self.flush(cx, &mut outgoing);
+        self.is_sending.set(false);
+        self.work(cx, this);
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let ends = *self.connection.borrow().ends();
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!(
+                "port {} with port {} on {:?}, {}",
+                ends.local,
+                ends.peer,
+                self.link.lower,
+                self.connection.borrow().describe()
+            );
+        } else if let Some(question) = ask.get::<MyPort>() {
+            question.port = ends.local;
+        } else if let Some(question) = ask.get::<PeerPort>() {
+            question.port = ends.peer;
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = self.connection.borrow().buffer();
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            question.octets = u32::from(self.connection.borrow().segment_octets());
+        } else if let Some(question) = ask.get::<Replace>() {
+            question.after = self.connection.borrow().replacement();
+        } else if let Some(question) = ask.get::<Over>() {
+            return match question.0 == self.link.lower.id() {
+                true => Answer::Answered,
+                false => Answer::Unknown,
+            };
+        } else if self.control_stream(cx, this, ask) == Answer::Unknown {
+            return self.link.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.link.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        if self.is_finished.get() {
+            return Closing::Done;
+        }
+        if !self.is_bound(this) {
+            // Evicted, or never bound: the peer is told, and that is all.
+            self.connection.borrow_mut().abort();
+            self.transmit(cx, this);
+            self.finish(cx, this);
+            return Closing::Done;
+        }
+        self.connection.borrow_mut().close(cx.now());
+        self.transmit(cx, this);
+        if self.connection.borrow().state() == State::Closed {
+            self.finish(cx, this);
+            return Closing::Done;
+        }
+        self.arm(cx, this);
+        Closing::Lingering
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &SessionRef, _: u64) {
+        self.timer.set(None);
+        self.connection.borrow_mut().timer(cx.now());
+        self.work(cx, this);
+    }
+}

@@ -1,0 +1,203 @@
+//! What protocol and sessions share: the tables, their bounds, the settings.
+
+use crate::connection::Settings;
+use crate::isn::Secret;
+use crate::origin::Origin;
+use crate::pending::Pending;
+use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::graph::Params;
+use xk_core::map::Map;
+use xk_core::object::SessionTable;
+use xk_core::{Kernel, ProtocolRef, Reason, SessionRef};
+use xk_kit::control::PeerHost;
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source, Talkers};
+
+/// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
+pub(crate) type Key = (u64, u32);
+
+#[inline]
+pub(crate) fn ports(local: u16, peer: u16) -> u32 {
+    u32::from(peer) << 16 | u32::from(local)
+}
+
+#[inline]
+pub(crate) fn key(lower: &SessionRef, ports: u32) -> Key {
+    (lower.id().0, ports)
+}
+
+/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
+pub(crate) type TakerKey = (u16, u32);
+
+/// Any host of ours.
+pub(crate) const ANY_HOST: u32 = 0;
+
+/// Of how many lower sessions it is remembered what they answered.
+const ORIGINS_MAX: usize = 256;
+
+/// Bounds.
+pub(crate) struct Limits {
+    pub(crate) sessions_max: usize,
+    pub(crate) passive_max: usize,
+    pub(crate) enables_max: usize,
+    pub(crate) pending_max: usize,
+    pub(crate) sources_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions_max: 65_536,
+            passive_max: 0,
+            enables_max: 16_384,
+            pending_max: 4096,
+            sources_max: SOURCES_MAX,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of a graph.
+    pub(crate) fn read(params: &Params) -> Self {
+        let usual = Self::default();
+        Self {
+            sessions_max: params.number("sessions_max", usual.sessions_max),
+            passive_max: params.number("passive_max", usual.passive_max),
+            enables_max: params.number("enables_max", usual.enables_max),
+            pending_max: params.number("pending_max", usual.pending_max),
+            sources_max: params.number(PARAMETER.name, usual.sources_max),
+        }
+    }
+}
+
+/// The settings of a graph.
+pub(crate) fn settings(params: &Params) -> Settings {
+    let usual = Settings::default();
+    let flag = |name, usual| match params.get(name) {
+        None => usual,
+        Some(_) => params.flag(name),
+    };
+    let octets = |name, usual: u32| {
+        let octets = params.octets(name, usual as usize);
+        u32::try_from(octets)
+            .unwrap_or(u32::MAX)
+            .clamp(crate::connection::BUFFER_MIN, crate::connection::BUFFER_MAX)
+    };
+    let receive_buffer_max = octets("receive_buffer", usual.receive_buffer_max);
+    let named = params.text("congestion");
+    let known = crate::congestion::NAMES.iter().copied();
+    Settings {
+        receive_buffer: usual.receive_buffer.min(receive_buffer_max),
+        receive_buffer_max,
+        send_buffer: octets("send_buffer", usual.send_buffer),
+        no_delay: flag("no_delay", usual.no_delay),
+        extensions: flag("extensions", usual.extensions),
+        sack: flag("sack", usual.sack),
+        ecn: flag("ecn", usual.ecn),
+        segment_max: params.number("segment_max", usual.segment_max),
+        congestion: known
+            .clone()
+            .find(|name| Some(*name) == named)
+            .unwrap_or(usual.congestion),
+        time_wait: params.duration("time_wait", usual.time_wait),
+        user_timeout: params
+            .get("user_timeout")
+            .map(|_| params.duration("user_timeout", Duration::ZERO))
+            .filter(|time| !time.is_zero()),
+        ..usual
+    }
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) sessions: SessionTable<Key>,
+    pub(crate) takers: Map<TakerKey, ProtocolRef>,
+    /// Those who have sent a SYN and nothing more.
+    pub(crate) pending: Pending,
+    /// What lower sessions said of themselves.
+    origins: Map<u64, Origin>,
+    /// The peers whose segments were dropped.
+    pub(crate) talkers: Talkers,
+    /// How sessions to come are to behave.
+    pub(crate) settings: RefCell<Settings>,
+    pub(crate) secret: Secret,
+    /// How many challenges may still be sent in this second (RFC 5961, section 7), and since when it lasts.
+    pub(crate) challenges: Cell<(u32, u64)>,
+    /// How many resets for nobody may still be sent in this second, and since when it lasts.
+    pub(crate) resets: Cell<(u32, u64)>,
+}
+
+impl Table {
+    pub(crate) fn new(cx: &Kernel, limits: &Limits, settings: Settings) -> Self {
+        let key = cx.boot_key();
+        Self {
+            sessions: SessionTable::new(key, limits.sessions_max)
+                .with_passive_max(limits.passive_max),
+            takers: Map::new(key, limits.enables_max),
+            pending: Pending::new(key, limits.pending_max),
+            origins: Map::new(key, ORIGINS_MAX),
+            talkers: Talkers::new(limits.sources_max),
+            settings: RefCell::new(settings),
+            secret: Secret::of(cx),
+            challenges: Cell::new((0, u64::MAX)),
+            resets: Cell::new((0, u64::MAX)),
+        }
+    }
+
+    /// What a lower session says of itself, asked once.
+    pub(crate) fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+        let id = lower.id().0;
+        if let Some(origin) = self.origins.get(&id) {
+            return origin;
+        }
+        let origin = Origin::ask(cx, lower);
+        if self.origins.len() >= ORIGINS_MAX {
+            self.origins.clear();
+        }
+        let _ = self.origins.bind(id, origin);
+        origin
+    }
+
+    /// How the lookups for origins went.
+    pub(crate) fn origin_stats(&self) -> xk_core::map::MapStats {
+        self.origins.stats()
+    }
+
+    /// Who takes what comes to this port and host from a new peer.
+    pub(crate) fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<ProtocolRef> {
+        local
+            .and_then(|host| self.takers.get(&(port, u32::from(host))))
+            .or_else(|| self.takers.get(&(port, ANY_HOST)))
+    }
+
+    /// Notes whose segment is being dropped: that of the peer's `port` through the session `lower`.
+    #[cold]
+    pub(crate) fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, why: &'static Reason) {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let peer = lower.ask(cx, PeerHost { host });
+        // On a link there is one peer.
+        let source = Source::Port(peer.map_or(host, |peer| peer.host), port);
+        self.talkers.count(source, why);
+    }
+
+    /// Lets go of everything; for the protocol's `stop`.
+    pub(crate) fn clear(&self) {
+        self.sessions.clear();
+        self.takers.clear();
+        self.pending.clear();
+        self.origins.clear();
+        self.talkers.clear();
+    }
+}
+
+/// Takes one from an allowance of `per_second`; false if it is used up.
+pub(crate) fn allow(allowance: &Cell<(u32, u64)>, per_second: u32, now: xk_core::Time) -> bool {
+    let second = now.as_ms() / 1000;
+    let (mut left, since) = allowance.get();
+    if since != second {
+        left = per_second;
+    }
+    allowance.set((left.saturating_sub(1), second));
+    left > 0
+}

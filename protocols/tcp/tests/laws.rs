@@ -1,0 +1,123 @@
+//! The laws that every protocol keeps, checked for `tcp` over hosts and over a link: all but those that are about messages, of which a
+//! stream knows nothing (that each arrives as it was cut and can be lost, that the first one makes a session, that what the
+//! upper refuses is offered anew).
+
+use core::net::Ipv4Addr;
+use xk_core::graph::{Params, Value};
+use xk_core::{Entry, Part, Participant, Participants};
+use xk_testkit::conformance::{
+    CountingAllocator, Fixture, Side, Verdict, control, hostile, messages, sessions,
+};
+use xk_testkit::kernel::Lower;
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+/// The port that the protocol above enables on each side.
+fn port(side: Side) -> Part {
+    Part::port(5000 + side as u16)
+}
+
+fn params() -> Params {
+    let mut params = Params::default();
+    params.set("sessions_max", Value::Integer(256));
+    params.set("no_delay", Value::Bool(true));
+    params
+}
+
+struct OverHosts;
+
+impl Fixture for OverHosts {
+    fn entry(&self) -> &'static Entry {
+        &xk_tcp::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 6)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        let peer = Participant::of(Part::Host(host(side.other()))).with(port(side.other()));
+        Participants::pair(port(side), peer)
+    }
+
+    fn enable(&self, side: Side) -> Option<Participants> {
+        Some(Participants::local(port(side)))
+    }
+
+    fn params(&self, _: Side) -> Params {
+        params()
+    }
+
+    fn sessions_max(&self) -> usize {
+        256
+    }
+}
+
+struct OverLink;
+
+impl Fixture for OverLink {
+    fn entry(&self) -> &'static Entry {
+        &xk_tcp::ENTRY
+    }
+
+    fn lower(&self, _: Side) -> Lower {
+        Lower::link(1500)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        Participants::pair(port(side), port(side.other()))
+    }
+
+    fn enable(&self, side: Side) -> Option<Participants> {
+        OverHosts.enable(side)
+    }
+
+    fn params(&self, _: Side) -> Params {
+        params()
+    }
+
+    fn sessions_max(&self) -> usize {
+        256
+    }
+}
+
+fn both(law: fn(&dyn Fixture) -> Verdict) {
+    for fixture in [&OverHosts as &dyn Fixture, &OverLink] {
+        assert_eq!(law(fixture), Verdict::Holds);
+    }
+}
+
+#[test]
+fn one_conversation_is_one_session() {
+    both(sessions::is_found_again);
+}
+
+#[test]
+fn a_layer_may_slip_between() {
+    both(sessions::lets_a_layer_between);
+}
+
+#[test]
+fn kept_copies_are_left_alone() {
+    both(messages::leaves_copies_alone);
+}
+
+#[test]
+fn damage_is_counted() {
+    both(hostile::survives_damage);
+}
+
+#[test]
+fn questions_are_answered_as_listed() {
+    both(control::answers);
+}
+
+#[test]
+fn nothing_is_left_after_stop() {
+    both(sessions::stops);
+}
