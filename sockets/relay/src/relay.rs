@@ -30,6 +30,8 @@ const EPITAPHS_MAX: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When a stream that a program had no room for is offered again.
 const OFFER_EVERY: Duration = Duration::from_millis(5);
+/// How long it goes on behind the end for streams that are still about to be sent.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How many peers wait to be handed over.
 const BACKLOG: usize = 128;
 
@@ -95,13 +97,23 @@ impl Inner {
         })
     }
 
-    /// Serves until the bell says that it is over.
+    /// Serves until the bell says that it is over, and then until what programs have written is sent.
     pub(crate) fn run(&mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(256);
-        while !self.bell.has_ended() {
+        let mut until = None;
+        loop {
+            if self.bell.has_ended() {
+                let until = *until.get_or_insert_with(|| Instant::now() + FAREWELL);
+                self.things
+                    .retain(|_, thing| matches!(thing, Thing::Joined(_)));
+                if self.things.is_empty() || Instant::now() > until {
+                    return;
+                }
+            }
             let timeout = match (self.again.is_empty(), self.later.is_empty()) {
                 (false, _) => Duration::ZERO,
                 (_, false) => OFFER_EVERY,
+                _ if until.is_some() => FAREWELL / 10,
                 _ => LOOK_EVERY,
             };
             let timeout = Timespec {
