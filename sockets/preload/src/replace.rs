@@ -53,6 +53,10 @@ fn bound(fd: BorrowedFd<'_>, name: &str) -> io::Result<Done> {
         &socket,
         &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
     )?;
+    // So that the relay knows from now on what it means if the name is nobody's.
+    if let Ok(Name { id, .. }) = name.parse::<Name>() {
+        let _ = ask(&Request::Status(id, false));
+    }
     replace(fd, &socket, None)?;
     Ok(Done::Ok)
 }

@@ -10,7 +10,7 @@ use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
 use xk_request::{Family, Name};
 
 /// How long a program may take to bind the name that it was given.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
@@ -20,6 +20,8 @@ pub(crate) struct Listening {
     name: String,
     watch: WatchId,
     born: Instant,
+    /// The program has said that it has the name.
+    taken: bool,
     /// Who could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
 }
@@ -62,14 +64,21 @@ impl Listening {
             name,
             watch,
             born: Instant::now(),
+            taken: false,
             waiting: None,
         }
+    }
+
+    /// The program has taken the name.
+    pub(crate) fn take(&mut self) {
+        self.taken = true;
     }
 
     /// True if the program still has the name, or may not have taken it yet.
     pub(crate) fn is_alive(&self) -> bool {
         // A name that can be taken is nobody's.
-        self.born.elapsed() < GRACE || named(&self.name).is_err()
+        let may_not_have_it = !self.taken && self.born.elapsed() < GRACE;
+        may_not_have_it || named(&self.name).is_err()
     }
 
     /// Hands the next stream over to the program, under the number `id`.

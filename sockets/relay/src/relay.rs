@@ -367,6 +367,11 @@ impl Inner {
     }
 
     fn status(&mut self, asker: OwnedFd, id: u64, waits: bool) {
+        if let Some(Thing::Listening(listening)) = self.things.get_mut(&id) {
+            listening.take();
+            answer(&asker, &Reply::Errno(0));
+            return;
+        }
         if let Some(Thing::Joined(joined)) = self.things.get_mut(&id) {
             match (joined.connected, waits) {
                 (true, _) => answer(&asker, &Reply::Errno(0)),

@@ -1,9 +1,8 @@
 //! Unmodified programs on a stack: what they see is what they would see of Linux.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xk_net::{Setup, Stack, Thread};
 use xk_relay::Relay;
 use xk_request::VARIABLE;
@@ -59,23 +58,18 @@ fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
 
 /// What a program prints, if it ends well.
 fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
-    let mut child = start(relay, program, arguments);
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("{program} {arguments:?} does not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut text = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
-    assert!(child.wait().unwrap().success(), "{text}");
+    let child = start(relay, program, arguments);
+    let pid = child.id();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    let Ok(output) = has_ended.recv_timeout(PATIENCE) else {
+        // Its own children hold no pipe that anybody waits for.
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+        panic!("{program} {arguments:?} does not end");
+    };
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
     text
 }
 

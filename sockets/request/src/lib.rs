@@ -58,7 +58,7 @@ pub enum Request {
     /// The stream's writer has been stuffed with so many octets that nobody is to see. No answer.
     Stuffed(u64, usize),
     /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making; told once. If true,
-    /// the answer waits until that is known.
+    /// the answer waits until that is known. Of a bound socket: the program has taken its name.
     Status(u64, bool),
     /// Send small segments at once, or not.
     NoDelay(u64, bool),
