@@ -1,7 +1,7 @@
 //! Putting a socket of the system in the place of another, and making those sockets.
 
 use crate::ask::{ask, tell};
-use crate::registrations_unsafe as registrations;
+use crate::registrations_unsafe::renew;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
@@ -158,6 +158,6 @@ fn replace(fd: BorrowedFd<'_>, new: &OwnedFd, id: Option<u64>) -> io::Result<()>
     // The place stays the program's.
     let _ = place.into_raw_fd();
     result?;
-    registrations::renew(number);
+    renew(number);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The functions of the C library that programs call in place of its own.
 
 use crate::ask::{ask, token};
-use crate::registrations_unsafe as registrations;
+use crate::registrations_unsafe::note;
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{borrow, give, internet, option, ours, set_errno};
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn epoll_ctl(
         // SAFETY: the system has just read it.
         let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
         if operation != libc::EPOLL_CTL_ADD || may_be_ours(fd) {
-            registrations::note(set, operation, fd, event);
+            note(set, operation, fd, event);
         }
     }
     result

@@ -4,7 +4,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use xk_net::{Ready, Source, TcpStream, Thread, WatchId};
+use xk_net::{Source, TcpStream, Thread, WatchId};
 
 /// Turns of one direction before others have theirs.
 const TURNS: usize = 16;

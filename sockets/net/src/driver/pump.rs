@@ -16,11 +16,15 @@ use xk_core::Kernel;
 /// Peers that wait in a port at most; the others wait in the socket layer.
 const ACCEPTED_MAX: usize = 16;
 
+/// A port and its socket.
+type Held = (Arc<Port>, Rc<Socket>);
+
 /// What the stack's thread knows of the ports.
 pub(super) struct Inside {
     pub(super) layer: Rc<Layer>,
     entrance: Arc<Entrance>,
-    ports: RefCell<Vec<Option<(Arc<Port>, Rc<Socket>)>>>,
+    /// By the sockets' places in the layer.
+    ports: RefCell<Vec<Option<Held>>>,
 }
 
 /// Tells the stack's thread that a socket of the layer has something to move.
@@ -92,7 +96,7 @@ impl Inside {
     /// True if what was closed has ended.
     pub(super) fn is_quiet(&self, cx: &Kernel) -> bool {
         let ports = self.ports.borrow();
-        let closing = |(port, _): &(Arc<Port>, Rc<Socket>)| lock(&port.state).closing;
+        let closing = |(port, _): &Held| lock(&port.state).closing;
         !ports.iter().flatten().any(closing) && self.layer.is_quiet(cx)
     }
 
