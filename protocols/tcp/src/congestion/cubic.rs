@@ -84,7 +84,7 @@ impl Cubic {
                 Growth::Over => {
                     state.threshold = state.window;
                     self.hystart = None;
-                    return sample.delivered_octets;
+                    return sample.acked_octets;
                 }
             },
             None => 1,
@@ -215,7 +215,7 @@ impl Congestion for Cubic {
         let octets = if slow_start {
             self.slow_start(sample)
         } else {
-            sample.delivered_octets
+            sample.acked_octets
         };
         if octets > 0 && self.state.window >= self.state.threshold {
             self.avoid(octets, sample);

@@ -29,6 +29,8 @@ pub const WINDOW_MAX: u32 = 1 << 30;
 pub struct Sample {
     /// When it came.
     pub now: Time,
+    /// Octets by which it advanced: what windows grow by that count acknowledged octets (RFC 3465, section 2.1).
+    pub acked_octets: u32,
     /// Octets that are delivered now and were not before, cumulatively or selectively.
     pub delivered_octets: u32,
     /// Octets that this acknowledgment made the sender believe lost.
@@ -49,7 +51,7 @@ pub struct Sample {
     pub round: bool,
     /// Whether the window, not the application or the receiver, was what held the sender up in this round.
     pub window_limited: bool,
-    /// Whether losses are being repaired, in fast recovery or after a timeout.
+    /// Whether losses are being repaired, in fast recovery or after a timeout, or the acknowledgment echoes a mark.
     pub recovering: bool,
 }
 

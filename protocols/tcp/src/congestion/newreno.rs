@@ -63,7 +63,7 @@ impl Congestion for NewReno {
         if !sample.window_limited || (sample.recovering && !slow_start) {
             return;
         }
-        let mut octets = sample.delivered_octets;
+        let mut octets = sample.acked_octets;
         if slow_start {
             let segments_max = if self.timed_out {
                 1

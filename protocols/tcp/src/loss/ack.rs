@@ -36,6 +36,10 @@ impl Recovery {
     /// [`timer`](Recovery::timer) again.
     pub fn acknowledge(&mut self, ack: &Ack<'_>, now: Time) -> Acked {
         self.now = now;
+        if self.board.is_empty() && ack.sack.is_empty() && !ack.ece {
+            // As with each segment that the peer sends while we have nothing to say.
+            return Acked::default();
+        }
         let mut step = self.begin_step(ack, now);
         self.mark_delivered(&mut step);
         let newly = step.newly;
@@ -279,6 +283,10 @@ impl Recovery {
             && delivered > 0
         {
             prr.on_ack(delivered, in_flight, mss, acked > 0 && lost_octets == 0);
+            if !self.is_sack && acked > 0 && lost_octets > 0 {
+                // A partial acknowledgment has the next hole filled at once (RFC 6582, section 3.2, step 3).
+                prr.allow(in_flight, mss);
+            }
         }
     }
 
@@ -317,6 +325,7 @@ impl Recovery {
         }
         let sample = Sample {
             now: step.now,
+            acked_octets: step.newly.acked_octets,
             delivered_octets,
             lost_octets,
             in_flight_octets: self.in_flight_octets(),
@@ -327,8 +336,8 @@ impl Recovery {
             rate,
             round,
             window_limited: self.is_window_limited(),
-            // What ends recovery does not open the window as well.
-            recovering: step.was_recovering || self.phase != Phase::Open,
+            // What ends recovery, or echoes a mark (RFC 3168, section 6.1.2), does not open the window as well.
+            recovering: step.was_recovering || self.phase != Phase::Open || step.ack.ece,
         };
         self.congestion.on_ack(&sample);
         if round {

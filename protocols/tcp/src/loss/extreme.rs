@@ -97,3 +97,38 @@ impl Extreme {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn old_values_are_forgotten() {
+        let mut least = Extreme::min(100);
+        assert_eq!(least.get(), None);
+        assert_eq!(least.update(5, 0), 5);
+        assert_eq!(least.update(9, 50), 5);
+        assert_eq!(least.update(7, 90), 5);
+        assert_eq!(least.update(8, 101), 7, "the next best of what is left");
+        assert_eq!(least.update(8, 500), 8);
+    }
+
+    proptest! {
+        /// It is a value of the window, and no worse than the latest.
+        #[test]
+        fn it_is_one_of_the_window(values in proptest::collection::vec((0_u64..100, 0_u64..60), 1..200)) {
+            let mut largest = Extreme::max(100);
+            let (mut now, mut seen) = (0, Vec::new());
+            for (value, later) in values {
+                now += later;
+                seen.push((now, value));
+                let best = largest.update(value, now);
+                prop_assert!(best >= value);
+                prop_assert!(seen.iter().any(|&(at, seen)| seen == best && now - at <= 100));
+                prop_assert_eq!(largest.get(), Some(best));
+            }
+        }
+    }
+}

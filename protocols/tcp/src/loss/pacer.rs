@@ -57,3 +57,39 @@ fn time_for(octets: u64, octets_per_s: u64) -> Duration {
     let ns = u128::from(octets) * 1_000_000_000 / u128::from(octets_per_s.max(1));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+    const RATE: u64 = 1_000_000;
+
+    /// Sends whenever it may, up to `end`.
+    fn run(pacer: &mut Pacer, from: Time, end: Time) -> u64 {
+        let (mut sent, mut now) = (0, from);
+        while now < end {
+            while pacer.allows(RATE, MSS, now) >= MSS {
+                pacer.on_sent(MSS, RATE, MSS, now);
+                sent += u64::from(MSS);
+            }
+            assert!(pacer.next() > now);
+            now = pacer.next();
+        }
+        sent
+    }
+
+    #[test]
+    fn the_rate_is_kept() {
+        let sent = run(&mut Pacer::default(), Time::from_s(10), Time::from_s(20));
+        assert!((10_000_000..=10_004_000).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_pause_saves_one_burst() {
+        let mut pacer = Pacer::default();
+        run(&mut pacer, Time::from_s(1), Time::from_s(2));
+        let sent = run(&mut pacer, Time::from_s(9), Time::from_ms(9_001));
+        assert!((2_000..=4_000).contains(&sent), "{sent}");
+    }
+}

@@ -55,6 +55,11 @@ impl Prr {
         self.window = u32::try_from(in_flight + send).unwrap_or(u32::MAX);
     }
 
+    /// Lets `octets` go in any case.
+    pub fn allow(&mut self, in_flight_octets: u32, octets: u32) {
+        self.window = self.window.max(in_flight_octets.saturating_add(octets));
+    }
+
     /// `octets` were sent or resent.
     pub fn on_sent(&mut self, octets: u32) {
         self.out += u64::from(octets);
@@ -64,5 +69,55 @@ impl Prr {
     #[must_use]
     pub fn window(&self) -> u32 {
         self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    /// RFC 6937, section 4, its first example: one of twenty is lost, and for every two that arrive one goes out. Counting octets, the
+    /// second whole one is due when four have arrived.
+    #[test]
+    fn half_the_flight_goes_out_while_the_other_half_arrives() {
+        let mut prr = Prr::new(20 * MSS, 10 * MSS);
+        let mut in_flight = 19 * MSS;
+        let mut sent = [0; 19];
+        for sent in &mut sent {
+            in_flight -= MSS;
+            prr.on_ack(MSS, in_flight, MSS, false);
+            while prr.window() >= in_flight + MSS {
+                prr.on_sent(MSS);
+                in_flight += MSS;
+                *sent += 1;
+            }
+        }
+        assert_eq!(&sent[..7], &[1, 0, 0, 1, 0, 1, 0]);
+        assert_eq!(in_flight, sent.iter().sum::<u32>() * MSS);
+        assert!((9 * MSS..=10 * MSS).contains(&in_flight), "{in_flight}");
+    }
+
+    /// RFC 6937, section 4, its second example: sixteen of twenty are lost. What is in flight is below the target, and grows by
+    /// slow start only as long as acknowledgments advance without further losses.
+    #[test]
+    fn many_losses_are_repaired_by_slow_start_at_most() {
+        let mut prr = Prr::new(20 * MSS, 10 * MSS);
+        prr.on_ack(MSS, 3 * MSS, MSS, false);
+        assert_eq!(prr.window(), 4 * MSS, "as much as arrived");
+        prr.on_sent(MSS);
+        prr.on_ack(MSS, 3 * MSS, MSS, true);
+        assert_eq!(prr.window(), 5 * MSS, "one more than arrived");
+        prr.on_sent(2 * MSS);
+        prr.on_ack(7 * MSS, 9 * MSS, MSS, true);
+        assert_eq!(prr.window(), 10 * MSS, "never beyond the target");
+    }
+
+    #[test]
+    fn the_first_repair_goes_out_at_once() {
+        let mut prr = Prr::new(20 * MSS, 10 * MSS);
+        prr.on_ack(0, 19 * MSS, MSS, false);
+        assert_eq!(prr.window(), 20 * MSS);
     }
 }

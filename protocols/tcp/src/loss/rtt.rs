@@ -60,7 +60,7 @@ impl Rtt {
     }
 
     /// Takes a measurement in, and ends the back-off. `expected` says how many measurements a round trip gives, at least one: so many
-    /// share the weight that one would have (RFC 7323, appendix G).
+    /// share the weight that one would have (RFC 7323, appendix G), except where the variation grows.
     ///
     /// By Karn's rule (RFC 6298, section 3) a segment sent twice gives none, unless a timestamp tells which one was answered.
     pub fn sample(&mut self, rtt: Duration, expected: u32) {
@@ -78,7 +78,9 @@ impl Rtt {
             // RFC 6298, section 2.3: beta is a quarter, alpha an eighth.
             Some(srtt) => {
                 let error = srtt.abs_diff(measured);
-                self.rttvar_ns = towards(self.rttvar_ns, error, 4 * expected);
+                // A queue that fills within a round trip must show in the timeout before the round trip is over.
+                let share = if error > self.rttvar_ns { 1 } else { expected };
+                self.rttvar_ns = towards(self.rttvar_ns, error, 4 * share);
                 towards(srtt, measured, 8 * expected)
             }
         };
@@ -146,5 +148,112 @@ fn towards(from: u64, to: u64, parts: u64) -> u64 {
         from.saturating_add((to - from) / parts)
     } else {
         from - (from - to).div_ceil(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn rtt(min: u64) -> Rtt {
+        Rtt::new(RtoBounds {
+            min: ms(min),
+            ..RtoBounds::default()
+        })
+    }
+
+    /// RFC 6298, sections 2.1 and 2.2.
+    #[test]
+    fn the_first_measurement_counts_for_all() {
+        let mut rtt = rtt(1);
+        assert_eq!((rtt.rto(), rtt.smoothed()), (ms(1000), None));
+        rtt.sample(ms(100), 1);
+        assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(100)), ms(50)));
+        assert_eq!(rtt.rto(), ms(300));
+    }
+
+    /// RFC 6298, section 2.3: RTTVAR is 3/4 * 50 + 1/4 * 80, SRTT 7/8 * 100 + 1/8 * 180.
+    #[test]
+    fn later_ones_have_their_weights() {
+        let mut rtt = rtt(1);
+        rtt.sample(ms(100), 1);
+        rtt.sample(ms(180), 1);
+        assert_eq!(rtt.variation(), Duration::from_micros(57_500));
+        assert_eq!(rtt.smoothed(), Some(ms(110)));
+        assert_eq!(rtt.rto(), ms(340));
+    }
+
+    /// RFC 7323, appendix G: forty measurements of a round trip count like one.
+    #[test]
+    fn many_measurements_share_the_weight() {
+        let (mut once, mut often) = (rtt(1), rtt(1));
+        once.sample(ms(100), 1);
+        often.sample(ms(100), 1);
+        once.sample(ms(60), 1);
+        for _ in 0..40 {
+            often.sample(ms(60), 40);
+        }
+        let (once, often) = (once.smoothed().unwrap(), often.smoothed().unwrap());
+        assert!(once.abs_diff(often) < ms(1), "{once:?} {often:?}");
+    }
+
+    #[test]
+    fn a_filling_queue_shows_at_once() {
+        let mut rtt = rtt(1);
+        for _ in 0..1000 {
+            rtt.sample(ms(200), 100);
+        }
+        for n in 0..100 {
+            rtt.sample(ms(200 + 2 * n), 100);
+        }
+        assert!(rtt.rto() > ms(500), "{:?}", rtt.rto());
+    }
+
+    /// RFC 6298, sections 2.4, 2.5 and 5.5.
+    #[test]
+    fn bounds_hold_and_back_off_doubles() {
+        let mut rtt = rtt(1000);
+        rtt.sample(ms(1), 1);
+        assert_eq!(rtt.rto(), ms(1000));
+        for expected in [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
+            rtt.back_off();
+            assert_eq!(rtt.rto(), ms(expected));
+        }
+        assert_eq!(rtt.back_offs(), 7);
+        rtt.sample(ms(1), 1);
+        assert_eq!((rtt.rto(), rtt.back_offs()), (ms(1000), 0));
+    }
+
+    /// RFC 6298, section 5.7.
+    #[test]
+    fn a_lost_syn_makes_it_patient() {
+        let mut rtt = rtt(200);
+        rtt.back_off();
+        rtt.syn_was_lost();
+        assert_eq!(rtt.rto(), ms(3000));
+        rtt.sample(ms(100), 1);
+        rtt.syn_was_lost();
+        assert_eq!(rtt.rto(), ms(300));
+    }
+
+    proptest! {
+        #[test]
+        fn the_estimate_stays_among_the_measurements(
+            samples in proptest::collection::vec((1_u64..u64::MAX, 0_u32..1000), 1..50),
+        ) {
+            let mut rtt = rtt(200);
+            for &(ns, expected) in &samples {
+                rtt.sample(Duration::from_nanos(ns), expected);
+            }
+            let most = samples.iter().map(|s| s.0).max().unwrap();
+            let srtt = rtt.smoothed().unwrap();
+            prop_assert!(srtt <= Duration::from_nanos(most));
+            prop_assert!(rtt.rto() >= ms(200) && rtt.rto() <= Duration::from_secs(60));
+        }
     }
 }

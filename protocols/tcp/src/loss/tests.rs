@@ -2,6 +2,7 @@
 
 mod everything_arrives;
 mod path;
+mod rules;
 mod throughput;
 
 use super::{Ack, Config, Due, Phase, Recovery, SackBlock, Timer};
@@ -13,14 +14,20 @@ use xk_core::Time;
 
 const MSS: u32 = 1000;
 
-/// A connection that is established at 100 ms, with a round trip of 100 ms and the initial window.
-fn connected(is_sack: bool) -> Recovery {
+/// A connection whose SYN went at zero.
+fn fresh() -> Recovery {
     let config = Config {
         mss_octets: MSS,
         ..Config::default()
     };
     let mut recovery = Recovery::new(config, Box::new(NewReno::new(MSS)), Seq(0));
     recovery.sent(1, Time::ZERO).unwrap();
+    recovery
+}
+
+/// A connection that is established at 100 ms, with a round trip of 100 ms and the initial window.
+fn connected(is_sack: bool) -> Recovery {
+    let mut recovery = fresh();
     recovery.acknowledge(&Ack::plain(Seq(1)), Time::from_ms(100));
     recovery.established(MSS, is_sack, Time::from_ms(100));
     recovery

@@ -15,6 +15,7 @@ fn sample(now: Time, octets_per_s: u64, in_flight: u32) -> Sample {
     let rtt = RTT + Duration::from_nanos(queued * 1_000_000_000 / octets_per_s);
     Sample {
         now,
+        acked_octets: delivered,
         delivered_octets: delivered,
         lost_octets: 0,
         in_flight_octets: 0,

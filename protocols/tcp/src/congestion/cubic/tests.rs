@@ -9,6 +9,7 @@ const RTT: Duration = Duration::from_millis(100);
 fn sample(now: Time, octets: u32) -> Sample {
     Sample {
         now,
+        acked_octets: octets,
         delivered_octets: octets,
         lost_octets: 0,
         in_flight_octets: 0,

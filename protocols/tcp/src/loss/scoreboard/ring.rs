@@ -6,6 +6,9 @@ use super::Segment;
 use crate::Seq;
 use alloc::collections::VecDeque;
 
+/// Segments that an idle connection keeps room for.
+const REST_SEGMENTS: usize = 8;
+
 /// Outstanding segments in sequence order.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
@@ -71,17 +74,19 @@ impl Ring {
         self.segments.partition_point(|s| s.start.before(start)) as u32
     }
 
-    /// All of `first..end` are sacked: lets each that a walk touches point to the end, so that the next walk is short.
-    pub(super) fn compress(&mut self, first: u32, end: u32) {
-        let mut index = first;
+    /// All of `first..end` are sacked: lets each that a walk touches point to the end, so that the next walk is short. The steps that this one took.
+    pub(super) fn compress(&mut self, first: u32, end: u32) -> u32 {
+        let (mut index, mut steps) = (first, 0);
         while index < end {
             let Some(segment) = self.segments.get_mut(index as usize) else {
-                return;
+                break;
             };
             let step = segment.run.max(1);
             segment.run = end - index;
             index += step;
+            steps += 1;
         }
+        steps
     }
 
     /// The length of a list; `see` gets each segment and when the one before it was sent.
@@ -99,8 +104,11 @@ impl Ring {
         count
     }
 
+    /// Gives back what a large flight took; room for a few small exchanges stays.
     pub(super) fn rest(&mut self) {
-        self.segments.shrink_to_fit();
+        if self.segments.capacity() > REST_SEGMENTS {
+            self.segments.shrink_to(REST_SEGMENTS);
+        }
     }
 }
 
