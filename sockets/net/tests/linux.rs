@@ -83,6 +83,7 @@ fn ask<D: Driver>(stack: &Stack<D>) {
         let mut got = Vec::new();
         stream.read_to_end(&mut got).unwrap();
         stream.write_all(b"answer").unwrap();
+        drop(stream);
         // The second is closed with octets unread.
         let (stream, _) = listener.accept().unwrap();
         stream.peek(&mut [0; 1]).unwrap();
