@@ -1,6 +1,7 @@
 //! Tests of the whole of loss recovery.
 
 mod everything_arrives;
+mod hostile;
 mod path;
 mod rules;
 mod throughput;
