@@ -12,6 +12,8 @@
 //! assert_eq!(checksum::checksum(&octets), !0xddf2);
 //! ```
 
+mod wide_unsafe;
+
 use crate::addr::Ipv4;
 
 /// Slices from here on (in octets) take the vector loop: below, setting it up
@@ -264,13 +266,19 @@ fn sum_tail(octets: &[u8]) -> u64 {
     sum
 }
 
+#[inline(never)]
+fn sum_long(octets: &[u8]) -> u64 {
+    let (words, tail) = octets.as_chunks::<8>();
+    let sum = wide_unsafe::sum_words(words);
+    add_end_around(sum, sum_tail(tail))
+}
+
 /// Two accumulators: `all` wraps, `high` holds what the upper halves add up
 /// to, and their difference is the sum of the lower halves. That saves one
 /// vector operation of four against widening both halves. The loop is plain
 /// because arrays of lanes are not reliably kept in vector registers.
-#[inline(never)]
-fn sum_long(octets: &[u8]) -> u64 {
-    let (words, tail) = octets.as_chunks::<8>();
+#[inline(always)]
+fn sum_words(words: &[[u8; 8]]) -> u64 {
     let (mut all, mut high) = (0u64, 0u64);
     for word in words {
         let word = u64::from_ne_bytes(*word);
@@ -279,7 +287,7 @@ fn sum_long(octets: &[u8]) -> u64 {
     }
     // True while the lower halves add up to less than 2^64: 2^32 words.
     let low = all.wrapping_sub(high << 32);
-    add_end_around(low, high + sum_tail(tail))
+    add_end_around(low, high)
 }
 
 /// `src` and `dst` have one length.

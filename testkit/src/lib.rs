@@ -10,6 +10,8 @@
 //! | [`netns`] | network namespaces, veth pairs, addresses and programs that vanish with the value that made them |
 //! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
+//! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
+//! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
 //!
 //! # Example
@@ -37,4 +39,6 @@ pub mod needs;
 pub mod netns;
 mod offload_unsafe;
 pub mod peer;
+pub mod script;
+pub mod streams;
 pub mod tshark;

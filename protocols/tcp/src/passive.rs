@@ -54,7 +54,12 @@ impl Tcp {
                 drop(message);
             }
             // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
-            Some(_) if header.flags.has(Flags::RST) => this.discard(message, &BAD_HANDSHAKE),
+            // And so is what has neither SYN nor ACK.
+            Some(_)
+                if header.flags.has(Flags::RST) || !header.flags.any(Flags::SYN | Flags::ACK) =>
+            {
+                this.discard(message, &BAD_HANDSHAKE)
+            }
             _ => self.answer_reset(cx, this, lower, header, (message, length)),
         }
         Ok(())
@@ -172,7 +177,7 @@ impl Tcp {
     ) -> Result<(), Refused> {
         let (local, peer) = (note.ends.local, note.ends.peer);
         let settings = self.table.settings.borrow().clone();
-        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, cx.now());
+        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
         let link = Link {
             lower: lower.clone(),

@@ -28,6 +28,8 @@ pub(crate) struct Note {
     pub(crate) ends: Ends,
     pub(crate) lower: SessionRef,
     pub(crate) upper: ProtocolRef,
+    /// When our SYN went first: if it went again, what that measures is too long rather than too short.
+    pub(crate) sent: Time,
     due: Time,
     retries: u8,
     /// Tells one from a later one of the same key.
@@ -73,6 +75,7 @@ impl Pending {
             ends,
             lower,
             upper,
+            sent: now,
             due: now + RETRY,
             retries: 0,
             id,

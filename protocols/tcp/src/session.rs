@@ -473,8 +473,13 @@ impl Session for TcpSession {
         if self.gives_way(&mut message)
             && let Some(protocol) = this.protocol(cx)
         {
+            // The answer goes through the session below, which stays that long.
+            let lower = &self.link.lower;
+            lower.hold();
             self.finish(cx, this);
-            return protocol.demux(cx, &self.link.lower, message);
+            let taken = protocol.demux(cx, lower, message);
+            lower.close(cx);
+            return taken;
         }
         self.take(cx, this, message);
         self.work(cx, this);

@@ -183,7 +183,8 @@ impl Connection {
         if self.timestamps
             && let Some(stamps) = header.options.timestamps
             && header.seq.at_or_before(self.last_ack_sent)
-            && Seq(stamps.value).at_or_after(Seq(self.ts_recent))
+            && (Seq(stamps.value).at_or_after(Seq(self.ts_recent))
+                || now.since(self.ts_recent_at) > TIMESTAMPS_VALID)
         {
             (self.ts_recent, self.ts_recent_at) = (stamps.value, now);
         }
@@ -384,7 +385,8 @@ impl Connection {
             sack: blocks.get(..count).unwrap_or_default(),
             echoed: self.echoed(now, header),
             duplicate: is_plain && is_same_window,
-            ece: self.ecn && header.flags.has(Flags::ECE),
+            // On a SYN the bit agrees, and echoes nothing (RFC 3168, section 6.1.1).
+            ece: self.ecn && header.flags.has(Flags::ECE) && !header.flags.has(Flags::SYN),
             waiting: self.is_waiting(),
         };
         let acked = self.recovery.acknowledge(&told, now);

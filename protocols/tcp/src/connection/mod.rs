@@ -61,6 +61,8 @@ struct Events {
 /// A transmission control block (RFC 9293, section 3.3.1).
 pub struct Connection {
     state: State,
+    /// This side opened it, be it that the peer did as well.
+    is_active: bool,
     ends: Ends,
     settings: Settings,
     send: Send,
@@ -129,6 +131,7 @@ impl Connection {
     pub fn open(settings: Settings, ends: Ends, iss: Seq, now: Time) -> Self {
         let mut connection = Self::new(settings, ends, iss, Seq(0), now);
         connection.enter(Cause::Open);
+        connection.is_active = true;
         connection.syn_due = true;
         connection
     }
@@ -162,6 +165,7 @@ impl Connection {
         receive.manual = settings.manual_window;
         Self {
             state: State::Closed,
+            is_active: false,
             send: Send::new(iss, settings.send_buffer),
             receive,
             recovery: recovery(&settings, iss),
@@ -466,7 +470,8 @@ impl Connection {
     fn establish(&mut self, now: Time) {
         self.recovery
             .established(u32::from(self.segment), self.sack, now);
-        self.events.connected = true;
+        // A passive open is told by `open_done`.
+        self.events.connected = self.is_active;
         self.soft_error = None;
         if self.send.is_shut {
             self.enter(Cause::Close);
@@ -484,7 +489,8 @@ impl Connection {
         }
         // RFC 5927, section 6: a connection that stands is not broken by what anybody could have written.
         match self.state {
-            State::SynSent if seq.is_some() => self.fail(error),
+            // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section 3.9.2.2).
+            State::SynSent if seq.is_some() && error == StreamError::Refused => self.fail(error),
             _ => self.soft_error = Some(error),
         }
     }

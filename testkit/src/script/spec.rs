@@ -1,0 +1,229 @@
+//! What a script says, read into types.
+
+use super::wire::TcpOption;
+use core::fmt;
+use core::time::Duration;
+use xk_kit::control::NetworkErrorKind;
+use xk_kit::stream::{StreamError, StreamSetting};
+
+/// A set of numbers that an expectation allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bound {
+    /// Every number.
+    #[default]
+    Any,
+    /// This number.
+    Is(u64),
+    /// This number and those above.
+    AtLeast(u64),
+    /// This number and those below.
+    AtMost(u64),
+    /// From the first to the second.
+    Between(u64, u64),
+}
+
+impl Bound {
+    /// Whether `number` is allowed.
+    #[must_use]
+    pub fn allows(self, number: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Is(n) => number == n,
+            Self::AtLeast(n) => number >= n,
+            Self::AtMost(n) => number <= n,
+            Self::Between(from, to) => (from..=to).contains(&number),
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Is(n) => write!(f, "{n}"),
+            Self::AtLeast(n) => write!(f, ">={n}"),
+            Self::AtMost(n) => write!(f, "<={n}"),
+            Self::Between(from, to) => write!(f, "{from}..{to}"),
+        }
+    }
+}
+
+/// A relative sequence or acknowledgment number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Number {
+    /// Not written: where the sender stands.
+    #[default]
+    Next,
+    /// Every number.
+    Any,
+    /// This one.
+    Is(u32),
+}
+
+/// An option as a script writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OptionSpec {
+    /// This option; its numbers are relative.
+    Is(TcpOption),
+    /// The option of this kind, whatever it says.
+    Kind(u8),
+    /// A timestamp option: value and echo, either left open.
+    Times(Option<u32>, Option<u32>),
+    /// No option of this kind.
+    Absent(u8),
+}
+
+/// The options of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptionsSpec {
+    /// Those named.
+    pub list: Vec<OptionSpec>,
+    /// Whether others may be there.
+    pub others: bool,
+}
+
+/// A segment as a script writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSpec {
+    /// The flags; `None` for any.
+    pub flags: Option<u16>,
+    /// The first sequence number.
+    pub seq: Number,
+    /// Octets of data; `None` for any.
+    pub octets: Option<u32>,
+    /// The acknowledgment number.
+    pub ack: Number,
+    /// The window field, not scaled.
+    pub window: Bound,
+    /// The urgent pointer.
+    pub urgent: Option<u16>,
+    /// The options, if the script speaks of them.
+    pub options: Option<OptionsSpec>,
+    /// The ECN bits of the layer below, if the script speaks of them.
+    pub ecn: Option<u8>,
+    /// Injected: all data octets have this value.
+    pub fill: Option<u8>,
+    /// Injected: the checksum is wrong.
+    pub corrupt: bool,
+    /// Injected: the data offset says so many words of four octets.
+    pub offset: Option<u8>,
+    /// Injected: only so many octets of it arrive.
+    pub cut: Option<usize>,
+    /// Injected: to this port.
+    pub to: Option<u16>,
+    /// Injected: from this port.
+    pub from: Option<u16>,
+}
+
+/// What a stream tells its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A session was made for an enable.
+    Accepted,
+    /// The connection that was opened stands.
+    Connected,
+    /// There is room again.
+    Writable,
+    /// The peer sends no more.
+    EndOfStream,
+    /// It broke.
+    Failed(StreamError),
+    /// Both directions have ended.
+    Closed,
+}
+
+/// One act or expectation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A segment arrives.
+    Inject(SegmentSpec),
+    /// A segment is sent.
+    Expect(SegmentSpec),
+    /// Nothing is sent until now.
+    Quiet,
+    /// What was sent until now does not matter.
+    Skip,
+    /// The application enables the port.
+    Listen,
+    /// It takes the enable back.
+    Unlisten,
+    /// It opens a connection.
+    Connect,
+    /// It pushes so many octets, and is refused if the second says so.
+    Write(u32, bool),
+    /// So many octets have come up since the last look.
+    Read(u64),
+    /// It says that it has consumed so many octets.
+    Consume(u32),
+    /// It ends its direction.
+    Shutdown,
+    /// It lets go of the session.
+    Close,
+    /// It breaks the connection off.
+    Abort,
+    /// It sets something; false if that must be refused.
+    Set(StreamSetting, bool),
+    /// It is told something.
+    Event(Told),
+    /// The connection is in this state.
+    State(String),
+    /// A figure of the connection.
+    Info(String, Bound),
+    /// How many octets a push takes.
+    Space(Bound),
+    /// How often the protocol has dropped for this reason.
+    Drops(String, Bound),
+    /// From here on the script speaks of another connection, by number.
+    Flow(u16),
+    /// The connection begins anew; the peer's first sequence number moves on by so much.
+    New(u32),
+    /// The path's largest packet is now this, in octets.
+    Mtu(u32),
+    /// The network reports an error about the segment with this sequence number, or the last.
+    Error(NetworkErrorKind, Option<u32>),
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    /// Counted from what came before, not from the beginning.
+    pub relative: bool,
+    /// The time.
+    pub from: Duration,
+    /// For an expectation: the latest time.
+    pub to: Duration,
+}
+
+/// One line of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its number in the file, from 1.
+    pub line: usize,
+    /// Its text.
+    pub text: String,
+    /// When.
+    pub when: When,
+    /// What.
+    pub act: Act,
+}
+
+/// One script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The line that it begins on.
+    pub line: usize,
+    /// What it shows.
+    pub title: String,
+    /// Documents and sections, as `("RFC 9293", "3.10.7.4")`.
+    pub covers: Vec<(String, String)>,
+    /// Parameters for the protocol, as written.
+    pub params: Vec<(String, String)>,
+    /// The path's largest packet, in octets.
+    pub mtu: u32,
+    /// The peer's first sequence number.
+    pub isn: u32,
+    /// How much earlier or later something may happen.
+    pub tolerance: Duration,
+    /// The lines.
+    pub steps: Vec<Step>,
+}

@@ -1,0 +1,501 @@
+//! The applications of one side.
+
+use super::host;
+use super::plan::{EndPlan, Ending, Plan};
+use crate::kernel::{Bottom, TestKernel};
+use core::cell::RefCell;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use xk_core::object::{Refused, SessionId};
+use xk_core::random::Random;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Time, Upper,
+};
+use xk_kit::stream::{
+    KeepAlive, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice,
+    StreamSet, StreamSetting, StreamShutdown, StreamSpace,
+};
+
+/// The port of the side that is opened.
+const SERVER: u16 = 7;
+/// The port of the first stream of the side that opens.
+const CLIENT: u16 = 40_000;
+/// So that the death of a peer is noticed by who only reads.
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    idle: Duration::from_secs(60),
+    interval: Duration::from_secs(10),
+    probes_max: 12,
+};
+/// How many sessions without a stream it takes before that is an error.
+const STRANGERS_MAX: usize = 64;
+
+/// The octet at a place of a stream's direction.
+fn octet(stream: usize, from: usize, at: u64) -> u8 {
+    let at = at.wrapping_mul(13) ^ (at >> 8) ^ (at >> 16);
+    at as u8 ^ (stream as u8) << 3 ^ (from as u8) << 7
+}
+
+/// One end of a stream.
+pub(super) struct End {
+    plan: EndPlan,
+    pub(super) session: Option<SessionRef>,
+    pub(super) pushed: u64,
+    pub(super) delivered: u64,
+    /// Delivered and not yet read, if reading is slow.
+    unread: u64,
+    connected: bool,
+    waits: bool,
+    ended: bool,
+    peer_ended: bool,
+    /// It was told that both directions ended in order.
+    pub(super) closed: bool,
+    pub(super) failed: Option<StreamError>,
+    released: bool,
+}
+
+impl End {
+    fn new(plan: &EndPlan) -> Self {
+        Self {
+            plan: plan.clone(),
+            session: None,
+            pushed: 0,
+            delivered: 0,
+            unread: 0,
+            connected: false,
+            waits: false,
+            ended: false,
+            peer_ended: false,
+            closed: false,
+            failed: None,
+            released: false,
+        }
+    }
+
+    /// Whether nothing more will happen here.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed || self.failed.is_some() || self.released
+    }
+
+    pub(super) fn describe(&self, cx: &TestKernel) -> String {
+        let Some(session) = &self.session else {
+            return "no session".to_owned();
+        };
+        let info = session.ask(cx, StreamInfo::default());
+        let (pushed, delivered) = (self.pushed, self.delivered);
+        let told = (self.connected, self.peer_ended, self.closed, self.failed);
+        let does = (self.waits, self.ended, self.released, self.unread);
+        format!(
+            "pushed {pushed}, delivered {delivered}, (connected, peer ended, closed, failed) {told:?}, \
+             (waits, ended, released, unread) {does:?}, {info:?}"
+        )
+    }
+}
+
+/// What came up and waits to be looked at.
+enum News {
+    Accepted(SessionRef, u16),
+    Octets(SessionId, Message),
+    Told(SessionId, StreamEvent),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Act {
+    Open,
+    Write,
+    Read,
+}
+
+/// A side: what stands below, the protocol, and the applications above.
+pub(super) struct Side {
+    pub(super) place: usize,
+    pub(super) bottom: Bottom,
+    pub(super) protocol: ProtocolRef,
+    app: ProtocolRef,
+    pub(super) ends: Vec<End>,
+    both_open: Vec<bool>,
+    news: Rc<RefCell<Vec<News>>>,
+    agenda: BTreeMap<(Time, u64), (usize, Act)>,
+    last: u64,
+    chance: Random,
+    strangers: Vec<SessionRef>,
+}
+
+impl Side {
+    pub(super) fn new(
+        cx: &TestKernel,
+        place: usize,
+        bottom: Bottom,
+        protocol: ProtocolRef,
+        plan: &Plan,
+    ) -> Self {
+        let news = Rc::new(RefCell::default());
+        let app = cx.add_protocol("app", ["app-a", "app-b"][place], App(Rc::clone(&news)));
+        Self {
+            place,
+            bottom,
+            protocol,
+            app,
+            ends: plan
+                .streams
+                .iter()
+                .map(|stream| End::new(&stream.ends[place]))
+                .collect(),
+            both_open: plan.streams.iter().map(|stream| stream.both_open).collect(),
+            news,
+            agenda: BTreeMap::new(),
+            last: 0,
+            chance: Random::new(cx.random().seed()).fork(4 + place as u64),
+            strangers: Vec::new(),
+        }
+    }
+
+    pub(super) fn listen(&self, cx: &TestKernel) -> Result<(), String> {
+        let port = Participants::local(Part::port(SERVER));
+        let enabled = self.protocol.open_enable(cx, Upper::new(&self.app), port);
+        enabled
+            .map(drop)
+            .map_err(|error| format!("open_enable: {error}"))
+    }
+
+    /// Puts the opens on the agenda.
+    pub(super) fn begin(&mut self, cx: &TestKernel) {
+        for n in 0..self.ends.len() {
+            if self.place == 0 || self.both_open[n] {
+                let start = self.ends[n].plan.start;
+                self.later(cx, start, n, Act::Open);
+            }
+        }
+    }
+
+    fn later(&mut self, cx: &TestKernel, delay: Duration, n: usize, act: Act) {
+        self.last += 1;
+        self.agenda
+            .insert((cx.now().after(delay), self.last), (n, act));
+    }
+
+    /// When it does something next.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.agenda.keys().next().map(|(at, _)| *at)
+    }
+
+    /// How much each stream was given, and whether that is all.
+    pub(super) fn pushed(&self) -> Vec<(u64, bool)> {
+        self.ends
+            .iter()
+            .map(|end| (end.pushed, end.ended || end.released))
+            .collect()
+    }
+
+    fn find(&self, session: SessionId) -> Option<usize> {
+        let is = |end: &End| end.session.as_ref().is_some_and(|s| s.id() == session);
+        self.ends.iter().position(is)
+    }
+
+    /// Looks at what came up, and does what is due. `other` is what the other side has pushed.
+    pub(super) fn act(&mut self, cx: &TestKernel, other: &[(u64, bool)]) -> Result<(), String> {
+        self.look(cx, other)?;
+        while self.next().is_some_and(|at| at <= cx.now()) {
+            let Some((_, (n, act))) = self.agenda.pop_first() else {
+                break;
+            };
+            match act {
+                Act::Open => self.open(cx, n)?,
+                Act::Write => self.write(cx, n)?,
+                Act::Read => self.read(cx, n),
+            }
+        }
+        self.look(cx, other)
+    }
+
+    fn look(&mut self, cx: &TestKernel, other: &[(u64, bool)]) -> Result<(), String> {
+        loop {
+            let news = self.news.take();
+            if news.is_empty() {
+                return Ok(());
+            }
+            for item in news {
+                self.one(cx, item, other)?;
+            }
+        }
+    }
+
+    fn one(&mut self, cx: &TestKernel, item: News, other: &[(u64, bool)]) -> Result<(), String> {
+        match item {
+            News::Accepted(session, port) => {
+                let n = usize::from(port.wrapping_sub(CLIENT));
+                if n >= self.ends.len() || self.ends[n].session.is_some() {
+                    // A duplicate of a SYN made it. Nobody speaks there, and nobody answers.
+                    let _ = session.ask(cx, StreamAbort);
+                    session.close(cx);
+                    self.strangers.push(session);
+                    return if self.strangers.len() > STRANGERS_MAX {
+                        Err("sessions appear that nobody has opened".to_owned())
+                    } else {
+                        Ok(())
+                    };
+                }
+                self.ends[n].session = Some(session);
+                self.connected(cx, n);
+            }
+            News::Octets(session, message) => {
+                let Some(n) = self.find(session) else {
+                    return Ok(());
+                };
+                self.receive(cx, n, &message, other[n].0)?;
+            }
+            News::Told(session, event) => {
+                if let Some(n) = self.find(session) {
+                    self.told(cx, n, event, other[n])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        cx: &TestKernel,
+        n: usize,
+        message: &Message,
+        pushed: u64,
+    ) -> Result<(), String> {
+        let from = 1 - self.place;
+        let end = &mut self.ends[n];
+        if end.is_over() && !end.released || end.peer_ended {
+            return Err(format!("stream {n}: octets came up behind the end"));
+        }
+        for value in message.octets() {
+            if value != octet(n, from, end.delivered) || end.delivered >= pushed {
+                return Err(format!("stream {n}: octet {} came up wrong", end.delivered));
+            }
+            end.delivered += 1;
+        }
+        if let Some((_, pause)) = end.plan.reads {
+            let was_empty = end.unread == 0;
+            end.unread += message.len() as u64;
+            if was_empty {
+                self.later(cx, pause, n, Act::Read);
+            }
+        }
+        Ok(())
+    }
+
+    fn told(
+        &mut self,
+        cx: &TestKernel,
+        n: usize,
+        event: StreamEvent,
+        other: (u64, bool),
+    ) -> Result<(), String> {
+        let end = &mut self.ends[n];
+        if end.closed || end.failed.is_some() {
+            return Err(format!("stream {n}: {event:?} was told behind the end"));
+        }
+        match event {
+            StreamEvent::Connected => self.connected(cx, n),
+            StreamEvent::Writable => {
+                if core::mem::take(&mut end.waits) {
+                    self.later(cx, Duration::ZERO, n, Act::Write);
+                }
+            }
+            StreamEvent::EndOfStream => {
+                if end.delivered != other.0 || !other.1 {
+                    return Err(format!(
+                        "stream {n}: it ended with {} octets of {} delivered",
+                        end.delivered, other.0
+                    ));
+                }
+                end.peer_ended = true;
+            }
+            StreamEvent::Closed => {
+                let both_ended = end.peer_ended && end.ended;
+                if !(end.released || both_ended) {
+                    return Err(format!(
+                        "stream {n}: closed before both directions had ended"
+                    ));
+                }
+                end.closed = true;
+            }
+            StreamEvent::Failed(why) => end.failed = Some(why),
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self, cx: &TestKernel, n: usize) {
+        let end = &mut self.ends[n];
+        if core::mem::replace(&mut end.connected, true) {
+            return;
+        }
+        if let Some(session) = &end.session {
+            let settings = [
+                StreamSetting::KeepAlive(Some(KEEP_ALIVE)),
+                StreamSetting::NoDelay(end.plan.no_delay),
+                StreamSetting::ManualWindow(end.plan.reads.is_some()),
+            ];
+            for setting in settings {
+                let _ = session.ask(
+                    cx,
+                    StreamSet {
+                        setting,
+                        taken: false,
+                    },
+                );
+            }
+        }
+        self.later(cx, Duration::ZERO, n, Act::Write);
+    }
+
+    fn open(&mut self, cx: &TestKernel, n: usize) -> Result<(), String> {
+        if self.ends[n].session.is_some() {
+            return Ok(());
+        }
+        let client = Part::port(CLIENT + n as u16);
+        let server = Part::port(SERVER);
+        let (local, peer) = if self.place == 0 {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        let peer = Participant::of(Part::Host(host(1 - self.place))).with(peer);
+        let participants = Participants::pair(local, peer);
+        match self.protocol.open(cx, Upper::new(&self.app), participants) {
+            Ok(session) => {
+                self.ends[n].session = Some(session);
+                Ok(())
+            }
+            // The peer's SYN was here first, and the stream will be accepted.
+            Err(_) if self.place == 1 => Ok(()),
+            Err(error) => Err(format!("stream {n}: open: {error}")),
+        }
+    }
+
+    fn write(&mut self, cx: &TestKernel, n: usize) -> Result<(), String> {
+        let place = self.place;
+        let end = &mut self.ends[n];
+        let Some(session) = end.session.clone().filter(|_| !end.is_over() && !end.ended) else {
+            return Ok(());
+        };
+        if let Ending::Aborts(at) = end.plan.ending
+            && end.pushed >= at
+        {
+            let _ = session.ask(cx, StreamAbort);
+            end.released = true;
+            session.close(cx);
+            return Ok(());
+        }
+        if end.pushed == end.plan.octets {
+            end.ended = true;
+            if end.plan.ending == Ending::Closes {
+                end.released = true;
+                session.close(cx);
+            } else {
+                let _ = session.ask(cx, StreamShutdown);
+            }
+            return Ok(());
+        }
+        let left = end.plan.octets - end.pushed;
+        let space = session
+            .ask(cx, StreamSpace::default())
+            .map_or(0, |q| q.octets);
+        let piece = (1 + self.chance.below(end.plan.piece_max))
+            .min(left)
+            .min(space.into());
+        if piece == 0 {
+            end.waits = true;
+            return Ok(());
+        }
+        let start = end.pushed;
+        let data: Vec<u8> = (start..start + piece)
+            .map(|at| octet(n, place, at))
+            .collect();
+        // Before the push, for what it leads to may be looked at before it is back.
+        end.pushed += piece;
+        if let Err(error) = session.push(cx, cx.message(&data)) {
+            end.pushed = start;
+            if session.ask(cx, StreamInfo::default()).is_some() && end.failed.is_none() {
+                return Err(format!(
+                    "stream {n}: a push of {piece} octets into {space}: {error:?}"
+                ));
+            }
+            return Ok(());
+        }
+        let pause = end.plan.pause.as_millis() as u64;
+        let pause = Duration::from_millis(self.chance.below(pause + 1));
+        self.later(cx, pause, n, Act::Write);
+        Ok(())
+    }
+
+    fn read(&mut self, cx: &TestKernel, n: usize) {
+        let end = &mut self.ends[n];
+        let (Some((at_once, pause)), Some(session)) = (end.plan.reads, end.session.clone()) else {
+            return;
+        };
+        let read = end.unread.min(at_once.into());
+        end.unread -= read;
+        let goes_on = end.unread > 0;
+        if end.is_over() {
+            return;
+        }
+        let _ = session.ask(
+            cx,
+            StreamConsumed {
+                octets: read as u32,
+            },
+        );
+        if goes_on {
+            let pause = Duration::from_millis(self.chance.below(pause.as_millis() as u64 + 1));
+            self.later(cx, pause, n, Act::Read);
+        }
+    }
+
+    /// Lets go of everything.
+    pub(super) fn leave(&self, cx: &TestKernel) {
+        for end in &self.ends {
+            if let Some(session) = end.session.as_ref().filter(|_| !end.released) {
+                let _ = session.ask(cx, StreamAbort);
+                session.close(cx);
+            }
+        }
+        self.news.take();
+    }
+}
+
+struct App(Rc<RefCell<Vec<News>>>);
+
+impl Protocol for App {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        mut participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        lower.hold();
+        let port = participants.peer_mut().and_then(|peer| peer.pop_port());
+        let port = port.ok().and_then(|port| port.value()).unwrap_or(0);
+        self.0
+            .borrow_mut()
+            .push(News::Accepted(lower.clone(), port));
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.0.borrow_mut().push(News::Octets(lower.id(), message));
+        Ok(())
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<StreamNotice>(|notice| {
+            let told = News::Told(notice.session.id(), notice.event);
+            self.0.borrow_mut().push(told);
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! What a seed makes: the network and what the applications do.
+
+use core::time::Duration;
+use xk_core::random::Random;
+
+/// How an application ends its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It ends its direction when it has written all, and waits for the peer's end.
+    Orderly,
+    /// It lets go of the stream when it has written all.
+    Closes,
+    /// It breaks off once it has written so many octets.
+    Aborts(u64),
+}
+
+/// One end of a stream.
+#[derive(Clone, Debug)]
+pub(super) struct EndPlan {
+    /// When it begins, behind the start of the world.
+    pub(super) start: Duration,
+    /// How many octets it writes.
+    pub(super) octets: u64,
+    /// The largest piece that it writes at once.
+    pub(super) piece_max: u64,
+    /// The longest pause between two pieces.
+    pub(super) pause: Duration,
+    /// Octets that it reads at a time and the longest pause between two reads; `None` if it takes all at once.
+    pub(super) reads: Option<(u32, Duration)>,
+    /// Small segments go at once.
+    pub(super) no_delay: bool,
+    /// How it ends.
+    pub(super) ending: Ending,
+}
+
+/// Both ends of a stream.
+#[derive(Clone, Debug)]
+pub(super) struct StreamPlan {
+    /// Who opens (0), and who is opened (1) or opens as well.
+    pub(super) ends: [EndPlan; 2],
+    /// Both open.
+    pub(super) both_open: bool,
+}
+
+/// A network and what happens on it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The largest packet, in octets.
+    pub(super) mtu: u32,
+    /// The delay of each direction, and how much later a packet may come besides.
+    pub(super) delay: [Duration; 2],
+    pub(super) jitter: Duration,
+    /// Per million packets.
+    pub(super) loss: u32,
+    pub(super) duplication: u32,
+    pub(super) corruption: u32,
+    /// Octets per second of each direction, and how many may wait for it; `None`: as many as come.
+    pub(super) rate: Option<(u64, u64)>,
+    /// From when to when nothing passes.
+    pub(super) partition: Option<(Duration, Duration)>,
+    /// From when on nothing passes any more.
+    pub(super) death: Option<Duration>,
+    pub(super) streams: Vec<StreamPlan>,
+}
+
+/// A number between the bounds, small ones as likely as large ones by their digits.
+fn scaled(chance: &Random, min: u64, max: u64) -> u64 {
+    let bits = chance.below(u64::from(64 - max.leading_zeros())) as u32;
+    (min + chance.below(2 << bits)).min(max)
+}
+
+fn ms(chance: &Random, max: u64) -> Duration {
+    Duration::from_millis(chance.below(max + 1))
+}
+
+fn one_of<T: Copy>(chance: &Random, of: &[T]) -> T {
+    of[chance.below(of.len() as u64) as usize]
+}
+
+impl EndPlan {
+    fn new(chance: &Random, octets_max: u64) -> Self {
+        let octets = if chance.chance(0.1) {
+            0
+        } else {
+            scaled(chance, 1, octets_max)
+        };
+        let reads = chance.chance(0.25).then(|| {
+            let at_once = scaled(chance, 200, 65_536) as u32;
+            (at_once, ms(chance, 300))
+        });
+        let ending = match chance.below(20) {
+            0 => Ending::Aborts(chance.below(octets + 1)),
+            1 | 2 => Ending::Closes,
+            _ => Ending::Orderly,
+        };
+        Self {
+            start: ms(chance, 200),
+            octets,
+            piece_max: scaled(chance, 1, 60_000).max(octets / 400),
+            pause: if chance.chance(0.6) {
+                Duration::ZERO
+            } else {
+                ms(chance, 400)
+            },
+            reads,
+            no_delay: chance.chance(0.3),
+            ending,
+        }
+    }
+}
+
+impl StreamPlan {
+    fn new(chance: &Random, octets_max: u64) -> Self {
+        let mut ends = [0, 1].map(|_| EndPlan::new(chance, octets_max));
+        let both_open = chance.chance(0.1);
+        if both_open {
+            ends[1].start = ends[0].start;
+        }
+        Self { ends, both_open }
+    }
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64) -> Self {
+        let chance = Random::new(seed).fork(1);
+        let chance = &chance;
+        let second = Duration::from_secs(1);
+        let rate = chance.chance(0.3).then(|| {
+            let rate = scaled(chance, 20_000, 5_000_000);
+            (rate, scaled(chance, 10_000, 200_000))
+        });
+        let partition = chance.chance(0.2).then(|| {
+            let from = ms(chance, 3000);
+            (from, from + ms(chance, 20_000))
+        });
+        let octets_max = if rate.is_some() { 60_000 } else { 250_000 };
+        let streams = (0..1 + chance.below(3)).map(|_| StreamPlan::new(chance, octets_max));
+        Self {
+            mtu: one_of(chance, &[576, 1006, 1280, 1500, 1500, 1500, 9000]),
+            // Never nothing, so that two opens at the same time meet.
+            delay: [1, 1].map(|ms| Duration::from_millis(ms + chance.below(120))),
+            jitter: if chance.chance(0.5) {
+                Duration::ZERO
+            } else {
+                ms(chance, 60)
+            },
+            loss: one_of(chance, &[0, 0, 1_000, 10_000, 50_000, 200_000]),
+            duplication: one_of(chance, &[0, 0, 10_000, 100_000]),
+            corruption: one_of(chance, &[0, 0, 10_000, 50_000]),
+            streams: streams.collect(),
+            rate,
+            partition,
+            death: chance.chance(0.05).then(|| second * chance.below(5) as u32),
+        }
+    }
+
+    /// Whether the network may let a connection time out.
+    pub(super) fn is_hostile(&self) -> bool {
+        self.death.is_some() || self.loss + self.corruption >= 50_000
+    }
+}
