@@ -188,10 +188,20 @@ pub(super) struct Probe {
     pub(super) is_resent: bool,
 }
 
+/// What of [`Config`] is needed on, and in no other part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) mss_octets: u32,
+    pub(super) timestamp_tick: Duration,
+    pub(super) ack_delay_max: Duration,
+    pub(super) pacing: bool,
+    pub(super) tail_probe: bool,
+}
+
 /// Loss recovery and congestion control of one connection.
 #[derive(Debug)]
 pub struct Recovery {
-    pub(super) config: Config,
+    pub(super) config: Kept,
     pub(super) congestion: Box<dyn Congestion>,
     pub(super) board: Scoreboard,
     pub(super) rtt: Rtt,
@@ -269,7 +279,13 @@ impl Recovery {
             now: Time::ZERO,
             peak_octets: [0; 2],
             counters: Counters::default(),
-            config,
+            config: Kept {
+                mss_octets: config.mss_octets,
+                timestamp_tick: config.timestamp_tick,
+                ack_delay_max: config.ack_delay_max,
+                pacing: config.pacing,
+                tail_probe: config.tail_probe,
+            },
             congestion,
         }
     }

@@ -118,6 +118,9 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
+    /// Memory that an outstanding segment takes, in octets.
+    pub const SEGMENT_OCTETS: usize = size_of::<Segment>();
+
     /// Nothing outstanding; the next segment begins at `next`. At most `segments_max` may stand here at once.
     #[must_use]
     pub fn new(next: Seq, segments_max: u32) -> Scoreboard {
