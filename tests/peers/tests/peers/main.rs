@@ -69,8 +69,8 @@ fn main() -> ExitCode {
         xdp::outlasts_its_interface over XdpGeneric XdpNative;
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
-        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth XdpGeneric XdpNative;
-        tcp::asks_a_server over Tap Veth XdpNative;
+        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth;
+        tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
         tcp::streams_outlast_a_bad_link over Tap Veth;
         hostile::survives_noise over Tap Veth;
