@@ -222,6 +222,11 @@ impl Runner {
         self.inner.turn()
     }
 
+    /// Sends what was pushed between two turns, without waiting for the next one.
+    pub fn flush(&self) {
+        self.inner.flush();
+    }
+
     /// Turns until `finished` says so, `limit` is over, [`Runner::stop`] is called or a signal asks for the end.
     ///
     /// # Errors
@@ -290,19 +295,7 @@ impl Inner {
             arrivals = self.poll();
         }
         let timers = kernel.run_due();
-        for (number, (protocol, wants)) in self.wires.iter().enumerate() {
-            let Some(wire) = protocol.wire() else {
-                continue;
-            };
-            wire.flush(kernel, protocol);
-            let wanted = wire.wants_writable();
-            if wanted != wants.replace(wanted)
-                && let Some(fd) = wire.descriptor().and_then(descriptor)
-            {
-                // If it fails the next sleep is short all the same: `SLEEP_MAX`.
-                let _ = self.epoll.want_writable(fd, number as u64, wanted);
-            }
-        }
+        self.flush();
         let mut stats = self.stats.get();
         stats.turns += 1;
         stats.arrivals += arrivals as u64;
@@ -312,6 +305,23 @@ impl Inner {
             self.note_arrival(now);
         }
         arrivals + timers > 0
+    }
+
+    /// Sends what the wires have queued.
+    fn flush(&self) {
+        for (number, (protocol, wants)) in self.wires.iter().enumerate() {
+            let Some(wire) = protocol.wire() else {
+                continue;
+            };
+            wire.flush(&self.kernel, protocol);
+            let wanted = wire.wants_writable();
+            if wanted != wants.replace(wanted)
+                && let Some(fd) = wire.descriptor().and_then(descriptor)
+            {
+                // If it fails the next sleep is short all the same: `SLEEP_MAX`.
+                let _ = self.epoll.want_writable(fd, number as u64, wanted);
+            }
+        }
     }
 
     /// One look at each wire. Answers how many arrivals there were.

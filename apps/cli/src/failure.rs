@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Other(String, Option<String>, u8),
     /// All has been said already.
     Said,
+    /// A program that was run has ended with this number.
+    Ended(u8),
 }
 
 impl Failure {
@@ -44,7 +46,7 @@ impl Failure {
     /// What the process ends with.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Other(_, _, code) => *code,
+            Self::Other(_, _, code) | Self::Ended(code) => *code,
             Self::Mistakes(_) | Self::Said => 1,
         }
     }
@@ -59,7 +61,7 @@ impl Failure {
                     output::error(&format!("  help: {help}\n"));
                 }
             }
-            Self::Said => {}
+            Self::Said | Self::Ended(_) => {}
         }
     }
 }

@@ -8,6 +8,7 @@ mod check;
 mod control;
 mod demo;
 mod draw;
+mod exec;
 mod failure;
 mod file;
 mod help;
@@ -46,6 +47,7 @@ enum Command {
     Sim(sim::Args),
     Ping(ping::Args),
     Udp(udp::Args),
+    Exec(exec::Args),
     Switch(switch::Args),
     Dump(client::DumpArgs),
     Trace(client::TraceArgs),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Ping(args) => ping::main(&args),
         Command::Udp(args) => udp::main(&args),
+        Command::Exec(args) => exec::main(&args),
         Command::Switch(args) => switch::main(&args),
         Command::Dump(args) => client::dump(&args),
         Command::Trace(args) => client::trace(&args),

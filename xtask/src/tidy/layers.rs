@@ -81,8 +81,9 @@ impl Layer {
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
             Share => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose],
+            // One crate there holds the sockets; the others bring them to tokio and to unmodified programs.
             Sockets => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share,
+                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets,
             ],
             Testkit => &[
                 Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,

@@ -1,0 +1,88 @@
+//! `xk exec`: an unmodified program on the sockets of a graph.
+
+use crate::failure::Failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+use xk_net::Setup;
+use xk_relay::Relay;
+use xk_request::VARIABLE;
+
+/// The library's file.
+const LIBRARY: &str = "libxk_preload.so";
+/// The variable by which the loader takes it in.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+/// How long what was written is still sent behind the program's end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Run a program with its TCP on a graph: addresses of the graph are reached through it, all others through Linux
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The graph file
+    #[arg(long, value_name = "FILE")]
+    graph: PathBuf,
+    /// Which host of the graph; not needed if it has only one
+    #[arg(long)]
+    host: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let library = library()?;
+    let read = Setup::from_file(&args.graph);
+    let mut setup = read.map_err(|error| Failure::file("cannot read", &args.graph, error))?;
+    if let Some(host) = &args.host {
+        setup = setup.host(host);
+    }
+    let failed = |error: std::io::Error| Failure::new(error.to_string().trim_end());
+    let stack = setup.thread().map_err(failed)?;
+    let relay = Relay::start(stack.clone()).map_err(failed)?;
+    let status = run(args, &library, relay.token())?;
+    drop(relay);
+    // Whether all of it arrived or not, the program has ended.
+    let _ = stack.settle(FAREWELL);
+    match code(status) {
+        0 => Ok(()),
+        code => Err(Failure::Ended(code)),
+    }
+}
+
+fn run(args: &Args, library: &OsStr, token: &str) -> Result<ExitStatus, Failure> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(Failure::usage("no program"));
+    };
+    let mut preload = library.to_owned();
+    if let Some(others) = std::env::var_os(LD_PRELOAD).filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    Command::new(program)
+        .args(rest)
+        .env(LD_PRELOAD, preload)
+        .env(VARIABLE, token)
+        .status()
+        .map_err(|error| Failure::file("cannot run", program.as_ref(), error))
+}
+
+/// As a shell has it: that of the program, or 128 and the signal that ended it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map_or(1, |signal| 128 + signal);
+    u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
+}
+
+/// The library lies beside this program, or where cargo builds it.
+fn library() -> Result<OsString, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    let beside = own.with_file_name(LIBRARY);
+    let built = own.with_file_name("deps").join(LIBRARY);
+    let found = [beside, built].into_iter().find(|path| path.exists());
+    found.map(PathBuf::into_os_string).ok_or_else(|| {
+        Failure::new(format!("`{LIBRARY}` is missing beside {}", own.display()))
+            .help("build it: cargo build -p xk-preload, with the same profile as this program")
+    })
+}

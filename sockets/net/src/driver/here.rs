@@ -1,0 +1,234 @@
+//! The calling thread drives the stack.
+
+use super::drive::{Drive, Scatter, Setting};
+use crate::layer::{Body, Layer, Received, Socket};
+use crate::ready::{Condition, Status};
+use crate::setup::Made;
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Shutdown, SocketAddrV4};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use xk_core::Kernel;
+use xk_kit::stream::StreamInfo;
+use xk_run::{Runner, interrupt_unsafe};
+
+/// How long the last handle of a stack waits for what was closed before.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The calling thread drives the stack: no other takes part.
+#[derive(Clone)]
+pub struct Here {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    runner: Runner,
+    kernel: Rc<Kernel>,
+    layer: Rc<Layer>,
+}
+
+/// A socket of such a stack.
+pub struct Held {
+    socket: Rc<Socket>,
+    inner: Rc<Inner>,
+}
+
+impl super::Driver for Here {}
+
+impl Here {
+    pub(crate) fn new(made: Made) -> Self {
+        Self {
+            inner: Rc::new(Inner {
+                runner: made.runner,
+                kernel: made.kernel,
+                layer: made.layer,
+            }),
+        }
+    }
+
+    pub(crate) fn run_for(&self, time: Duration) -> io::Result<()> {
+        self.inner.runner.run(Some(time), Rc::new(|_| false))
+    }
+
+    fn held(&self, socket: Result<Rc<Socket>, Errno>) -> Result<Held, Errno> {
+        self.inner.runner.flush();
+        Ok(Held {
+            socket: socket?,
+            inner: Rc::clone(&self.inner),
+        })
+    }
+}
+
+impl Inner {
+    fn settle(&self, limit: Duration) -> io::Result<bool> {
+        if self.layer.is_quiet(&self.kernel) {
+            return Ok(true);
+        }
+        let layer = Rc::clone(&self.layer);
+        let quiet = move |cx: &Kernel| layer.is_quiet(cx);
+        self.runner.run(Some(limit), Rc::new(quiet))?;
+        Ok(self.layer.is_quiet(&self.kernel))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whatever goes wrong now, there is nobody left to tell.
+        let _ = self.settle(FAREWELL);
+        self.kernel.stop();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.inner.layer.close(&self.inner.kernel, &self.socket);
+        self.inner.runner.flush();
+    }
+}
+
+#[allow(private_interfaces, reason = "as for the trait")]
+impl Drive for Here {
+    type Socket = Held;
+
+    fn connect(&self, local: Option<SocketAddrV4>, peer: SocketAddrV4) -> Result<Held, Errno> {
+        self.held(self.inner.layer.connect(&self.inner.kernel, local, peer))
+    }
+
+    fn listen(&self, local: SocketAddrV4, backlog: usize) -> Result<Held, Errno> {
+        self.held(self.inner.layer.listen(&self.inner.kernel, local, backlog))
+    }
+
+    fn datagrams(&self, local: SocketAddrV4) -> Result<Held, Errno> {
+        self.held(self.inner.layer.datagrams(&self.inner.kernel, local))
+    }
+
+    fn status(socket: &Held) -> &Arc<Status> {
+        &socket.socket.status
+    }
+
+    fn accept(&self, socket: &Held) -> Result<Held, Errno> {
+        match &socket.socket.body {
+            Body::Listener(listener) => self.held(listener.accept(&socket.socket)),
+            Body::Stream(_) | Body::Datagrams(_) => Err(Errno::INVAL),
+        }
+    }
+
+    #[inline]
+    fn read(&self, socket: &Held, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
+        let Body::Stream(stream) = &socket.socket.body else {
+            return Err(Errno::NOTCONN);
+        };
+        let mut scatter = Scatter::new(into);
+        let room = scatter.room();
+        let put = |octets: &[u8]| scatter.put(octets);
+        let octets = stream.read(&self.inner.kernel, &socket.socket, room, peek, put)?;
+        self.inner.runner.flush();
+        Ok(octets)
+    }
+
+    #[inline]
+    fn write(&self, socket: &Held, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let Body::Stream(stream) = &socket.socket.body else {
+            return Err(Errno::NOTCONN);
+        };
+        let octets = stream.write(&self.inner.kernel, &socket.socket, from)?;
+        self.inner.runner.flush();
+        Ok(octets)
+    }
+
+    #[inline]
+    fn receive(
+        &self,
+        socket: &Held,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Received, Errno> {
+        let Body::Datagrams(datagrams) = &socket.socket.body else {
+            return Err(Errno::OPNOTSUPP);
+        };
+        let mut scatter = Scatter::new(into);
+        let room = scatter.room();
+        datagrams.receive(&socket.socket, room, peek, |octets| scatter.put(octets))
+    }
+
+    #[inline]
+    fn send(
+        &self,
+        socket: &Held,
+        from: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+    ) -> Result<usize, Errno> {
+        let Body::Datagrams(datagrams) = &socket.socket.body else {
+            return Err(Errno::OPNOTSUPP);
+        };
+        let result = datagrams.send(&self.inner.kernel, &socket.socket, from, to);
+        self.inner.runner.flush();
+        result
+    }
+
+    fn connect_datagrams(&self, socket: &Held, peer: Option<SocketAddrV4>) -> Result<(), Errno> {
+        let layer = &self.inner.layer;
+        layer.connect_datagrams(&self.inner.kernel, &socket.socket, peer)
+    }
+
+    fn shutdown(&self, socket: &Held, how: Shutdown) -> Result<(), Errno> {
+        let result = match &socket.socket.body {
+            Body::Stream(stream) => stream.shutdown(&self.inner.kernel, &socket.socket, how),
+            Body::Datagrams(datagrams) => datagrams.shutdown(&socket.socket, how),
+            Body::Listener(_) => Err(Errno::NOTCONN),
+        };
+        self.inner.runner.flush();
+        result
+    }
+
+    fn set(&self, socket: &Held, setting: Setting) -> Result<(), Errno> {
+        let result = super::drive_set(&self.inner.kernel, &socket.socket, setting);
+        self.inner.runner.flush();
+        result
+    }
+
+    fn info(&self, socket: &Held) -> Result<StreamInfo, Errno> {
+        match &socket.socket.body {
+            Body::Stream(stream) => stream.info(&self.inner.kernel),
+            Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    fn addresses(&self, socket: &Held) -> (SocketAddrV4, Option<SocketAddrV4>) {
+        socket.socket.addresses()
+    }
+
+    fn take_error(&self, socket: &Held) -> Option<Errno> {
+        socket.socket.take_error()
+    }
+
+    fn unread(&self, socket: &Held) -> usize {
+        socket.socket.unread()
+    }
+
+    fn look(&self) {
+        // One turn; if it cannot be had, the next wait says so.
+        let _ = self.run_for(Duration::ZERO);
+    }
+
+    fn wait(&self, condition: &Arc<dyn Condition>, deadline: Option<Instant>) -> io::Result<bool> {
+        let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let until = Arc::clone(condition);
+        self.inner
+            .runner
+            .run(limit, Rc::new(move |_| until.holds()))?;
+        if condition.holds() {
+            return Ok(true);
+        }
+        if interrupt_unsafe::is_requested() {
+            return Err(Errno::INTR.into());
+        }
+        Ok(false)
+    }
+
+    fn settle(&self, limit: Duration) -> io::Result<bool> {
+        self.inner.settle(limit)
+    }
+}

@@ -1,0 +1,359 @@
+//! The place where the program's threads and the stack's thread meet for one socket: bounded buffers under a lock.
+
+use super::drive::Scatter;
+use crate::layer::{DATAGRAM_OCTETS_MAX, Received};
+use crate::ready::{Ready, Status, lock};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Shutdown, SocketAddrV4};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Octets of a stream that wait here at most, in each direction.
+pub(super) const STREAM_OCTETS_MAX: usize = 256 << 10;
+/// An empty buffer that is larger than this is given back.
+const KEPT_OCTETS_MAX: usize = 16 << 10;
+/// Octets of datagrams that wait here at most, in each direction, each counted with its overhead.
+pub(super) const DATAGRAMS_OCTETS_MAX: usize = 212_992;
+/// What a datagram that waits counts besides its octets.
+const OVERHEAD_OCTETS: usize = 256;
+
+/// What a port is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stream,
+    Listener,
+    Datagrams,
+}
+
+/// One socket, as other threads see it.
+pub(super) struct Port {
+    pub(super) kind: Kind,
+    pub(super) status: Arc<Status>,
+    /// The stack is going to look after it.
+    pub(super) queued: AtomicBool,
+    /// Its place in the stack's table, once it has one.
+    pub(super) place: OnceLock<u32>,
+    pub(super) state: Mutex<State>,
+}
+
+/// What has passed and what waits.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) addresses: Option<(SocketAddrV4, Option<SocketAddrV4>)>,
+    /// Octets that have arrived.
+    pub(super) arrived: VecDeque<u8>,
+    /// Octets to be sent.
+    pub(super) leaving: VecDeque<u8>,
+    pub(super) datagrams_arrived: Datagrams,
+    pub(super) datagrams_leaving: Datagrams,
+    pub(super) accepted: VecDeque<Arc<Port>>,
+    /// The stream stands.
+    pub(super) connected: bool,
+    /// The stream stands or has failed.
+    pub(super) settled: bool,
+    /// The peer sends no more.
+    pub(super) ended: bool,
+    /// Nothing more goes out: broken, or ended from the other side.
+    pub(super) broken: bool,
+    pub(super) error: Option<Errno>,
+    pub(super) read_shut: bool,
+    pub(super) write_shut: bool,
+    /// The stack has been told of the end.
+    pub(super) write_shut_told: bool,
+    /// No handle is left.
+    pub(super) closing: bool,
+    /// What is not sent yet is not to be sent any more once it is closed.
+    pub(super) abandoned: bool,
+    /// The stack has more than there was room for.
+    pub(super) more: bool,
+}
+
+/// Datagrams that wait, with their peers.
+#[derive(Default)]
+pub(super) struct Datagrams {
+    pub(super) list: VecDeque<(Box<[u8]>, Option<SocketAddrV4>)>,
+    octets: usize,
+}
+
+impl Datagrams {
+    pub(super) fn has_room(&self, octets: usize) -> bool {
+        self.list.is_empty() || self.octets + octets + OVERHEAD_OCTETS <= DATAGRAMS_OCTETS_MAX
+    }
+
+    pub(super) fn push(&mut self, datagram: Box<[u8]>, peer: Option<SocketAddrV4>) {
+        self.octets += datagram.len() + OVERHEAD_OCTETS;
+        self.list.push_back((datagram, peer));
+    }
+
+    pub(super) fn pop(&mut self) {
+        if let Some((datagram, _)) = self.list.pop_front() {
+            self.octets -= datagram.len() + OVERHEAD_OCTETS;
+        }
+    }
+}
+
+/// Takes octets off the front; an empty buffer does not keep much memory.
+pub(super) fn drain(queue: &mut VecDeque<u8>, octets: usize) {
+    if octets < queue.len() {
+        queue.drain(..octets);
+        return;
+    }
+    queue.clear();
+    if queue.capacity() > KEPT_OCTETS_MAX {
+        *queue = VecDeque::new();
+    }
+}
+
+impl Port {
+    pub(super) fn new(kind: Kind) -> Arc<Self> {
+        Arc::new(Self {
+            kind,
+            status: Arc::default(),
+            queued: AtomicBool::new(false),
+            place: OnceLock::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Says what can be done now; `news` is what has come since.
+    pub(super) fn show(&self, state: &State, news: Ready) {
+        let mut now = Ready::NONE;
+        let over = state.error.is_some() || state.broken;
+        let readable = match self.kind {
+            Kind::Stream => {
+                !state.arrived.is_empty() || state.ended || (state.broken && state.settled)
+            }
+            Kind::Listener => !state.accepted.is_empty(),
+            Kind::Datagrams => !state.datagrams_arrived.list.is_empty(),
+        };
+        let writable = match self.kind {
+            Kind::Stream => {
+                (state.connected && state.leaving.len() < STREAM_OCTETS_MAX)
+                    || state.write_shut
+                    || over
+            }
+            Kind::Listener => false,
+            Kind::Datagrams => {
+                state.datagrams_leaving.has_room(DATAGRAM_OCTETS_MAX) || state.write_shut
+            }
+        };
+        let flags = [
+            (
+                readable || state.read_shut || state.error.is_some(),
+                Ready::READABLE,
+            ),
+            (writable || state.error.is_some(), Ready::WRITABLE),
+            (
+                state.ended || state.read_shut || state.broken,
+                Ready::READ_CLOSED,
+            ),
+            (state.write_shut || state.broken, Ready::WRITE_CLOSED),
+            (state.error.is_some(), Ready::ERROR),
+            (state.settled, Ready::SETTLED),
+        ];
+        for (_, flag) in flags.iter().filter(|(on, _)| *on) {
+            now |= *flag;
+        }
+        let before = self.status.now();
+        self.status.lower(!now);
+        let raised = now & (news | !before);
+        if !raised.is_empty() {
+            self.status.raise(raised);
+        }
+    }
+
+    fn take_error(&self, state: &mut State) -> Option<Errno> {
+        let error = state.error.take();
+        if error.is_some() {
+            self.show(state, Ready::NONE);
+        }
+        error
+    }
+
+    /// The error that waits, told once.
+    pub(super) fn error(&self) -> Option<Errno> {
+        self.take_error(&mut lock(&self.state))
+    }
+
+    /// Octets that a read finds at once.
+    pub(super) fn unread(&self) -> usize {
+        let state = lock(&self.state);
+        let first = state.datagrams_arrived.list.front();
+        state.arrived.len() + first.map_or(0, |(datagram, _)| datagram.len())
+    }
+
+    /// Reads; true if the stack is to be told that there is room.
+    pub(super) fn read(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<(usize, bool), Errno> {
+        let mut scatter = Scatter::new(into);
+        let room = scatter.room();
+        let mut state = lock(&self.state);
+        if room == 0 {
+            return Ok((0, false));
+        }
+        if state.arrived.is_empty() {
+            return match self.take_error(&mut state) {
+                Some(error) => Err(error),
+                None if state.ended || state.read_shut => Ok((0, false)),
+                None if state.broken && !state.connected => Err(Errno::NOTCONN),
+                None if state.broken => Ok((0, false)),
+                None => Err(Errno::AGAIN),
+            };
+        }
+        let octets = room.min(state.arrived.len());
+        let (front, back) = state.arrived.as_slices();
+        let front = &front[..front.len().min(octets)];
+        scatter.put(front);
+        scatter.put(&back[..octets - front.len()]);
+        if peek {
+            return Ok((octets, false));
+        }
+        drain(&mut state.arrived, octets);
+        let hungry = state.more && state.arrived.len() <= STREAM_OCTETS_MAX / 2;
+        if hungry {
+            state.more = false;
+        }
+        if state.arrived.is_empty() {
+            self.show(&state, Ready::NONE);
+        }
+        Ok((octets, hungry))
+    }
+
+    /// Writes as much as there is room for.
+    pub(super) fn write(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let mut state = lock(&self.state);
+        if let Some(error) = self.take_error(&mut state) {
+            return Err(error);
+        }
+        if state.broken && !state.connected {
+            return Err(Errno::NOTCONN);
+        }
+        if state.write_shut || state.broken {
+            return Err(Errno::PIPE);
+        }
+        if !state.connected {
+            return Err(Errno::AGAIN);
+        }
+        let mut done = 0;
+        for slice in from {
+            let room = STREAM_OCTETS_MAX - state.leaving.len();
+            let octets = &slice[..slice.len().min(room)];
+            state.leaving.extend(octets);
+            done += octets.len();
+        }
+        if state.leaving.len() >= STREAM_OCTETS_MAX {
+            self.show(&state, Ready::NONE);
+            if done == 0 && from.iter().any(|slice| !slice.is_empty()) {
+                return Err(Errno::AGAIN);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Receives a datagram; true if the stack is to be told that there is room.
+    pub(super) fn receive(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<(Received, bool), Errno> {
+        let mut scatter = Scatter::new(into);
+        let room = scatter.room();
+        let mut state = lock(&self.state);
+        if let Some(error) = self.take_error(&mut state) {
+            return Err(error);
+        }
+        let Some((datagram, from)) = state.datagrams_arrived.list.front() else {
+            let nobody = Received {
+                octets: 0,
+                length: 0,
+                from: crate::address::ANY,
+            };
+            return match state.read_shut {
+                true => Ok((nobody, false)),
+                false => Err(Errno::AGAIN),
+            };
+        };
+        let received = Received {
+            octets: room.min(datagram.len()),
+            length: datagram.len(),
+            from: from.unwrap_or(crate::address::ANY),
+        };
+        scatter.put(&datagram[..received.octets]);
+        if peek {
+            return Ok((received, false));
+        }
+        state.datagrams_arrived.pop();
+        let hungry = std::mem::take(&mut state.more);
+        if state.datagrams_arrived.list.is_empty() {
+            self.show(&state, Ready::NONE);
+        }
+        Ok((received, hungry))
+    }
+
+    /// Sends a datagram as soon as the stack comes to it.
+    pub(super) fn send(
+        &self,
+        from: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+    ) -> Result<usize, Errno> {
+        let length = from.iter().map(|slice| slice.len()).sum::<usize>();
+        let mut state = lock(&self.state);
+        if let Some(error) = self.take_error(&mut state) {
+            return Err(error);
+        }
+        let connected = matches!(state.addresses, Some((_, Some(_))));
+        match to {
+            _ if state.write_shut => return Err(Errno::PIPE),
+            _ if length > DATAGRAM_OCTETS_MAX => return Err(Errno::MSGSIZE),
+            None if !connected => return Err(Errno::DESTADDRREQ),
+            Some(to) if to.port() == 0 => return Err(Errno::INVAL),
+            _ => {}
+        }
+        if !state.datagrams_leaving.has_room(length) {
+            self.show(&state, Ready::NONE);
+            return Err(Errno::AGAIN);
+        }
+        let mut datagram = Vec::with_capacity(length);
+        for slice in from {
+            datagram.extend_from_slice(slice);
+        }
+        state.datagrams_leaving.push(datagram.into(), to);
+        Ok(length)
+    }
+
+    /// Takes the peer that has waited longest; true if the stack may have more.
+    pub(super) fn accept(&self) -> Result<(Arc<Self>, bool), Errno> {
+        let mut state = lock(&self.state);
+        let first = state.accepted.pop_front();
+        if state.accepted.is_empty() {
+            self.show(&state, Ready::NONE);
+        }
+        let hungry = std::mem::take(&mut state.more);
+        match first {
+            Some(port) => Ok((port, hungry)),
+            None => Err(Errno::AGAIN),
+        }
+    }
+
+    /// Ends one direction or both.
+    pub(super) fn shutdown(&self, how: Shutdown) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        let stands = match self.kind {
+            Kind::Stream => state.connected && !state.broken,
+            Kind::Datagrams => matches!(state.addresses, Some((_, Some(_)))),
+            Kind::Listener => false,
+        };
+        if !stands {
+            return Err(Errno::NOTCONN);
+        }
+        state.read_shut |= matches!(how, Shutdown::Read | Shutdown::Both);
+        state.write_shut |= matches!(how, Shutdown::Write | Shutdown::Both);
+        self.show(&state, Ready::NONE);
+        Ok(())
+    }
+}

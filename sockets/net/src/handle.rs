@@ -1,0 +1,144 @@
+//! What all handles of sockets have in common: waiting, and the options that are the handle's own.
+
+use crate::driver::{Driver, Setting};
+use crate::error::invalid;
+use crate::ready::{Becomes, Condition, Ready};
+use crate::stack::Shown;
+use rustix::io::Errno;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A socket and how to reach it. Clones of a socket share it, options and all, as duplicates of a descriptor do.
+pub(crate) struct Handle<D: Driver> {
+    /// Before the driver, so that it is closed first.
+    pub(crate) socket: D::Socket,
+    pub(crate) driver: D,
+    shown: Shown,
+    nonblocking: AtomicBool,
+    pub(crate) read_timeout: Limit,
+    pub(crate) write_timeout: Limit,
+    pub(crate) linger: Limit,
+    /// Options that are only asked back.
+    pub(crate) nodelay: AtomicBool,
+    pub(crate) broadcast: AtomicBool,
+}
+
+/// A time that may be none, in nanoseconds.
+pub(crate) struct Limit(AtomicU64);
+
+const NONE: u64 = u64::MAX;
+
+impl Limit {
+    fn none() -> Self {
+        Self(AtomicU64::new(NONE))
+    }
+
+    pub(crate) fn get(&self) -> Option<Duration> {
+        let ns = self.0.load(Ordering::Relaxed);
+        (ns != NONE).then(|| Duration::from_nanos(ns))
+    }
+
+    pub(crate) fn set(&self, time: Option<Duration>) {
+        let ns = time.map_or(NONE, |time| {
+            u64::try_from(time.as_nanos()).unwrap_or(NONE - 1)
+        });
+        self.0.store(ns, Ordering::Relaxed);
+    }
+
+    /// As the standard library sets timeouts.
+    pub(crate) fn set_timeout(&self, time: Option<Duration>) -> io::Result<()> {
+        if time == Some(Duration::ZERO) {
+            return Err(invalid("cannot set a 0 duration timeout"));
+        }
+        self.set(time);
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.get().and_then(|time| Instant::now().checked_add(time))
+    }
+}
+
+impl<D: Driver> Handle<D> {
+    pub(crate) fn new(driver: &D, socket: D::Socket) -> Arc<Self> {
+        let shown = Shown(Arc::clone(D::status(&socket)));
+        #[allow(
+            clippy::arc_with_non_send_sync,
+            reason = "handles of a stack with a thread of its own are sent"
+        )]
+        Arc::new(Self {
+            socket,
+            driver: driver.clone(),
+            shown,
+            nonblocking: AtomicBool::new(false),
+            read_timeout: Limit::none(),
+            write_timeout: Limit::none(),
+            linger: Limit::none(),
+            nodelay: AtomicBool::new(false),
+            broadcast: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    pub(crate) fn set_nonblocking(&self, on: bool) {
+        self.nonblocking.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        self.driver.take_error(&self.socket).map(io::Error::from)
+    }
+
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.driver.addresses(&self.socket).0.into()
+    }
+
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+        let peer: Option<SocketAddrV4> = self.driver.addresses(&self.socket).1;
+        peer.map(SocketAddr::V4).ok_or(Errno::NOTCONN.into())
+    }
+
+    pub(crate) fn set(&self, setting: Setting) -> io::Result<()> {
+        Ok(self.driver.set(&self.socket, setting)?)
+    }
+
+    /// Tries until it need not wait, unless the socket is not to block or the time is over.
+    #[inline]
+    pub(crate) fn until<T>(
+        &self,
+        wanted: Ready,
+        limit: &Limit,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        match attempt() {
+            Err(Errno::AGAIN) => {}
+            result => return Ok(result?),
+        }
+        if self.nonblocking.load(Ordering::Relaxed) {
+            self.driver.look();
+            return Ok(attempt()?);
+        }
+        let deadline = limit.deadline();
+        loop {
+            if !self.wait(wanted, deadline)? {
+                return Err(Errno::AGAIN.into());
+            }
+            match attempt() {
+                Err(Errno::AGAIN) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Waits until the socket is ready for any of `wanted`; false if the deadline was first.
+    pub(crate) fn wait(&self, wanted: Ready, deadline: Option<Instant>) -> io::Result<bool> {
+        let status = Arc::clone(&self.shown.0);
+        let becomes: Arc<dyn Condition> = Arc::new(Becomes { status, wanted });
+        self.driver.wait(&becomes, deadline)
+    }
+}

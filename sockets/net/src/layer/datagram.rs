@@ -1,0 +1,389 @@
+//! Datagrams: one port, any peers or one.
+
+use super::ports::Transport;
+use super::socket::gather;
+use super::{Body, Layer, Socket, ends, participant};
+use crate::error;
+use crate::ready::{Ready, Status};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4};
+use std::rc::Rc;
+use std::sync::Arc;
+use xk_core::object::{PushError, Refused};
+use xk_core::{
+    Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, reason,
+};
+use xk_kit::attribute::Peer;
+use xk_kit::control::{MyPort, NetworkErrorKind};
+
+/// The largest datagram's payload, in octets (RFC 768 on RFC 791).
+pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;
+/// What a datagram that waits counts besides its octets.
+const OVERHEAD_OCTETS: usize = 256;
+/// How often a free port is looked for that no socket of ours has for another host.
+const TRIES: usize = 16;
+
+/// What was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    /// Octets that were passed on.
+    pub(crate) octets: usize,
+    /// Octets of the whole datagram.
+    pub(crate) length: usize,
+    /// Who sent it.
+    pub(crate) from: SocketAddrV4,
+}
+
+/// One port that datagrams come to.
+pub(crate) struct Datagrams {
+    local: Cell<SocketAddrV4>,
+    bound: SocketAddrV4,
+    /// Receives from everybody, and keeps the port.
+    all: RefCell<Option<SessionRef>>,
+    /// The one peer, if the socket is connected.
+    one: RefCell<Option<(SessionRef, SocketAddrV4)>>,
+    arrived: RefCell<VecDeque<(Message, SocketAddrV4)>>,
+    arrived_octets: Cell<usize>,
+    octets_max: Cell<usize>,
+    broadcast: Cell<bool>,
+    read_shut: Cell<bool>,
+    write_shut: Cell<bool>,
+}
+
+impl Datagrams {
+    #[inline]
+    pub(super) fn has(&self, session: &SessionRef) -> bool {
+        self.all.borrow().as_ref() == Some(session)
+            || matches!(&*self.one.borrow(), Some((one, _)) if one == session)
+    }
+
+    pub(super) fn forget(&self) {
+        drop(self.all.take());
+        drop(self.one.take());
+        drop(self.arrived.take());
+    }
+
+    pub(super) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+        let peer = self.one.borrow().as_ref().map(|(_, peer)| *peer);
+        (self.local.get(), peer)
+    }
+
+    /// Octets of the datagram that waits first.
+    pub(crate) fn unread(&self) -> usize {
+        self.arrived
+            .borrow()
+            .front()
+            .map_or(0, |(message, _)| message.len())
+    }
+
+    /// A datagram has arrived.
+    pub(super) fn take(
+        &self,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        status: &Arc<Status>,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let from = match message.remove_attribute::<Peer>() {
+            // Whoever is connected hears nobody else.
+            Some(_) if self.one.borrow().is_some() => {
+                return Err(this.refuse(message, &reason::NO_PORT));
+            }
+            Some(peer) => SocketAddrV4::new(peer.host, peer.port),
+            None => match &*self.one.borrow() {
+                Some((one, peer)) if one == lower => *peer,
+                _ => return Err(this.refuse(message, &reason::NOT_MINE)),
+            },
+        };
+        let octets = self.arrived_octets.get() + message.len() + OVERHEAD_OCTETS;
+        if octets > self.octets_max.get() || self.read_shut.get() {
+            this.discard(message, &reason::QUEUE_FULL);
+            return Ok(());
+        }
+        self.arrived_octets.set(octets);
+        self.arrived.borrow_mut().push_back((message, from));
+        status.raise(Ready::READABLE);
+        Ok(())
+    }
+
+    /// Passes the octets of the next datagram to `take`, slice by slice, at most `octets_max` of them; the rest is lost with
+    /// it, unless it is but a `peek`.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none; what the network has reported.
+    pub(crate) fn receive(
+        &self,
+        socket: &Socket,
+        octets_max: usize,
+        peek: bool,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<Received, Errno> {
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        let mut arrived = self.arrived.borrow_mut();
+        let Some((message, from)) = arrived.front() else {
+            if self.read_shut.get() {
+                let from = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+                return Ok(Received {
+                    octets: 0,
+                    length: 0,
+                    from,
+                });
+            }
+            socket.status.lower(Ready::READABLE);
+            return Err(Errno::AGAIN);
+        };
+        let (length, from) = (message.len(), *from);
+        let mut octets = 0;
+        for slice in message.slices() {
+            let fits = slice.octets.len().min(octets_max - octets);
+            take(&slice.octets[..fits]);
+            octets += fits;
+        }
+        if !peek {
+            drop(arrived.pop_front());
+            let left = self.arrived_octets.get() - length - OVERHEAD_OCTETS;
+            self.arrived_octets.set(left);
+            if arrived.is_empty() && !self.read_shut.get() {
+                socket.status.lower(Ready::READABLE);
+            }
+        }
+        Ok(Received {
+            octets,
+            length,
+            from,
+        })
+    }
+
+    /// Sends one datagram, to the connected peer or to the one named.
+    ///
+    /// # Errors
+    /// What the network has reported; why it did not go.
+    pub(crate) fn send(
+        &self,
+        cx: &Kernel,
+        socket: &Socket,
+        from: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+    ) -> Result<usize, Errno> {
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        if self.write_shut.get() {
+            return Err(Errno::PIPE);
+        }
+        let length = from.iter().map(|slice| slice.len()).sum::<usize>();
+        if length > DATAGRAM_OCTETS_MAX {
+            return Err(Errno::MSGSIZE);
+        }
+        let (session, peer) = self.way(to)?;
+        let push = || {
+            let mut message = gather(cx, from, 0, length).map_err(|_| PushError::NoBuffers)?;
+            if let Some(peer) = peer {
+                let (host, port) = (*peer.ip(), peer.port());
+                let named = message.set_attribute(Peer { host, port });
+                named.map_err(|_| PushError::NoBuffers)?;
+            }
+            session.push(cx, message)
+        };
+        let mut result = push();
+        if result == Err(PushError::Unreachable) {
+            // The layer below tells by it what was reported of an earlier datagram, and so does the socket: once.
+            result = match socket.take_error() {
+                Some(error) => return Err(error),
+                None => push(),
+            };
+        }
+        match result {
+            Ok(()) => Ok(length),
+            Err(error) => Err(error::of_push(error)),
+        }
+    }
+
+    /// The session that a datagram goes through, and the peer to name in it.
+    fn way(&self, to: Option<SocketAddrV4>) -> Result<(SessionRef, Option<SocketAddrV4>), Errno> {
+        let Some(to) = to else {
+            let one = self.one.borrow();
+            let (session, _) = one.as_ref().ok_or(Errno::DESTADDRREQ)?;
+            return Ok((session.clone(), None));
+        };
+        if to.port() == 0 {
+            return Err(Errno::INVAL);
+        }
+        if to.ip().is_broadcast() && !self.broadcast.get() {
+            return Err(Errno::ACCESS);
+        }
+        let all = self.all.borrow().clone().ok_or(Errno::BADF)?;
+        Ok((all, Some(to)))
+    }
+
+    /// Whether datagrams may go to everybody.
+    pub(crate) fn set_broadcast(&self, on: bool) {
+        self.broadcast.set(on);
+    }
+
+    /// Octets of datagrams that wait for their reader.
+    pub(crate) fn set_octets_max(&self, octets: usize) {
+        self.octets_max.set(octets);
+    }
+
+    /// Ends one direction or both, as shutdown(2) does with datagrams.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a peer.
+    pub(crate) fn shutdown(&self, socket: &Socket, how: Shutdown) -> Result<(), Errno> {
+        if self.one.borrow().is_none() {
+            return Err(Errno::NOTCONN);
+        }
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            self.read_shut.set(true);
+            socket.status.raise(Ready::READABLE | Ready::READ_CLOSED);
+        }
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            self.write_shut.set(true);
+            socket.status.raise(Ready::WRITABLE | Ready::WRITE_CLOSED);
+        }
+        Ok(())
+    }
+}
+
+/// The network reports something about a datagram of this socket: who is connected hears of it (RFC 1122, section 4.1.3.3).
+pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
+    let Body::Datagrams(datagrams) = &socket.body else {
+        return;
+    };
+    if datagrams.one.borrow().is_none() {
+        return;
+    }
+    if let Some(errno) = error::of_network(kind) {
+        socket.error.set(Some(errno));
+        socket
+            .status
+            .raise(Ready::ERROR | Ready::READABLE | Ready::WRITABLE);
+    }
+}
+
+impl Layer {
+    /// A socket for datagrams at `local`; at a free port if that is zero.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn datagrams(&self, cx: &Kernel, local: SocketAddrV4) -> Result<Rc<Socket>, Errno> {
+        let udp = self.udp()?;
+        self.check_local(cx, &udp, *local.ip())?;
+        let (bound, session) = self.bind_datagrams(cx, &udp, local)?;
+        let added = self.add(Body::Datagrams(Datagrams {
+            local: Cell::new(bound),
+            bound,
+            all: RefCell::new(Some(session.clone())),
+            one: RefCell::default(),
+            arrived: RefCell::default(),
+            arrived_octets: Cell::new(0),
+            octets_max: Cell::new(self.limits.datagram_octets),
+            broadcast: Cell::new(false),
+            read_shut: Cell::new(false),
+            write_shut: Cell::new(false),
+        }));
+        match added {
+            Ok(socket) => {
+                session.head().set_tag(socket.tag());
+                socket.status.raise(Ready::WRITABLE);
+                Ok(socket)
+            }
+            Err(error) => {
+                session.close(cx);
+                self.ports.unbind(Transport::Udp, bound);
+                Err(error)
+            }
+        }
+    }
+
+    fn bind_datagrams(
+        &self,
+        cx: &Kernel,
+        udp: &ProtocolRef,
+        local: SocketAddrV4,
+    ) -> Result<(SocketAddrV4, SessionRef), Errno> {
+        let this = self.this()?;
+        let tries = if local.port() == 0 { TRIES } else { 1 };
+        for _ in 0..tries {
+            if local.port() != 0 {
+                self.ports.bind(Transport::Udp, local)?;
+            }
+            let everybody = Participant::of(Part::Any);
+            let participants = Participants::pair(participant(local), everybody);
+            let opened = udp.open(cx, Upper::new(&this), participants);
+            let session = match opened {
+                Ok(session) => session,
+                Err(error) => {
+                    self.ports.unbind(Transport::Udp, local);
+                    return Err(error::of_open(error, true));
+                }
+            };
+            if local.port() != 0 {
+                return Ok((local, session));
+            }
+            let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
+            let bound = SocketAddrV4::new(*local.ip(), port);
+            if self.ports.bind(Transport::Udp, bound).is_ok() {
+                return Ok((bound, session));
+            }
+            session.close(cx);
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    /// From now on `socket` speaks with `peer` alone; with everybody if that is `None`.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn connect_datagrams(
+        &self,
+        cx: &Kernel,
+        socket: &Socket,
+        peer: Option<SocketAddrV4>,
+    ) -> Result<(), Errno> {
+        let Body::Datagrams(datagrams) = &socket.body else {
+            return Err(Errno::INVAL);
+        };
+        let (udp, this) = (self.udp()?, self.this()?);
+        // First, because the session to the same peer may be the same one.
+        if let Some((session, _)) = datagrams.one.take() {
+            session.close(cx);
+        }
+        datagrams.local.set(datagrams.bound);
+        let Some(peer) = peer else {
+            return Ok(());
+        };
+        if peer.ip().is_broadcast() && !datagrams.broadcast.get() {
+            return Err(Errno::ACCESS);
+        }
+        let peer = Self::definite(cx, &udp, peer);
+        let participants = Participants::pair(participant(datagrams.bound), participant(peer));
+        let session = udp
+            .open(cx, Upper::new(&this), participants)
+            .map_err(|error| error::of_open(error, false))?;
+        session.head().set_tag(socket.tag());
+        let (local, _) = ends(cx, &session);
+        datagrams
+            .local
+            .set(SocketAddrV4::new(*local.ip(), datagrams.bound.port()));
+        *datagrams.one.borrow_mut() = Some((session, peer));
+        Ok(())
+    }
+
+    pub(super) fn close_datagrams(&self, cx: &Kernel, datagrams: &Datagrams) {
+        if let Some((session, _)) = datagrams.one.take() {
+            session.close(cx);
+        }
+        if let Some(session) = datagrams.all.take() {
+            session.close(cx);
+            self.ports.unbind(Transport::Udp, datagrams.bound);
+        }
+        drop(datagrams.arrived.take());
+    }
+}

@@ -1,0 +1,343 @@
+//! The socket layer: a protocol on top of a graph whose sessions' other end is a program.
+//!
+//! Nothing here waits and nothing here turns the loop: whatever cannot be done now answers `EAGAIN`, and the socket's
+//! [`Status`] says when to come again. Who drives the stack and who waits for what is the drivers' business.
+
+mod datagram;
+mod listener;
+mod ports;
+mod socket;
+mod stream;
+
+pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received};
+pub(crate) use listener::Listener;
+pub(crate) use socket::{Body, Socket};
+pub(crate) use stream::Stream;
+
+use crate::ready::Ready;
+use ports::Ports;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+use xk_core::control::{ListSessions, Report};
+use xk_core::object::Refused;
+use xk_core::wire::Wire;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, reason,
+};
+use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
+use xk_kit::stream::{StreamInfo, StreamNotice};
+
+/// Room for the headers of the layers below, in octets.
+pub(crate) const HEADROOM: usize = 128;
+
+/// How many sockets there may be, and what each may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) sockets_max: u32,
+    /// Octets of datagrams that wait for their reader, each counted with its overhead.
+    pub(crate) datagram_octets: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sockets_max: 1 << 20,
+            datagram_octets: 212_992,
+        }
+    }
+}
+
+/// What the sockets stand on.
+pub(crate) struct Places {
+    pub(crate) tcp: Option<ProtocolRef>,
+    pub(crate) udp: Option<ProtocolRef>,
+}
+
+/// The sockets of one stack.
+pub(crate) struct Layer {
+    limits: Limits,
+    places: RefCell<Places>,
+    this: RefCell<Option<ProtocolRef>>,
+    table: RefCell<Vec<Option<Rc<Socket>>>>,
+    free: RefCell<Vec<u32>>,
+    ports: Ports,
+    listeners: RefCell<HashMap<SocketAddrV4, Rc<Socket>>>,
+}
+
+/// The protocol object.
+pub(crate) struct Sockets {
+    layer: Rc<Layer>,
+    /// Where programs of other threads come in.
+    entrance: Option<Box<dyn Wire>>,
+}
+
+impl Sockets {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            layer: Rc::new(Layer::new(limits)),
+            entrance: None,
+        }
+    }
+
+    /// The same, with an entrance for other threads, which the loop polls like any wire.
+    pub(crate) fn with_entrance(
+        limits: Limits,
+        entrance: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
+    ) -> Self {
+        let layer = Rc::new(Layer::new(limits));
+        Self {
+            entrance: Some(entrance(Rc::clone(&layer))),
+            layer,
+        }
+    }
+
+    pub(crate) fn layer(&self) -> Rc<Layer> {
+        Rc::clone(&self.layer)
+    }
+}
+
+impl Layer {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            places: RefCell::new(Places {
+                tcp: None,
+                udp: None,
+            }),
+            this: RefCell::default(),
+            table: RefCell::default(),
+            free: RefCell::default(),
+            ports: Ports::default(),
+            listeners: RefCell::default(),
+        }
+    }
+
+    /// Puts the protocol on top of the kernel's graph.
+    pub(crate) fn stand(&self, cx: &Kernel, sockets: Sockets, places: Places) {
+        *self.places.borrow_mut() = places;
+        *self.this.borrow_mut() = Some(cx.add_protocol("sockets", "sockets", sockets));
+    }
+
+    fn this(&self) -> Result<ProtocolRef, Errno> {
+        self.this.borrow().clone().ok_or(Errno::NETDOWN)
+    }
+
+    fn tcp(&self) -> Result<ProtocolRef, Errno> {
+        let places = self.places.borrow();
+        places.tcp.clone().ok_or(Errno::PROTONOSUPPORT)
+    }
+
+    fn udp(&self) -> Result<ProtocolRef, Errno> {
+        let places = self.places.borrow();
+        places.udp.clone().ok_or(Errno::PROTONOSUPPORT)
+    }
+
+    /// Takes a socket into the table.
+    ///
+    /// # Errors
+    /// `EMFILE` at the bound.
+    fn add(&self, body: Body) -> Result<Rc<Socket>, Errno> {
+        let mut table = self.table.borrow_mut();
+        let place = match self.free.borrow_mut().pop() {
+            Some(place) => place,
+            None => {
+                let place = u32::try_from(table.len()).unwrap_or(u32::MAX);
+                if place >= self.limits.sockets_max {
+                    return Err(Errno::MFILE);
+                }
+                table.push(None);
+                place
+            }
+        };
+        let socket = Rc::new(Socket::new(place, body));
+        table[place as usize] = Some(Rc::clone(&socket));
+        Ok(socket)
+    }
+
+    /// Takes a socket out of the table.
+    fn remove(&self, socket: &Rc<Socket>) {
+        let mut table = self.table.borrow_mut();
+        if let Some(place) = table.get_mut(socket.place as usize)
+            && place.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, socket))
+        {
+            *place = None;
+            self.free.borrow_mut().push(socket.place);
+        }
+    }
+
+    /// The socket that a session belongs to.
+    #[inline]
+    fn socket_of(&self, session: &SessionRef) -> Option<Rc<Socket>> {
+        let place = session.head().tag().checked_sub(1)?;
+        let table = self.table.borrow();
+        let socket = table.get(place as usize)?.as_ref()?;
+        socket.has(session).then(|| Rc::clone(socket))
+    }
+
+    /// Lets go of a socket and of all that it holds.
+    pub(crate) fn close(&self, cx: &Kernel, socket: &Rc<Socket>) {
+        self.remove(socket);
+        match &socket.body {
+            Body::Stream(stream) => stream.close(cx),
+            Body::Listener(listener) => self.close_listener(cx, listener),
+            Body::Datagrams(datagrams) => self.close_datagrams(cx, datagrams),
+        }
+        let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED | Ready::ERROR;
+        socket
+            .status
+            .raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
+    }
+
+    /// True once no stream has anything left to send or to hear: what was closed has ended in order, or failed.
+    pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {
+        let Ok(tcp) = self.tcp() else {
+            return true;
+        };
+        let all = ListSessions {
+            max: usize::MAX,
+            sessions: Vec::new(),
+            total: 0,
+        };
+        let Some(found) = tcp.ask(cx, all) else {
+            return true;
+        };
+        let rests = |session: &SessionRef| {
+            let info = session.ask(cx, StreamInfo::default());
+            info.is_none_or(|info| matches!(info.state, "TIME-WAIT" | "CLOSED"))
+        };
+        found.sessions.iter().all(rests)
+    }
+
+    /// Whether an address may be bound.
+    fn check_local(&self, cx: &Kernel, below: &ProtocolRef, host: Ipv4Addr) -> Result<(), Errno> {
+        if host.is_unspecified() {
+            return Ok(());
+        }
+        match below.ask(cx, IsLocalHost { host, local: false }) {
+            Some(answer) if !answer.local => Err(Errno::ADDRNOTAVAIL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a connection to nowhere goes: to this host, as on Linux.
+    fn definite(cx: &Kernel, below: &ProtocolRef, peer: SocketAddrV4) -> SocketAddrV4 {
+        let mine = MyHost {
+            host: Ipv4Addr::UNSPECIFIED,
+        };
+        match peer.ip().is_unspecified() {
+            true => match below.ask(cx, mine) {
+                Some(found) => SocketAddrV4::new(found.host, peer.port()),
+                None => peer,
+            },
+            false => peer,
+        }
+    }
+}
+
+/// A host and a port as a participant; zero stands for any.
+fn participant(address: SocketAddrV4) -> Participant {
+    let host = match address.ip().is_unspecified() {
+        true => Part::Any,
+        false => Part::Host(*address.ip()),
+    };
+    let port = match address.port() {
+        0 => Part::Any,
+        port => Part::port(port),
+    };
+    Participant::of(host).with(port)
+}
+
+/// Both ends of a session, as far as it knows them.
+fn ends(cx: &Kernel, session: &SessionRef) -> (SocketAddrV4, SocketAddrV4) {
+    let host = Ipv4Addr::UNSPECIFIED;
+    let mine = session.ask(cx, MyHost { host }).map_or(host, |q| q.host);
+    let theirs = session.ask(cx, PeerHost { host }).map_or(host, |q| q.host);
+    let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
+    let peer = session.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
+    (
+        SocketAddrV4::new(mine, port),
+        SocketAddrV4::new(theirs, peer),
+    )
+}
+
+impl Protocol for Sockets {
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        self.layer.arrive(cx, lower)
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        _: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(socket) = self.layer.socket_of(lower) else {
+            return Err(this.refuse(message, &reason::CLOSED));
+        };
+        match &socket.body {
+            Body::Stream(stream) => stream.take(&socket.status, message),
+            Body::Datagrams(datagrams) => datagrams.take(this, lower, &socket.status, message)?,
+            Body::Listener(_) => return Err(this.refuse(message, &reason::CLOSED)),
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(notice) = ask.get::<StreamNotice>() {
+            let (session, event) = (notice.session.clone(), notice.event);
+            let Some(socket) = self.layer.socket_of(&session) else {
+                return Answer::Unknown;
+            };
+            if let Body::Stream(stream) = &socket.body {
+                stream.hear(cx, &socket, event);
+            }
+            return Answer::Answered;
+        }
+        if let Some(error) = ask.get::<NetworkError>() {
+            let session = error.session.clone();
+            let socket = session.and_then(|session| self.layer.socket_of(&session));
+            if let Some(socket) = socket {
+                datagram::report(&socket, error.kind);
+            }
+            return Answer::Answered;
+        }
+        ask.answer::<Report>(|report| {
+            let count = self.layer.table.borrow().iter().flatten().count();
+            report.lines.push(("sockets".into(), count.to_string()));
+            report.finished = true;
+        })
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let layer = &self.layer;
+        let table = layer.table.take();
+        for socket in table.iter().flatten() {
+            socket.forget();
+            socket.error.set(Some(Errno::NETDOWN));
+            socket
+                .status
+                .raise(Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::SETTLED);
+        }
+        drop(table);
+        layer.places.borrow_mut().tcp = None;
+        layer.places.borrow_mut().udp = None;
+        drop(layer.listeners.take());
+        drop(layer.this.take());
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        self.entrance.as_deref()
+    }
+}

@@ -1,0 +1,118 @@
+//! One socket within the stack.
+
+use super::datagram::Datagrams;
+use super::listener::Listener;
+use super::stream::Stream;
+use crate::ready::{Ready, Status};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use xk_core::message::NoBuffers;
+use xk_core::{Kernel, Message, SessionRef};
+
+/// What a socket is.
+pub(crate) enum Body {
+    Stream(Stream),
+    Listener(Listener),
+    Datagrams(Datagrams),
+}
+
+/// One socket within the stack.
+pub(crate) struct Socket {
+    /// Its place in the table.
+    pub(crate) place: u32,
+    pub(crate) status: Arc<Status>,
+    /// What went wrong and has not been told yet (`SO_ERROR`).
+    pub(crate) error: Cell<Option<Errno>>,
+    pub(crate) body: Body,
+}
+
+impl Socket {
+    pub(crate) fn new(place: u32, body: Body) -> Self {
+        Self {
+            place,
+            status: Arc::default(),
+            error: Cell::new(None),
+            body,
+        }
+    }
+
+    /// What the receiver keeps on the sessions of this socket.
+    pub(crate) fn tag(&self) -> u32 {
+        self.place + 1
+    }
+
+    /// True if the session is one of this socket.
+    #[inline]
+    pub(crate) fn has(&self, session: &SessionRef) -> bool {
+        match &self.body {
+            Body::Stream(stream) => stream.has(session),
+            Body::Datagrams(datagrams) => datagrams.has(session),
+            Body::Listener(_) => false,
+        }
+    }
+
+    /// Lets go of all handles, without a word to anybody: the graph is being taken down.
+    pub(crate) fn forget(&self) {
+        match &self.body {
+            Body::Stream(stream) => stream.forget(),
+            Body::Listener(listener) => listener.forget(),
+            Body::Datagrams(datagrams) => datagrams.forget(),
+        }
+    }
+
+    /// The error that waits, told once.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let error = self.error.take();
+        if error.is_some() {
+            self.status.lower(Ready::ERROR);
+        }
+        error
+    }
+
+    /// Octets that a read finds at once.
+    pub(crate) fn unread(&self) -> usize {
+        match &self.body {
+            Body::Stream(stream) => stream.unread(),
+            Body::Datagrams(datagrams) => datagrams.unread(),
+            Body::Listener(_) => 0,
+        }
+    }
+
+    /// The local and the peer's address.
+    pub(crate) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+        match &self.body {
+            Body::Stream(stream) => stream.addresses(),
+            Body::Listener(listener) => (listener.local, None),
+            Body::Datagrams(datagrams) => datagrams.addresses(),
+        }
+    }
+}
+
+/// A message of `length` octets, taken from `from` behind the first `skip`.
+pub(crate) fn gather(
+    cx: &Kernel,
+    from: &[IoSlice<'_>],
+    skip: usize,
+    length: usize,
+) -> Result<Message, NoBuffers> {
+    if let [only] = from
+        && let Some(octets) = only.get(skip..skip + length)
+    {
+        return cx.pool().copy_from(super::HEADROOM, octets);
+    }
+    let mut message = cx.pool().alloc(super::HEADROOM, length)?;
+    let (mut skip, mut done) = (skip, 0);
+    for slice in from {
+        let Some(octets) = slice.get(skip..) else {
+            skip -= slice.len();
+            continue;
+        };
+        skip = 0;
+        let octets = &octets[..octets.len().min(length - done)];
+        done += message.copy_in(done, octets);
+    }
+    Ok(message)
+}

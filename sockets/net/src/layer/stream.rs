@@ -1,0 +1,416 @@
+//! One end of a stream.
+
+use super::ports::Transport;
+use super::socket::gather;
+use super::{Body, Layer, Socket, ends, participant};
+use crate::error;
+use crate::ready::{Ready, Status};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use xk_core::object::PushError;
+use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
+use xk_kit::stream::{
+    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamSet, StreamSetting, StreamShutdown,
+    StreamSpace,
+};
+
+/// Octets of one message at most: what the pool's third class holds.
+const CHUNK_OCTETS: usize = 16 << 10;
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Connecting,
+    Open,
+    /// It has broken or ended; true if it once stood.
+    Over(bool),
+}
+
+/// One end of a stream.
+pub(crate) struct Stream {
+    session: RefCell<Option<SessionRef>>,
+    phase: Cell<Phase>,
+    local: Cell<SocketAddrV4>,
+    peer: Cell<SocketAddrV4>,
+    /// What has arrived and has not been read.
+    arrived: RefCell<VecDeque<Message>>,
+    arrived_octets: Cell<usize>,
+    /// The peer sends no more.
+    ended: Cell<bool>,
+    read_shut: Cell<bool>,
+    write_shut: Cell<bool>,
+    /// What a close does with what is not sent (`SO_LINGER`).
+    linger: Cell<Option<Duration>>,
+}
+
+impl Stream {
+    fn new(session: SessionRef, phase: Phase, ends: (SocketAddrV4, SocketAddrV4)) -> Self {
+        Self {
+            session: RefCell::new(Some(session)),
+            phase: Cell::new(phase),
+            local: Cell::new(ends.0),
+            peer: Cell::new(ends.1),
+            arrived: RefCell::default(),
+            arrived_octets: Cell::new(0),
+            ended: Cell::new(false),
+            read_shut: Cell::new(false),
+            write_shut: Cell::new(false),
+            linger: Cell::new(None),
+        }
+    }
+
+    /// The end of a stream that a peer has opened.
+    pub(super) fn accepted(cx: &Kernel, session: &SessionRef) -> Self {
+        Self::new(session.clone(), Phase::Open, ends(cx, session))
+    }
+
+    pub(super) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+        let stands = self.phase.get() == Phase::Open;
+        (self.local.get(), stands.then(|| self.peer.get()))
+    }
+
+    pub(super) fn has(&self, session: &SessionRef) -> bool {
+        self.session.borrow().as_ref() == Some(session)
+    }
+
+    pub(super) fn forget(&self) {
+        drop(self.session.take());
+        drop(self.arrived.take());
+        self.phase.set(Phase::Over(true));
+    }
+
+    fn session(&self) -> Option<SessionRef> {
+        self.session.borrow().clone()
+    }
+
+    /// Octets that have arrived and have not been read.
+    pub(crate) fn unread(&self) -> usize {
+        self.arrived_octets.get()
+    }
+
+    /// Octets have arrived.
+    #[inline]
+    pub(super) fn take(&self, status: &Arc<Status>, message: Message) {
+        let octets = self.arrived_octets.get() + message.len();
+        self.arrived_octets.set(octets);
+        self.arrived.borrow_mut().push_back(message);
+        status.raise(Ready::READABLE);
+    }
+
+    /// Something has happened to it.
+    pub(super) fn hear(&self, cx: &Kernel, socket: &Socket, event: StreamEvent) {
+        let both = Ready::READABLE | Ready::WRITABLE;
+        let closed = Ready::READ_CLOSED | Ready::WRITE_CLOSED;
+        let status = &socket.status;
+        match event {
+            StreamEvent::Connected => {
+                self.phase.set(Phase::Open);
+                if let Some(session) = self.session() {
+                    let (local, peer) = ends(cx, &session);
+                    self.local.set(local);
+                    self.peer.set(peer);
+                }
+                status.raise(Ready::WRITABLE | Ready::SETTLED);
+            }
+            StreamEvent::Writable => status.raise(Ready::WRITABLE),
+            StreamEvent::EndOfStream => {
+                self.ended.set(true);
+                status.raise(Ready::READABLE | Ready::READ_CLOSED);
+            }
+            StreamEvent::Failed(why) => {
+                let stood = self.phase.get() != Phase::Connecting;
+                self.phase.set(Phase::Over(stood));
+                socket.error.set(Some(error::of_stream(why)));
+                status.raise(both | closed | Ready::ERROR | Ready::SETTLED);
+            }
+            StreamEvent::Closed => {
+                self.phase.set(Phase::Over(true));
+                self.ended.set(true);
+                status.raise(both | closed | Ready::SETTLED);
+            }
+        }
+    }
+
+    /// Lets go of the session: what was written goes out in the background, unless something unread is thrown away with the
+    /// stream or the program wants it broken off (RFC 9293, section 3.6.1; RFC 2525, section 2.17).
+    pub(super) fn close(&self, cx: &Kernel) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        let abandoned = self.arrived_octets.get() > 0 || self.phase.get() == Phase::Connecting;
+        drop(self.arrived.take());
+        if abandoned || self.linger.get() == Some(Duration::ZERO) {
+            let _ = session.ask(cx, StreamAbort);
+        }
+        session.close(cx);
+    }
+
+    /// Breaks it off.
+    pub(super) fn abort(&self, cx: &Kernel) {
+        if let Some(session) = self.session() {
+            let _ = session.ask(cx, StreamAbort);
+        }
+    }
+
+    /// Passes at most `octets_max` octets that have arrived to `take`, slice by slice; they stay if it is but a `peek`.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there are none yet; whatever has broken the stream.
+    pub(crate) fn read(
+        &self,
+        cx: &Kernel,
+        socket: &Socket,
+        octets_max: usize,
+        peek: bool,
+        take: impl FnMut(&[u8]),
+    ) -> Result<usize, Errno> {
+        if octets_max == 0 {
+            return Ok(0);
+        }
+        if self.arrived_octets.get() == 0 {
+            return self.read_nothing(socket);
+        }
+        if peek {
+            return Ok(self.look(octets_max, take));
+        }
+        let octets = self.drain(octets_max, take);
+        let left = self.arrived_octets.get() - octets;
+        self.arrived_octets.set(left);
+        if left == 0
+            && !self.ended.get()
+            && self.phase.get() == Phase::Open
+            && !self.read_shut.get()
+        {
+            socket.status.lower(Ready::READABLE);
+        }
+        if let Some(session) = self.session() {
+            let octets = u32::try_from(octets).unwrap_or(u32::MAX);
+            let _ = session.ask(cx, StreamConsumed { octets });
+        }
+        Ok(octets)
+    }
+
+    /// What reading answers when nothing has arrived.
+    fn read_nothing(&self, socket: &Socket) -> Result<usize, Errno> {
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        match self.phase.get() {
+            Phase::Over(false) => Err(Errno::NOTCONN),
+            Phase::Over(true) => Ok(0),
+            _ if self.ended.get() || self.read_shut.get() => Ok(0),
+            _ => {
+                socket.status.lower(Ready::READABLE);
+                Err(Errno::AGAIN)
+            }
+        }
+    }
+
+    fn look(&self, octets_max: usize, mut take: impl FnMut(&[u8])) -> usize {
+        let arrived = self.arrived.borrow();
+        let mut done = 0;
+        for slice in arrived.iter().flat_map(Message::slices) {
+            let octets = &slice.octets[..slice.octets.len().min(octets_max - done)];
+            take(octets);
+            done += octets.len();
+            if done == octets_max {
+                break;
+            }
+        }
+        done
+    }
+
+    fn drain(&self, octets_max: usize, mut take: impl FnMut(&[u8])) -> usize {
+        let mut arrived = self.arrived.borrow_mut();
+        let mut done = 0;
+        while let Some(message) = arrived.front_mut() {
+            let before = done;
+            for slice in message.slices() {
+                let octets = &slice.octets[..slice.octets.len().min(octets_max - done)];
+                take(octets);
+                done += octets.len();
+            }
+            if done - before < message.len() {
+                let _all_there = message.strip(done - before);
+            } else {
+                drop(arrived.pop_front());
+            }
+            if done == octets_max {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Sends as much of `from` as there is room for; answers how many octets that was.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is no room at all; `EPIPE` behind the end; whatever has broken the stream.
+    pub(crate) fn write(
+        &self,
+        cx: &Kernel,
+        socket: &Socket,
+        from: &[IoSlice<'_>],
+    ) -> Result<usize, Errno> {
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        let session = match (self.phase.get(), self.session()) {
+            (Phase::Connecting, _) => return Err(Errno::AGAIN),
+            (Phase::Open, Some(session)) if !self.write_shut.get() => session,
+            (Phase::Over(false), _) => return Err(Errno::NOTCONN),
+            _ => return Err(Errno::PIPE),
+        };
+        let total = from.iter().map(|slice| slice.len()).sum::<usize>();
+        if total == 0 {
+            return Ok(0);
+        }
+        let mut done = 0;
+        while done < total {
+            let space = session.ask(cx, StreamSpace::default());
+            let space = space.map_or(CHUNK_OCTETS, |q| q.octets as usize);
+            let octets = space.min(CHUNK_OCTETS).min(total - done);
+            let result = match octets {
+                0 => Err(Errno::AGAIN),
+                _ => push(cx, &session, from, done, octets),
+            };
+            match result {
+                Ok(()) => done += octets,
+                Err(error) => {
+                    if error == Errno::AGAIN {
+                        socket.status.lower(Ready::WRITABLE);
+                    }
+                    return if done > 0 { Ok(done) } else { Err(error) };
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Ends one direction or both.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if it does not stand.
+    pub(crate) fn shutdown(
+        &self,
+        cx: &Kernel,
+        socket: &Socket,
+        how: Shutdown,
+    ) -> Result<(), Errno> {
+        let session = match (self.phase.get(), self.session()) {
+            (Phase::Open, Some(session)) => session,
+            _ => return Err(Errno::NOTCONN),
+        };
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            self.read_shut.set(true);
+            socket.status.raise(Ready::READABLE | Ready::READ_CLOSED);
+        }
+        if matches!(how, Shutdown::Write | Shutdown::Both) && !self.write_shut.replace(true) {
+            let _ = session.ask(cx, StreamShutdown);
+            socket.status.raise(Ready::WRITABLE | Ready::WRITE_CLOSED);
+        }
+        Ok(())
+    }
+
+    /// Sets something on the stream below.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` if nobody below knows it, `EINVAL` if the value is out of bounds.
+    pub(crate) fn set(&self, cx: &Kernel, setting: StreamSetting) -> Result<(), Errno> {
+        let Some(session) = self.session() else {
+            return Err(Errno::INVAL);
+        };
+        let taken = true;
+        match session.ask(cx, StreamSet { setting, taken }) {
+            Some(answer) if answer.taken => Ok(()),
+            Some(_) => Err(Errno::INVAL),
+            None => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    /// What a close does with what is not sent.
+    pub(crate) fn set_linger(&self, linger: Option<Duration>) {
+        self.linger.set(linger);
+    }
+
+    /// How the stream stands.
+    pub(crate) fn info(&self, cx: &Kernel) -> Result<StreamInfo, Errno> {
+        let session = self.session().ok_or(Errno::NOTCONN)?;
+        session
+            .ask(cx, StreamInfo::default())
+            .ok_or(Errno::NOPROTOOPT)
+    }
+}
+
+fn push(
+    cx: &Kernel,
+    session: &SessionRef,
+    from: &[IoSlice<'_>],
+    skip: usize,
+    octets: usize,
+) -> Result<(), Errno> {
+    let message = gather(cx, from, skip, octets).map_err(|_| Errno::NOBUFS)?;
+    session.push(cx, message).map_err(|error| match error {
+        // The stream has less room than it said: as if it had said so.
+        PushError::TooBig { .. } => Errno::AGAIN,
+        error => error::of_push(error),
+    })
+}
+
+/// Has the session below wait for what the program reads.
+pub(super) fn reads_by_hand(cx: &Kernel, session: &SessionRef) {
+    let setting = StreamSetting::ManualWindow(true);
+    let taken = true;
+    let _ = session.ask(cx, StreamSet { setting, taken });
+}
+
+impl Layer {
+    /// Begins to connect to `peer`; the socket is ready to be written once the stream stands or has failed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn connect(
+        &self,
+        cx: &Kernel,
+        local: Option<SocketAddrV4>,
+        peer: SocketAddrV4,
+    ) -> Result<Rc<Socket>, Errno> {
+        let (tcp, this) = (self.tcp()?, self.this()?);
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let local = local.unwrap_or(any);
+        if peer.port() == 0 {
+            return Err(Errno::CONNREFUSED);
+        }
+        self.check_local(cx, &tcp, *local.ip())?;
+        let peer = Self::definite(cx, &tcp, peer);
+        let participants = Participants::pair(participant(local), participant(peer));
+        let bound = local.port() != 0;
+        if bound {
+            self.ports.bind(Transport::Tcp, local)?;
+        }
+        let opened = tcp.open(cx, Upper::new(&this), participants);
+        if bound {
+            // From now on the session itself keeps others away from both ends.
+            self.ports.unbind(Transport::Tcp, local);
+        }
+        let session = opened.map_err(|error| error::of_open(error, false))?;
+        let body = Stream::new(session.clone(), Phase::Connecting, ends(cx, &session));
+        let socket = match self.add(Body::Stream(body)) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let _ = session.ask(cx, StreamAbort);
+                session.close(cx);
+                return Err(error);
+            }
+        };
+        session.head().set_tag(socket.tag());
+        reads_by_hand(cx, &session);
+        Ok(socket)
+    }
+}

@@ -1,0 +1,61 @@
+//! Sockets over a graph, with the names, the semantics and the errors of `std::net`.
+//!
+//! A [`Stack`] is one host of a graph file, running. [`TcpListener`], [`TcpStream`] and [`UdpSocket`] are made on it and are
+//! then used as those of the standard library are; errors carry the numbers that Linux would give.
+//!
+//! ```
+//! use xk_net::{Stack, UdpSocket};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let stack = Stack::from_text(
+//!     r#"host alone { loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip; }"#,
+//! )?;
+//! let one = UdpSocket::bind(&stack, "10.0.0.1:0")?;
+//! let other = UdpSocket::bind(&stack, "10.0.0.1:0")?;
+//! one.send_to(b"hello", other.local_addr()?)?;
+//! let mut buffer = [0; 16];
+//! let (octets, from) = other.recv_from(&mut buffer)?;
+//! assert_eq!((&buffer[..octets], from), (&b"hello"[..], one.local_addr()?));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who drives the stack
+//! A graph runs only while somebody turns its loop. There are two ways, and everything is the same in both but for this:
+//!
+//! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling thread. A call that has to
+//!   wait turns the loop meanwhile, so a message goes from the wire into the caller's buffer without a switch of threads. All
+//!   handles stay on that thread, and while the program does something else nothing is answered or repeated: for clients and
+//!   servers whose work is the network. [`Stack::run_for`] lends it a moment.
+//! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and `Sync`; octets go through
+//!   bounded buffers, and whoever waits sleeps.
+//!
+//! # Readiness
+//! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is made of, for programs with
+//! a loop of their own.
+//!
+//! # What is not there
+//! IPv6 addresses answer `EAFNOSUPPORT`. Names are not looked up by the stack: what `ToSocketAddrs` needs a resolver for goes to
+//! the system's. Groups cannot be joined, and the time to live is the graph's.
+
+mod address;
+mod driver;
+mod error;
+mod handle;
+mod layer;
+mod poller;
+mod ready;
+mod setup;
+mod stack;
+mod tcp;
+mod udp;
+
+pub use driver::{Driver, Here, Thread};
+pub use poller::{Event, Mode, Poller};
+pub use ready::{Ready, Watch, WatchId};
+pub use setup::Setup;
+pub use stack::{Source, Stack};
+pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use xk_kit::stream::{KeepAlive, StreamInfo};
+pub use xk_run::Idle;

@@ -1,0 +1,222 @@
+//! Readiness: what can be done with a socket without waiting, and who is told when that changes.
+
+use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What can be done with a socket without waiting: a set of the constants below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ready(u32);
+
+impl Ready {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// There is something to read or to accept, or the end of the stream, or an error.
+    pub const READABLE: Self = Self(1);
+    /// There is room to write, or the connection stands, or an error.
+    pub const WRITABLE: Self = Self(2);
+    /// The peer sends no more.
+    pub const READ_CLOSED: Self = Self(4);
+    /// Nothing more can be written.
+    pub const WRITE_CLOSED: Self = Self(8);
+    /// An error waits.
+    pub const ERROR: Self = Self(16);
+    /// A connection that was being made stands, or has failed.
+    pub(crate) const SETTLED: Self = Self(32);
+
+    /// True if every member of `other` is one of this.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True if a member of `other` is one of this.
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// True if it has no member.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True if reading does not wait.
+    pub fn is_readable(self) -> bool {
+        self.intersects(Self::READABLE)
+    }
+
+    /// True if writing does not wait.
+    pub fn is_writable(self) -> bool {
+        self.intersects(Self::WRITABLE)
+    }
+}
+
+impl BitOr for Ready {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Ready {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl BitAnd for Ready {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl Not for Ready {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        Self(!self.0)
+    }
+}
+
+/// Whoever is told that a socket has become ready. It is told again whenever more of the same comes, so an edge is not
+/// missed; it may be told for nothing. It is called from the middle of the stack and must not use a socket itself.
+pub trait Watch: Send + Sync {
+    /// What the socket is ready for now.
+    fn notify(&self, now: Ready);
+}
+
+/// What somebody may wait for.
+pub(crate) trait Condition: Send + Sync {
+    /// Whether it has come.
+    fn holds(&self) -> bool;
+
+    /// Blocks this thread until it has come, or until `deadline`.
+    fn block(&self, deadline: Option<Instant>);
+}
+
+/// The readiness of one socket: set by the stack, seen by whoever waits.
+#[derive(Default)]
+pub(crate) struct Status {
+    ready: AtomicU32,
+    /// Threads that block here.
+    waiting: AtomicUsize,
+    watches: Mutex<Watches>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Watches {
+    list: Vec<(u64, Arc<dyn Watch>)>,
+    last: u64,
+}
+
+/// One who watches a socket; give it back to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchId(u64);
+
+/// A lock that a panic elsewhere does not spoil: what it guards is right at every moment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Status {
+    /// The readiness now.
+    #[inline]
+    pub(crate) fn now(&self) -> Ready {
+        Ready(self.ready.load(Ordering::SeqCst))
+    }
+
+    /// Adds to the readiness and tells everybody, news or not: more of the same is an edge, too.
+    pub(crate) fn raise(&self, more: Ready) {
+        let before = Ready(self.ready.fetch_or(more.0, Ordering::SeqCst));
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let watches = lock(&self.watches);
+        self.changed.notify_all();
+        for (_, watch) in &watches.list {
+            watch.notify(before | more);
+        }
+    }
+
+    /// Takes away from the readiness.
+    #[inline]
+    pub(crate) fn lower(&self, less: Ready) {
+        self.ready.fetch_and(!less.0, Ordering::SeqCst);
+    }
+
+    /// Has `watch` told from now on.
+    pub(crate) fn watch(&self, watch: Arc<dyn Watch>) -> WatchId {
+        let mut watches = lock(&self.watches);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        watches.last += 1;
+        let id = watches.last;
+        watches.list.push((id, watch));
+        WatchId(id)
+    }
+
+    /// No longer.
+    pub(crate) fn unwatch(&self, id: WatchId) {
+        let mut watches = lock(&self.watches);
+        let before = watches.list.len();
+        watches.list.retain(|(other, _)| *other != id.0);
+        let gone = before - watches.list.len();
+        self.waiting.fetch_sub(gone, Ordering::SeqCst);
+    }
+
+    /// Blocks this thread until the socket is ready for any of `wanted`, or until `deadline`.
+    pub(crate) fn block(&self, wanted: Ready, deadline: Option<Instant>) {
+        let mut watches = lock(&self.watches);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while !self.now().intersects(wanted) {
+            let Some(rest) = rest_of(deadline) else {
+                break;
+            };
+            watches = sleep_on(&self.changed, watches, rest);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What is left until a deadline: `Some(None)` if there is none, `None` if it is past.
+pub(crate) fn rest_of(deadline: Option<Instant>) -> Option<Option<std::time::Duration>> {
+    let Some(deadline) = deadline else {
+        return Some(None);
+    };
+    let rest = deadline.saturating_duration_since(Instant::now());
+    (!rest.is_zero()).then_some(Some(rest))
+}
+
+/// Sleeps on a condition variable, at most for `rest`.
+pub(crate) fn sleep_on<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    rest: Option<std::time::Duration>,
+) -> MutexGuard<'a, T> {
+    match rest {
+        None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        Some(rest) => {
+            let slept = changed.wait_timeout(guard, rest);
+            slept.unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+/// That a socket is ready for any of some things.
+pub(crate) struct Becomes {
+    pub(crate) status: Arc<Status>,
+    pub(crate) wanted: Ready,
+}
+
+impl Condition for Becomes {
+    fn holds(&self) -> bool {
+        self.status.now().intersects(self.wanted)
+    }
+
+    fn block(&self, deadline: Option<Instant>) {
+        self.status.block(self.wanted, deadline);
+    }
+}

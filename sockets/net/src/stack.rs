@@ -1,0 +1,81 @@
+//! One host of a graph, running.
+
+use crate::driver::{Driver, Here};
+use crate::ready::{Ready, Status, Watch, WatchId};
+use crate::setup::Setup;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One host of a graph, running; clones are the same one. It ends with its last handle and its last socket.
+#[derive(Clone)]
+pub struct Stack<D: Driver = Here> {
+    pub(crate) driver: D,
+}
+
+impl Stack<Here> {
+    /// The only host of the graph in a file, driven by the calling thread; [`Setup`] has more to choose from.
+    ///
+    /// # Errors
+    /// If the file cannot be read, the mistakes of the graph, or what this machine lacks for it.
+    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
+        Setup::from_file(path)?.here()
+    }
+
+    /// The same with the graph in a text.
+    ///
+    /// # Errors
+    /// As for [`Stack::from_file`].
+    pub fn from_text(text: impl Into<String>) -> io::Result<Self> {
+        Setup::from_text(text).here()
+    }
+
+    /// Turns the loop for a while, with nothing to wait for: what arrives is taken and answered. One turn if it is no time.
+    ///
+    /// # Errors
+    /// If the loop cannot run.
+    pub fn run_for(&self, time: Duration) -> io::Result<()> {
+        self.driver.run_for(time)
+    }
+}
+
+impl<D: Driver> Stack<D> {
+    pub(crate) fn new(driver: D) -> Self {
+        Self { driver }
+    }
+
+    /// Waits until what was written into sockets that are closed by now has arrived and their peers have ended, too, at most
+    /// `limit` long; true if all have. Without it the last handle waits for a second.
+    ///
+    /// # Errors
+    /// If the loop cannot run.
+    pub fn settle(&self, limit: Duration) -> io::Result<bool> {
+        self.driver.settle(limit)
+    }
+}
+
+/// A socket whose readiness can be watched.
+pub trait Source {
+    #[doc(hidden)]
+    fn status(&self) -> &Shown;
+
+    /// What the socket is ready for now.
+    fn ready(&self) -> Ready {
+        self.status().0.now()
+    }
+
+    /// Has `watch` told of everything that happens from now on, until [`unwatch`](Self::unwatch).
+    fn watch(&self, watch: Arc<dyn Watch>) -> WatchId {
+        self.status().0.watch(watch)
+    }
+
+    /// No longer.
+    fn unwatch(&self, id: WatchId) {
+        self.status().0.unwatch(id);
+    }
+}
+
+/// The readiness of a socket, for this crate's eyes.
+#[doc(hidden)]
+pub struct Shown(pub(crate) Arc<Status>);

@@ -1,0 +1,441 @@
+//! Streams.
+
+use crate::address::{each, v4};
+use crate::driver::{Driver, Here, Setting};
+use crate::error::invalid;
+use crate::handle::Handle;
+use crate::ready::Ready;
+use crate::stack::{Shown, Source, Stack};
+use rustix::io::Errno;
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use xk_kit::stream::{KeepAlive, StreamInfo, StreamSetting};
+
+/// How many peers may wait to be accepted, as the standard library has it.
+const BACKLOG: usize = 128;
+
+/// One end of a stream: as `std::net::TcpStream`.
+///
+/// When the last handle of it is dropped, what was written is sent in the background and the stream ends; if something that
+/// arrived was not read, or [`set_linger`](Self::set_linger) says so, it is broken off.
+pub struct TcpStream<D: Driver = Here>(Arc<Handle<D>>);
+
+impl<D: Driver> TcpStream<D> {
+    /// Connects to the first of these addresses that answers.
+    ///
+    /// # Errors
+    /// That of the last address: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH` and the like.
+    pub fn connect(stack: &Stack<D>, peer: impl ToSocketAddrs) -> io::Result<Self> {
+        each(peer, |peer| Self::connect_until(stack, None, peer, None))
+    }
+
+    /// Connects to one address within a time.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); `TimedOut` when the time is over.
+    pub fn connect_timeout(
+        stack: &Stack<D>,
+        peer: &SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        if timeout.is_zero() {
+            return Err(invalid("cannot set a 0 duration timeout"));
+        }
+        let deadline = Instant::now().checked_add(timeout);
+        Self::connect_until(stack, None, v4(*peer)?, deadline)
+    }
+
+    /// Connects from a local address; a zero in it stands for any.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); `EADDRINUSE` and `EADDRNOTAVAIL`.
+    pub fn connect_from(stack: &Stack<D>, local: SocketAddr, peer: SocketAddr) -> io::Result<Self> {
+        Self::connect_until(stack, Some(v4(local)?), v4(peer)?, None)
+    }
+
+    /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or has failed;
+    /// [`take_error`](Self::take_error) says which.
+    ///
+    /// # Errors
+    /// What is known at once, such as that there is no way.
+    pub fn begin_connect(
+        stack: &Stack<D>,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+    ) -> io::Result<Self> {
+        let local = local.map(v4).transpose()?;
+        let socket = stack.driver.connect(local, v4(peer)?)?;
+        Ok(Self(Handle::new(&stack.driver, socket)))
+    }
+
+    fn connect_until(
+        stack: &Stack<D>,
+        local: Option<SocketAddrV4>,
+        peer: SocketAddrV4,
+        deadline: Option<Instant>,
+    ) -> io::Result<Self> {
+        let stream = Self::begin_connect(stack, local.map(SocketAddr::V4), peer.into())?;
+        if !stream.0.wait(Ready::SETTLED, deadline)? {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "connection timed out",
+            ));
+        }
+        match stream.0.take_error() {
+            Some(error) => Err(error),
+            None => Ok(stream),
+        }
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.0.local())
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if the stream does not stand.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer()
+    }
+
+    /// Another handle of the same stream.
+    ///
+    /// # Errors
+    /// None.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    /// Ends one direction or both. Behind the last octet written the peer finds the end.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if the stream does not stand.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        Ok(self.0.driver.shutdown(&self.0.socket, how)?)
+    }
+
+    /// Reads without taking away.
+    ///
+    /// # Errors
+    /// As for reading.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fetch(&mut [IoSliceMut::new(buffer)], true)
+    }
+
+    /// How long a read waits at most; then it fails with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no time.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.read_timeout.set_timeout(timeout)
+    }
+
+    /// How long a write waits at most; then it fails with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no time.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.write_timeout.set_timeout(timeout)
+    }
+
+    /// What [`set_read_timeout`](Self::set_read_timeout) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.0.read_timeout.get())
+    }
+
+    /// What [`set_write_timeout`](Self::set_write_timeout) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.0.write_timeout.get())
+    }
+
+    /// Whether small segments go at once (Nagle's algorithm off).
+    ///
+    /// # Errors
+    /// If the layer below does not know of it.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.0.set(Setting::Stream(StreamSetting::NoDelay(on)))?;
+        self.0.nodelay.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What [`set_nodelay`](Self::set_nodelay) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.0.nodelay.load(Ordering::Relaxed))
+    }
+
+    /// What becomes of octets not yet sent when the last handle is dropped: no time throws them away and resets the connection;
+    /// anything else sends them in the background, as without it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
+        self.0.set(Setting::Linger(time))?;
+        self.0.linger.set(time);
+        Ok(())
+    }
+
+    /// What [`set_linger`](Self::set_linger) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        Ok(self.0.linger.get())
+    }
+
+    /// Whether and when a silent peer is probed.
+    ///
+    /// # Errors
+    /// `EINVAL` for times out of bounds.
+    pub fn set_keepalive(&self, times: Option<KeepAlive>) -> io::Result<()> {
+        self.0.set(Setting::Stream(StreamSetting::KeepAlive(times)))
+    }
+
+    /// Sets what has no name of its own in the standard library: congestion control, buffers, the user timeout.
+    ///
+    /// # Errors
+    /// `EINVAL` for values out of bounds; `ENOPROTOOPT` if the layer below does not know of it.
+    pub fn set(&self, setting: StreamSetting) -> io::Result<()> {
+        match setting {
+            // Who reads when is this layer's own business.
+            StreamSetting::ManualWindow(_) => Err(Errno::NOPROTOOPT.into()),
+            StreamSetting::NoDelay(on) => self.set_nodelay(on),
+            setting => self.0.set(Setting::Stream(setting)),
+        }
+    }
+
+    /// How the stream stands, as `TCP_INFO` tells it.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` if the layer below does not know.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        Ok(self.0.driver.info(&self.0.socket)?)
+    }
+
+    /// The error that waits, told once (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// None.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.0.take_error())
+    }
+
+    /// Whether calls answer `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.0.set_nonblocking(on);
+        Ok(())
+    }
+
+    /// Octets that a read finds at once (`FIONREAD`).
+    pub fn unread(&self) -> usize {
+        self.0.driver.unread(&self.0.socket)
+    }
+
+    #[inline]
+    fn fetch(&self, into: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<usize> {
+        let handle = &*self.0;
+        handle.until(Ready::READABLE, &handle.read_timeout, || {
+            handle.driver.read(&handle.socket, into, peek)
+        })
+    }
+
+    #[inline]
+    fn give(&self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        let handle = &*self.0;
+        handle.until(Ready::WRITABLE, &handle.write_timeout, || {
+            handle.driver.write(&handle.socket, from)
+        })
+    }
+}
+
+impl<D: Driver> Read for &TcpStream<D> {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fetch(&mut [IoSliceMut::new(buffer)], false)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.fetch(buffers, false)
+    }
+}
+
+impl<D: Driver> Write for &TcpStream<D> {
+    #[inline]
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.give(&[IoSlice::new(octets)])
+    }
+
+    fn write_vectored(&mut self, octets: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.give(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<D: Driver> Read for TcpStream<D> {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl<D: Driver> Write for TcpStream<D> {
+    #[inline]
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        (&*self).write(octets)
+    }
+
+    fn write_vectored(&mut self, octets: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<D: Driver> Source for TcpStream<D> {
+    fn status(&self) -> &Shown {
+        self.0.shown()
+    }
+}
+
+impl<D: Driver> fmt::Debug for TcpStream<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("TcpStream");
+        shown.field("addr", &self.0.local());
+        if let Ok(peer) = self.0.peer() {
+            shown.field("peer", &peer);
+        }
+        shown.finish()
+    }
+}
+
+/// One who listens: as `std::net::TcpListener`.
+pub struct TcpListener<D: Driver = Here>(Arc<Handle<D>>);
+
+impl<D: Driver> TcpListener<D> {
+    /// Listens at the first of these addresses that can be had; port 0 is any free one. Connections of an earlier listener that
+    /// are still about to end are not in the way.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`.
+    pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
+        each(local, |local| Self::listen(stack, local.into(), BACKLOG))
+    }
+
+    /// The same with the number of peers that may wait to be accepted.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
+        let socket = stack.driver.listen(v4(local)?, backlog)?;
+        Ok(Self(Handle::new(&stack.driver, socket)))
+    }
+
+    /// Waits for the next peer.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is not to wait; `EMFILE` at the bound of sockets.
+    pub fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
+        let handle = &*self.0;
+        let socket = handle.until(Ready::READABLE, &handle.read_timeout, || {
+            handle.driver.accept(&handle.socket)
+        })?;
+        let stream = TcpStream(Handle::new(&handle.driver, socket));
+        // Unknown only if it has broken since.
+        let peer = stream.peer_addr().unwrap_or(crate::address::ANY.into());
+        Ok((stream, peer))
+    }
+
+    /// All who come, one after the other, without an end.
+    pub fn incoming(&self) -> Incoming<'_, D> {
+        Incoming { listener: self }
+    }
+
+    /// The address, with the port that was found.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.0.local())
+    }
+
+    /// Another handle of the same listener.
+    ///
+    /// # Errors
+    /// None.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    /// The error that waits, told once (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// None.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.0.take_error())
+    }
+
+    /// Whether [`accept`](Self::accept) answers `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.0.set_nonblocking(on);
+        Ok(())
+    }
+}
+
+impl<D: Driver> Source for TcpListener<D> {
+    fn status(&self) -> &Shown {
+        self.0.shown()
+    }
+}
+
+impl<D: Driver> fmt::Debug for TcpListener<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("TcpListener");
+        shown.field("addr", &self.0.local()).finish()
+    }
+}
+
+/// All who connect; made by [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'l, D: Driver = Here> {
+    listener: &'l TcpListener<D>,
+}
+
+impl<D: Driver> Iterator for Incoming<'_, D> {
+    type Item = io::Result<TcpStream<D>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}

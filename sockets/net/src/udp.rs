@@ -1,0 +1,273 @@
+//! Datagrams.
+
+use crate::address::{each, v4};
+use crate::driver::{Driver, Here, Setting};
+use crate::handle::Handle;
+use crate::layer::Received;
+use crate::ready::Ready;
+use crate::stack::{Shown, Source, Stack};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A socket for datagrams: as `std::net::UdpSocket`.
+///
+/// What a program does not read in time is dropped, and counted at the node `sockets`, once 208 KiB wait.
+pub struct UdpSocket<D: Driver = Here>(Arc<Handle<D>>);
+
+impl<D: Driver> UdpSocket<D> {
+    /// A socket at the first of these addresses that can be had; port 0 is any free one.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`.
+    pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
+        each(local, |local| {
+            let socket = stack.driver.datagrams(local)?;
+            Ok(Self(Handle::new(&stack.driver, socket)))
+        })
+    }
+
+    /// From now on hears one peer only, and sends to it by [`send`](Self::send). What that peer's host reports is told by the
+    /// next call.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` if there is no way.
+    pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
+        let handle = &*self.0;
+        each(peer, |peer| {
+            Ok(handle
+                .driver
+                .connect_datagrams(&handle.socket, Some(peer))?)
+        })
+    }
+
+    /// Hears everybody again.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn disconnect(&self) -> io::Result<()> {
+        Ok(self.0.driver.connect_datagrams(&self.0.socket, None)?)
+    }
+
+    /// Receives a datagram; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is not to wait or the time is over; what the network has reported.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let received = self.fetch(&mut [IoSliceMut::new(buffer)], false)?;
+        Ok((received.octets, received.from.into()))
+    }
+
+    /// The same without taking it away.
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let received = self.fetch(&mut [IoSliceMut::new(buffer)], true)?;
+        Ok((received.octets, received.from.into()))
+    }
+
+    /// Receives a datagram of the connected peer, or of anybody.
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.fetch(&mut [IoSliceMut::new(buffer)], false)?.octets)
+    }
+
+    /// The same without taking it away.
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.fetch(&mut [IoSliceMut::new(buffer)], true)?.octets)
+    }
+
+    /// Receives a datagram into several buffers: how many octets were stored, how many it had, and who sent it (recvmsg(2)).
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn recv_vectored(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> io::Result<(usize, usize, SocketAddr)> {
+        let received = self.fetch(buffers, peek)?;
+        Ok((received.octets, received.length, received.from.into()))
+    }
+
+    /// Sends a datagram to the first of these addresses.
+    ///
+    /// # Errors
+    /// `EMSGSIZE`, `ENETUNREACH`, `EACCES` for a broadcast that was not allowed; what the network has reported.
+    pub fn send_to(&self, octets: &[u8], peer: impl ToSocketAddrs) -> io::Result<usize> {
+        match peer.to_socket_addrs()?.next() {
+            Some(peer) => self.send_vectored(&[IoSlice::new(octets)], Some(peer)),
+            None => Err(crate::error::invalid("no addresses to send data to")),
+        }
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    /// `EDESTADDRREQ` if there is none; as for [`send_to`](Self::send_to).
+    pub fn send(&self, octets: &[u8]) -> io::Result<usize> {
+        self.send_vectored(&[IoSlice::new(octets)], None)
+    }
+
+    /// Sends a datagram of several pieces, to the connected peer or to another (sendmsg(2)).
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to).
+    pub fn send_vectored(
+        &self,
+        octets: &[IoSlice<'_>],
+        peer: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        let handle = &*self.0;
+        let peer = peer.map(v4).transpose()?;
+        handle.until(Ready::WRITABLE, &handle.write_timeout, || {
+            handle.driver.send(&handle.socket, octets, peer)
+        })
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.0.local())
+    }
+
+    /// The connected peer.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if there is none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer()
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// None.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    /// Ends one direction or both of a connected socket.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a peer.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        Ok(self.0.driver.shutdown(&self.0.socket, how)?)
+    }
+
+    /// How long a call waits for a datagram at most; then it fails with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no time.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.read_timeout.set_timeout(timeout)
+    }
+
+    /// How long a call waits for room at most; then it fails with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no time.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.write_timeout.set_timeout(timeout)
+    }
+
+    /// What [`set_read_timeout`](Self::set_read_timeout) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.0.read_timeout.get())
+    }
+
+    /// What [`set_write_timeout`](Self::set_write_timeout) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.0.write_timeout.get())
+    }
+
+    /// Whether datagrams may go to everybody on the link.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
+        self.0.set(Setting::Broadcast(on))?;
+        self.0.broadcast.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What [`set_broadcast`](Self::set_broadcast) has set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        Ok(self.0.broadcast.load(Ordering::Relaxed))
+    }
+
+    /// How many octets of datagrams may wait to be read (`SO_RCVBUF`); each counts 256 more than it has.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
+        self.0.set(Setting::ReceiveBuffer(octets))
+    }
+
+    /// The error that waits, told once (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// None.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(self.0.take_error())
+    }
+
+    /// Whether calls answer `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.0.set_nonblocking(on);
+        Ok(())
+    }
+
+    /// Octets of the datagram that waits first (`FIONREAD`).
+    pub fn unread(&self) -> usize {
+        self.0.driver.unread(&self.0.socket)
+    }
+
+    #[inline]
+    fn fetch(&self, into: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Received> {
+        let handle = &*self.0;
+        handle.until(Ready::READABLE, &handle.read_timeout, || {
+            handle.driver.receive(&handle.socket, into, peek)
+        })
+    }
+}
+
+impl<D: Driver> Source for UdpSocket<D> {
+    fn status(&self) -> &Shown {
+        self.0.shown()
+    }
+}
+
+impl<D: Driver> fmt::Debug for UdpSocket<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("UdpSocket");
+        shown.field("addr", &self.0.local());
+        if let Ok(peer) = self.0.peer() {
+            shown.field("peer", &peer);
+        }
+        shown.finish()
+    }
+}

@@ -1,0 +1,284 @@
+//! `UdpSocket`.
+
+use crate::{A_MOMENT, PATIENCE, on_both};
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::net::{Shutdown, SocketAddr};
+use std::time::{Duration, Instant};
+use xk_net::{Driver, Source, Stack, UdpSocket};
+
+on_both!(
+    a_datagram_arrives_with_its_sender,
+    port_zero_is_any_free_one,
+    a_bound_port_is_taken,
+    a_foreign_address_cannot_be_bound,
+    version_6_is_not_there,
+    what_does_not_fit_is_lost_and_peeking_takes_nothing,
+    a_timeout_ends_a_read,
+    without_blocking_a_read_says_so,
+    a_connected_socket_hears_its_peer_alone,
+    an_unreachable_port_is_reported_once,
+    without_a_peer_there_is_nowhere_to_send,
+    too_much_for_a_datagram_is_refused,
+    the_largest_datagram_arrives,
+    a_broadcast_needs_permission,
+    a_clone_is_the_same_socket,
+    several_buffers_are_one_datagram,
+    datagrams_of_no_octets_arrive,
+    a_dropped_socket_frees_its_port,
+    what_nobody_reads_is_bounded,
+    shutdown_ends_a_connected_socket,
+    many_sockets_keep_apart,
+);
+
+fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {
+    let socket = UdpSocket::bind(stack, "10.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn a_datagram_arrives_with_its_sender<D: Driver>(stack: &Stack<D>) {
+    let ((one, from), (other, to)) = (bind(stack), bind(stack));
+    assert_eq!(one.send_to(b"hello", to).unwrap(), 5);
+    let mut buffer = [0; 16];
+    assert_eq!(other.recv_from(&mut buffer).unwrap(), (5, from));
+    assert_eq!(&buffer[..5], b"hello");
+    other.send_to(b"back", from).unwrap();
+    assert_eq!(one.recv(&mut buffer).unwrap(), 4);
+}
+
+fn port_zero_is_any_free_one<D: Driver>(stack: &Stack<D>) {
+    let ((_one, first), (_other, second)) = (bind(stack), bind(stack));
+    assert!(first.port() >= 49152 && first != second);
+    let any = UdpSocket::bind(stack, "0.0.0.0:0").unwrap();
+    assert!(any.local_addr().unwrap().ip().is_unspecified());
+}
+
+fn a_bound_port_is_taken<D: Driver>(stack: &Stack<D>) {
+    let _first = UdpSocket::bind(stack, "10.0.0.1:53").unwrap();
+    for again in ["10.0.0.1:53", "0.0.0.0:53"] {
+        let error = UdpSocket::bind(stack, again).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert_eq!(error.raw_os_error(), Some(98));
+    }
+    let two: [SocketAddr; 2] = [([10, 0, 0, 1], 53).into(), ([10, 0, 0, 1], 54).into()];
+    let second = UdpSocket::bind(stack, &two[..]).unwrap();
+    assert_eq!(second.local_addr().unwrap().port(), 54);
+}
+
+fn a_foreign_address_cannot_be_bound<D: Driver>(stack: &Stack<D>) {
+    let error = UdpSocket::bind(stack, "10.0.0.9:0").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+}
+
+fn version_6_is_not_there<D: Driver>(stack: &Stack<D>) {
+    assert_eq!(errno(UdpSocket::bind(stack, "[::1]:0")), Some(97));
+    let mapped = UdpSocket::bind(stack, "[::ffff:10.0.0.1]:0").unwrap();
+    assert!(mapped.local_addr().unwrap().is_ipv4());
+}
+
+fn what_does_not_fit_is_lost_and_peeking_takes_nothing<D: Driver>(stack: &Stack<D>) {
+    let ((one, from), (other, to)) = (bind(stack), bind(stack));
+    one.send_to(b"hello", to).unwrap();
+    one.send_to(b"next", to).unwrap();
+    let mut small = [0; 3];
+    assert_eq!(other.peek_from(&mut small).unwrap(), (3, from));
+    assert_eq!(other.unread(), 5);
+    assert_eq!(other.recv_from(&mut small).unwrap(), (3, from));
+    assert_eq!(&small, b"hel");
+    let mut buffer = [0; 16];
+    assert_eq!(other.peek(&mut buffer).unwrap(), 4);
+    assert_eq!(other.recv(&mut buffer).unwrap(), 4);
+}
+
+fn a_timeout_ends_a_read<D: Driver>(stack: &Stack<D>) {
+    let (socket, _) = bind(stack);
+    let none = socket.set_read_timeout(Some(Duration::ZERO)).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::InvalidInput);
+    socket.set_read_timeout(Some(A_MOMENT)).unwrap();
+    assert_eq!(socket.read_timeout().unwrap(), Some(A_MOMENT));
+    let begun = Instant::now();
+    let error = socket.recv(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert!(begun.elapsed() >= A_MOMENT);
+}
+
+fn without_blocking_a_read_says_so<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (other, to)) = (bind(stack), bind(stack));
+    other.set_nonblocking(true).unwrap();
+    let error = other.recv(&mut [0; 8]).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.raw_os_error()),
+        (ErrorKind::WouldBlock, Some(11))
+    );
+    one.send_to(b"x", to).unwrap();
+    let begun = Instant::now();
+    while other.recv(&mut [0; 8]).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    other.set_nonblocking(false).unwrap();
+    other.set_read_timeout(Some(A_MOMENT)).unwrap();
+    assert!(other.recv(&mut [0; 8]).is_err());
+}
+
+fn a_connected_socket_hears_its_peer_alone<D: Driver>(stack: &Stack<D>) {
+    let ((one, from), (peer, to), (stranger, _)) = (bind(stack), bind(stack), bind(stack));
+    assert_eq!(errno(one.peer_addr()), Some(107));
+    one.connect(to).unwrap();
+    assert_eq!(one.peer_addr().unwrap(), to);
+    stranger.send_to(b"stranger", from).unwrap();
+    one.send(b"ask").unwrap();
+    let mut buffer = [0; 16];
+    let (octets, asker) = peer.recv_from(&mut buffer).unwrap();
+    assert_eq!((octets, asker), (3, from));
+    peer.send_to(b"answer", asker).unwrap();
+    assert_eq!(one.recv_from(&mut buffer).unwrap(), (6, to));
+    // Another peer, and then everybody again.
+    one.connect(stranger.local_addr().unwrap()).unwrap();
+    stranger.send_to(b"stranger", from).unwrap();
+    assert_eq!(one.recv(&mut buffer).unwrap(), 8);
+    one.disconnect().unwrap();
+    peer.send_to(b"peer", from).unwrap();
+    assert_eq!(one.recv_from(&mut buffer).unwrap(), (4, to));
+}
+
+fn an_unreachable_port_is_reported_once<D: Driver>(stack: &Stack<D>) {
+    let (one, _) = bind(stack);
+    let (gone, nowhere) = bind(stack);
+    drop(gone);
+    one.connect(nowhere).unwrap();
+    one.send(b"anybody?").unwrap();
+    let error = one.recv(&mut [0; 8]).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.raw_os_error()),
+        (ErrorKind::ConnectionRefused, Some(111))
+    );
+    // It has been told; the next datagram goes out, and comes to nobody again.
+    one.send(b"anybody?").unwrap();
+    let begun = Instant::now();
+    while !one.ready().contains(xk_net::Ready::ERROR) {
+        one.set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        if let Err(error) = one.peek(&mut [0; 8])
+            && error.kind() == ErrorKind::ConnectionRefused
+        {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert!(one.take_error().unwrap().is_some() && one.take_error().unwrap().is_none());
+}
+
+fn without_a_peer_there_is_nowhere_to_send<D: Driver>(stack: &Stack<D>) {
+    let (one, _) = bind(stack);
+    assert_eq!(errno(one.send(b"x")), Some(89));
+    assert_eq!(errno(one.send_to(b"x", "10.0.0.1:0")), Some(22));
+}
+
+fn too_much_for_a_datagram_is_refused<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (_other, to)) = (bind(stack), bind(stack));
+    assert_eq!(errno(one.send_to(&vec![0; 65_508], to)), Some(90));
+}
+
+fn the_largest_datagram_arrives<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (other, to)) = (bind(stack), bind(stack));
+    let sent: Vec<u8> = (0..65_507).map(|n| n as u8).collect();
+    assert_eq!(one.send_to(&sent, to).unwrap(), sent.len());
+    let mut buffer = vec![0; 1 << 17];
+    let octets = other.recv(&mut buffer).unwrap();
+    assert!(buffer[..octets] == sent);
+}
+
+fn a_broadcast_needs_permission<D: Driver>(stack: &Stack<D>) {
+    let (one, _) = bind(stack);
+    assert!(!one.broadcast().unwrap());
+    one.connect("255.255.255.255:9").unwrap_err();
+    one.set_broadcast(true).unwrap();
+    assert!(one.broadcast().unwrap());
+}
+
+fn a_clone_is_the_same_socket<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (other, to)) = (bind(stack), bind(stack));
+    let again = other.try_clone().unwrap();
+    assert_eq!(again.local_addr().unwrap(), to);
+    drop(other);
+    one.send_to(b"x", to).unwrap();
+    assert_eq!(again.recv(&mut [0; 8]).unwrap(), 1);
+    assert_eq!(again.read_timeout().unwrap(), Some(PATIENCE));
+}
+
+fn several_buffers_are_one_datagram<D: Driver>(stack: &Stack<D>) {
+    let ((one, from), (other, to)) = (bind(stack), bind(stack));
+    let pieces = [
+        IoSlice::new(b"ab"),
+        IoSlice::new(b""),
+        IoSlice::new(b"cdefg"),
+    ];
+    assert_eq!(one.send_vectored(&pieces, Some(to)).unwrap(), 7);
+    let (mut first, mut second) = ([0; 3], [0; 2]);
+    let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+    let received = other.recv_vectored(&mut buffers, false).unwrap();
+    assert_eq!(received, (5, 7, from));
+    assert_eq!((&first, &second), (b"abc", b"de"));
+}
+
+fn datagrams_of_no_octets_arrive<D: Driver>(stack: &Stack<D>) {
+    let ((one, from), (other, to)) = (bind(stack), bind(stack));
+    assert_eq!(one.send_to(b"", to).unwrap(), 0);
+    assert_eq!(other.recv_from(&mut [0; 8]).unwrap(), (0, from));
+}
+
+fn a_dropped_socket_frees_its_port<D: Driver>(stack: &Stack<D>) {
+    for _ in 0..100 {
+        let socket = UdpSocket::bind(stack, "10.0.0.1:53").unwrap();
+        socket.connect("10.0.0.1:54").unwrap();
+    }
+}
+
+fn what_nobody_reads_is_bounded<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (other, to)) = (bind(stack), bind(stack));
+    for n in 0..2_000_u32 {
+        let mut datagram = [0; 1000];
+        datagram[..4].copy_from_slice(&n.to_ne_bytes());
+        one.send_to(&datagram, to).unwrap();
+        if n % 64 == 0 {
+            let _ = one.ready();
+            one.set_read_timeout(Some(Duration::from_millis(1)))
+                .unwrap();
+            let _ = one.recv(&mut [0; 8]);
+        }
+    }
+    other.set_read_timeout(Some(A_MOMENT)).unwrap();
+    let mut count = 0;
+    while other.recv(&mut [0; 1000]).is_ok() {
+        count += 1;
+    }
+    assert!((100..1_000).contains(&count), "{count} of 2000 waited");
+}
+
+fn shutdown_ends_a_connected_socket<D: Driver>(stack: &Stack<D>) {
+    let ((one, _), (_other, to)) = (bind(stack), bind(stack));
+    assert_eq!(errno(one.shutdown(Shutdown::Both)), Some(107));
+    one.connect(to).unwrap();
+    one.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(one.recv(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(errno(one.send(b"x")), Some(32));
+}
+
+fn many_sockets_keep_apart<D: Driver>(stack: &Stack<D>) {
+    let sockets: Vec<_> = (0..200).map(|_| bind(stack)).collect();
+    for (n, (_, to)) in sockets.iter().enumerate() {
+        let (from, _) = &sockets[(n + 1) % sockets.len()];
+        from.send_to(&(n as u32).to_ne_bytes(), to).unwrap();
+    }
+    for (n, (socket, _)) in sockets.iter().enumerate() {
+        let mut number = [0; 4];
+        let (_, from) = socket.recv_from(&mut number).unwrap();
+        assert_eq!(u32::from_ne_bytes(number), n as u32);
+        assert_eq!(from, sockets[(n + 1) % sockets.len()].1);
+    }
+}

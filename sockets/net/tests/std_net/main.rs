@@ -1,0 +1,45 @@
+//! The behaviours of `std::net`, one by one, each with both drivers.
+
+mod datagrams;
+mod poller;
+mod streams;
+
+use std::time::Duration;
+use xk_net::{Here, Setup, Stack, Thread};
+
+/// A host alone, whose packets to itself go round within it.
+const ALONE: &str = r#"
+host alone {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    udp ip
+    tcp ip
+}
+"#;
+
+/// Longer than anything takes here, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough to see that nothing comes.
+const A_MOMENT: Duration = Duration::from_millis(30);
+
+fn here() -> Stack<Here> {
+    Stack::from_text(ALONE).unwrap()
+}
+
+fn thread() -> Stack<Thread> {
+    Setup::from_text(ALONE).thread().unwrap()
+}
+
+/// Makes two tests of each function: with the calling thread as the driver, and with a thread of its own.
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod here {
+            $(#[test] fn $name() { super::$name(&crate::here()); })*
+        }
+        mod thread {
+            $(#[test] fn $name() { super::$name(&crate::thread()); })*
+        }
+    };
+}
+pub(crate) use on_both;

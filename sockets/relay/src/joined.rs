@@ -1,0 +1,220 @@
+//! A stream of the stack joined to a stream socket of the system, whose other end a program has.
+
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use xk_net::{Source, TcpStream, Thread, WatchId};
+
+/// Turns of one direction before others have theirs.
+const TURNS: usize = 16;
+/// Octets that are moved at once.
+pub(crate) const SCRATCH: usize = 64 << 10;
+
+/// What is to become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It waits to be told.
+    Wait,
+    /// It has more to do at once.
+    Again,
+    /// It is over; with a number if it broke.
+    Over(Option<i32>),
+}
+
+/// A stream of the stack joined to one of the system.
+pub(crate) struct Joined {
+    pub(crate) stream: TcpStream<Thread>,
+    unix: OwnedFd,
+    watch: WatchId,
+    /// The stream stands.
+    pub(crate) connected: bool,
+    /// How many octets in front are not for the peer; unknown until the program has said so.
+    stuffing: Option<usize>,
+    to_program: Half,
+    to_peer: Half,
+    /// The program has closed its end altogether.
+    pub(crate) gone: bool,
+    /// Who waits to hear whether it stands.
+    pub(crate) waiting: Vec<OwnedFd>,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Half {
+    /// What was taken and not yet given.
+    rest: Vec<u8>,
+    ended: bool,
+    told: bool,
+}
+
+fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(104)
+}
+
+fn blocks(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl Joined {
+    pub(crate) fn new(
+        stream: TcpStream<Thread>,
+        unix: OwnedFd,
+        watch: WatchId,
+        connected: bool,
+    ) -> Self {
+        Self {
+            stream,
+            unix,
+            watch,
+            connected,
+            stuffing: connected.then_some(0),
+            to_program: Half::default(),
+            to_peer: Half::default(),
+            gone: false,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The program says how many octets it has put in front.
+    pub(crate) fn stuffed(&mut self, octets: usize) {
+        self.stuffing.get_or_insert(octets);
+    }
+
+    /// Moves what can be moved.
+    pub(crate) fn tend(&mut self, scratch: &mut [u8]) -> Next {
+        if !self.connected {
+            if !self.stream.ready().is_writable() {
+                return if self.gone {
+                    Next::Over(None)
+                } else {
+                    Next::Wait
+                };
+            }
+            if let Ok(Some(error)) = self.stream.take_error() {
+                return Next::Over(Some(errno(&error)));
+            }
+            self.connected = true;
+        }
+        if self.unstuff(scratch).is_err() {
+            return Next::Over(None);
+        }
+        let down = self.tend_program(scratch);
+        let up = self.tend_peer(scratch);
+        match (down, up) {
+            (Next::Over(why), _) | (_, Next::Over(why)) => Next::Over(why),
+            _ if self.to_program.told && self.to_peer.told => Next::Over(None),
+            (Next::Again, _) | (_, Next::Again) => Next::Again,
+            _ => Next::Wait,
+        }
+    }
+
+    /// Throws the octets in front away.
+    fn unstuff(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        while let Some(left @ 1..) = self.stuffing {
+            let take = left.min(scratch.len());
+            match rustix::net::recv(&self.unix, &mut scratch[..take], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Ok(()),
+                Ok((octets, _)) => self.stuffing = Some(left - octets),
+                Err(error) if blocks(&error.into()) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn tend_program(&mut self, scratch: &mut [u8]) -> Next {
+        let half = &mut self.to_program;
+        for _ in 0..TURNS {
+            if !half.rest.is_empty() {
+                match send(&self.unix, &half.rest) {
+                    Ok(octets) => drop(half.rest.drain(..octets)),
+                    Err(error) if blocks(&error) => return Next::Wait,
+                    Err(_) => return self.abandoned(),
+                }
+                continue;
+            }
+            if half.ended {
+                if !half.told {
+                    half.told = true;
+                    // If the program is gone, that is found on the other side.
+                    let _ = rustix::net::shutdown(&self.unix, Shutdown::Write);
+                }
+                return Next::Wait;
+            }
+            match self.stream.read(scratch) {
+                Ok(0) => half.ended = true,
+                Ok(octets) => match send(&self.unix, &scratch[..octets]) {
+                    Ok(sent) => half.rest.extend_from_slice(&scratch[sent..octets]),
+                    Err(error) if blocks(&error) => half.rest.extend_from_slice(&scratch[..octets]),
+                    Err(_) => return self.abandoned(),
+                },
+                Err(error) if blocks(&error) => return Next::Wait,
+                Err(error) => return Next::Over(Some(errno(&error))),
+            }
+        }
+        Next::Again
+    }
+
+    /// The program is gone and has not read what came: the peer is told by a reset, as by any system.
+    fn abandoned(&self) -> Next {
+        let _ = self.stream.set_linger(Some(Duration::ZERO));
+        Next::Over(None)
+    }
+
+    fn tend_peer(&mut self, scratch: &mut [u8]) -> Next {
+        if self.stuffing != Some(0) {
+            return Next::Wait;
+        }
+        let half = &mut self.to_peer;
+        for _ in 0..TURNS {
+            if !half.rest.is_empty() {
+                match self.stream.write(&half.rest) {
+                    Ok(octets) => drop(half.rest.drain(..octets)),
+                    Err(error) if blocks(&error) => return Next::Wait,
+                    Err(error) => return Next::Over(Some(errno(&error))),
+                }
+                continue;
+            }
+            if half.ended {
+                return self.peer_told();
+            }
+            match rustix::net::recv(&self.unix, &mut *scratch, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => half.ended = true,
+                Ok((octets, _)) => match self.stream.write(&scratch[..octets]) {
+                    Ok(sent) => half.rest.extend_from_slice(&scratch[sent..octets]),
+                    Err(error) if blocks(&error) => half.rest.extend_from_slice(&scratch[..octets]),
+                    Err(error) => return Next::Over(Some(errno(&error))),
+                },
+                Err(error) if blocks(&error.into()) => return Next::Wait,
+                // The program has closed with octets unread.
+                Err(_) => return self.abandoned(),
+            }
+        }
+        Next::Again
+    }
+
+    /// The program writes no more, and all of it has been passed on.
+    fn peer_told(&mut self) -> Next {
+        if !self.to_peer.told {
+            self.to_peer.told = true;
+            // If the stream is broken, reading from it says so.
+            let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        }
+        if self.gone {
+            return Next::Over(None);
+        }
+        Next::Wait
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.stream.unwatch(self.watch);
+    }
+}
+
+fn send(unix: &OwnedFd, octets: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::net::send(unix, octets, flags)?)
+}

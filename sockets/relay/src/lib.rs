@@ -1,0 +1,59 @@
+//! Joins the sockets of unmodified programs to a stack: the part of `xk exec` that runs beside the stack.
+//!
+//! Programs below `xk exec` have `xk-preload` loaded. It turns their TCP sockets for addresses of the graph into stream sockets of
+//! the system (unix(7)) whose other ends are held here, one thread's loop moving octets between those and the stack. The words
+//! spoken are those of `xk-request`.
+
+mod bell;
+mod joined;
+mod listening;
+mod relay;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use xk_net::{Stack, Thread};
+
+/// A running relay; it ends when it is dropped.
+pub struct Relay {
+    token: String,
+    bell: Arc<bell::Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Begins to serve programs of this user that know the [`token`](Self::token).
+    ///
+    /// # Errors
+    /// If the system gives no descriptors or no thread.
+    pub fn start(stack: Stack<Thread>) -> io::Result<Self> {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let token = format!("{:016x}", u64::from_ne_bytes(random));
+        let bell = Arc::new(bell::Bell::new()?);
+        let mut inner = relay::Inner::new(stack, token.clone(), Arc::clone(&bell))?;
+        let thread = std::thread::Builder::new()
+            .name("xk-relay".into())
+            .spawn(move || inner.run())?;
+        Ok(Self {
+            token,
+            bell,
+            thread: Some(thread),
+        })
+    }
+
+    /// What programs are to have in their environment under [`xk_request::VARIABLE`].
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.bell.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been shown already.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Unmodified programs on a stack: what they see is what they would see of Linux.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use xk_net::{Setup, Stack, Thread};
+use xk_relay::Relay;
+use xk_request::VARIABLE;
+
+const ALONE: &str = r#"
+host alone {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    tcp ip
+}
+"#;
+
+/// Longer than anything takes here, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn relay() -> (Stack<Thread>, Relay) {
+    let stack = Setup::from_text(ALONE).thread().unwrap();
+    let relay = Relay::start(stack.clone()).unwrap();
+    (stack, relay)
+}
+
+/// The library, as cargo builds it for these tests.
+fn library() -> PathBuf {
+    let path = std::env::current_exe().unwrap();
+    let path = path.with_file_name("libxk_preload.so");
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
+
+/// False, and a word about it, if the machine has no such program.
+fn has(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if found.is_err() {
+        eprintln!("skipped: no {program} here; install it to see this test");
+    }
+    found.is_ok()
+}
+
+fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
+    Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env(VARIABLE, relay.token())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What a program prints, if it ends well.
+fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
+    let child = start(relay, program, arguments);
+    let pid = child.id();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    let Ok(output) = has_ended.recv_timeout(PATIENCE) else {
+        // Its own children hold no pipe that anybody waits for.
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+        panic!("{program} {arguments:?} does not end");
+    };
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+fn python(script: &str) -> String {
+    if !has("python3") {
+        return "skipped\n".into();
+    }
+    let (_stack, relay) = relay();
+    run(&relay, "python3", &["-c", script])
+}
+
+#[test]
+fn a_server_and_a_client_speak() {
+    let said = python(
+        r"
+import socket, threading
+server = socket.create_server(('10.0.0.1', 80))
+assert server.getsockname() == ('10.0.0.1', 80), server.getsockname()
+def serve():
+    peer, address = server.accept()
+    assert peer.getpeername() == address
+    assert peer.getsockname() == ('10.0.0.1', 80)
+    data = b''
+    while part := peer.recv(1000): data += part
+    peer.sendall(data.upper())
+    peer.close()
+threading.Thread(target=serve).start()
+client = socket.create_connection(('10.0.0.1', 80))
+assert client.getpeername() == ('10.0.0.1', 80)
+assert client.getsockname()[0] == '10.0.0.1'
+assert client.family == socket.AF_INET
+client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+client.sendall(b'hello ' * 1000)
+client.shutdown(socket.SHUT_WR)
+data = b''
+while part := client.recv(1000): data += part
+assert data == b'HELLO ' * 1000, len(data)
+print('spoken')
+",
+    );
+    assert!(matches!(said.as_str(), "spoken\n" | "skipped\n"), "{said}");
+}
+
+#[test]
+fn errors_are_those_of_linux() {
+    let said = python(
+        r"
+import socket, errno
+try:
+    socket.create_connection(('10.0.0.1', 9))
+    assert False
+except ConnectionRefusedError: pass
+one = socket.create_server(('10.0.0.1', 0))
+assert one.getsockname()[1] >= 49152
+try:
+    socket.create_server(one.getsockname())
+    assert False
+except OSError as error: assert error.errno == errno.EADDRINUSE, error
+address = one.getsockname()
+one.close()
+socket.create_server(address)
+client = socket.socket()
+client.settimeout(5)
+try:
+    client.connect(('10.0.0.1', 9))
+    assert False
+except ConnectionRefusedError: pass
+print('right')
+",
+    );
+    assert!(matches!(said.as_str(), "right\n" | "skipped\n"), "{said}");
+}
+
+#[test]
+fn a_connection_in_the_making_is_polled() {
+    let said = python(
+        r"
+import socket, select, errno
+server = socket.create_server(('10.0.0.1', 80))
+for port, wanted in ((80, 0), (9, errno.ECONNREFUSED)):
+    client = socket.socket()
+    client.setblocking(False)
+    polled = select.epoll()
+    polled.register(client, select.EPOLLOUT | select.EPOLLET)
+    polled.poll(0)
+    assert client.connect_ex(('10.0.0.1', port)) == errno.EINPROGRESS
+    events = polled.poll(10)
+    assert events and events[0][1] & select.EPOLLOUT, events
+    assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == wanted
+peer, _ = server.accept()
+client = peer
+print('polled')
+",
+    );
+    assert!(matches!(said.as_str(), "polled\n" | "skipped\n"), "{said}");
+}
+
+#[test]
+fn a_child_has_its_parents_sockets() {
+    let said = python(
+        r"
+import socket, os
+server = socket.create_server(('0.0.0.0', 80))
+for n in range(4):
+    if os.fork() == 0:
+        peer, _ = server.accept()
+        peer.sendall(b'child %d' % n)
+        os._exit(0)
+heard = set()
+for n in range(4):
+    client = socket.create_connection(('10.0.0.1', 80))
+    heard.add(client.recv(100))
+assert len(heard) == 4, heard
+print('born')
+",
+    );
+    assert!(matches!(said.as_str(), "born\n" | "skipped\n"), "{said}");
+}
+
+#[test]
+fn loopback_is_linux() {
+    let said = python(
+        r"
+import socket
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+peer, address = server.accept()
+assert address == client.getsockname()
+print('linux')
+",
+    );
+    assert!(matches!(said.as_str(), "linux\n" | "skipped\n"), "{said}");
+}
+
+#[test]
+fn curl_fetches_from_pythons_server() {
+    if !has("curl") || !has("python3") {
+        return;
+    }
+    let (_stack, relay) = relay();
+    let folder = std::env::temp_dir().join(format!("xk-curl-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let content: String = (0..100_000).map(|n| format!("{n}\n")).collect();
+    std::fs::write(folder.join("numbers"), &content).unwrap();
+    let directory = folder.display().to_string();
+    let serve = [
+        "-m",
+        "http.server",
+        "8000",
+        "-b",
+        "10.0.0.1",
+        "-d",
+        &directory,
+    ];
+    let mut server = start(&relay, "python3", &serve);
+    let url = "http://10.0.0.1:8000/numbers";
+    let retry = [
+        "-sS",
+        "--retry",
+        "100",
+        "--retry-connrefused",
+        "--retry-delay",
+        "1",
+        url,
+    ];
+    let fetched = run(&relay, "curl", &retry);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(fetched == content, "{} octets", fetched.len());
+}

@@ -1,0 +1,31 @@
+//! The sockets of `xk-net` for tokio: the same names and errors, but a task waits instead of a thread.
+//!
+//! They stand on a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the tasks; tokio's own reactor takes no
+//! part, so any runtime does. What is not here is reached through [`TcpStream::get_ref`] and its like.
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xk_tokio::{Stack, UdpSocket};
+//!
+//! # async fn run() -> std::io::Result<()> {
+//! let graph = r#"host alone { loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip; }"#;
+//! let stack: Stack = xk_net::Setup::from_text(graph).thread()?;
+//! let one = UdpSocket::bind(&stack, "10.0.0.1:0")?;
+//! let other = UdpSocket::bind(&stack, "10.0.0.1:0")?;
+//! one.send_to(b"hello", other.local_addr()?).await?;
+//! let (octets, _) = other.recv_from(&mut [0; 16]).await?;
+//! assert_eq!(octets, 5);
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run()).unwrap();
+//! ```
+
+mod task;
+mod tcp;
+mod udp;
+
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::UdpSocket;
+
+/// A stack with a thread of its own.
+pub type Stack = xk_net::Stack<xk_net::Thread>;

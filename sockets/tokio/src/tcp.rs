@@ -1,0 +1,181 @@
+//! Streams.
+
+use crate::Stack;
+use crate::task::{Awaited, Way};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xk_net::{Ready, Source, Thread};
+
+/// One end of a stream: as `tokio::net::TcpStream`.
+pub struct TcpStream(Awaited<xk_net::TcpStream<Thread>>);
+
+impl TcpStream {
+    fn new(stream: xk_net::TcpStream<Thread>) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self(Awaited::new(stream)))
+    }
+
+    /// Connects to the first of these addresses that answers.
+    ///
+    /// # Errors
+    /// That of the last address.
+    pub async fn connect(stack: &Stack, peer: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = None;
+        for peer in peer.to_socket_addrs()? {
+            match Self::connect_to(stack, peer).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error),
+            }
+        }
+        let none = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "could not resolve to any addresses",
+            )
+        };
+        Err(last.unwrap_or_else(none))
+    }
+
+    async fn connect_to(stack: &Stack, peer: SocketAddr) -> io::Result<Self> {
+        let stream = Self::new(xk_net::TcpStream::begin_connect(stack, None, peer)?)?;
+        stream
+            .0
+            .wait(Way::Write, |socket| match socket.take_error()? {
+                Some(error) => Err(error),
+                None if socket.ready().is_writable() => Ok(()),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            })
+            .await?;
+        Ok(stream)
+    }
+
+    /// The socket below, for its options and addresses. It does not block.
+    pub fn get_ref(&self) -> &xk_net::TcpStream<Thread> {
+        &self.0.socket
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.get_ref().local_addr()
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if the stream does not stand.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.get_ref().peer_addr()
+    }
+
+    /// Whether small segments go at once.
+    ///
+    /// # Errors
+    /// If the layer below does not know of it.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.get_ref().set_nodelay(on)
+    }
+
+    /// Reads without taking away.
+    ///
+    /// # Errors
+    /// As for reading.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.wait(Way::Read, |socket| socket.peek(buffer)).await
+    }
+
+    /// What the stream is ready for now.
+    pub fn ready(&self) -> Ready {
+        self.get_ref().ready()
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = buffer.initialize_unfilled();
+        let read = self.0.poll(cx, Way::Read, |mut socket| socket.read(room));
+        read.map_ok(|octets| buffer.advance(octets))
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0
+            .poll(cx, Way::Write, |mut socket| socket.write(octets))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        octets: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0
+            .poll(cx, Way::Write, |mut socket| socket.write_vectored(octets))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(match self.get_ref().shutdown(Shutdown::Write) {
+            // Broken, and so ended.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        })
+    }
+}
+
+/// One who listens: as `tokio::net::TcpListener`.
+pub struct TcpListener(Awaited<xk_net::TcpListener<Thread>>);
+
+impl TcpListener {
+    /// Listens at the first of these addresses that can be had; port 0 is any free one.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`.
+    pub fn bind(stack: &Stack, local: impl ToSocketAddrs) -> io::Result<Self> {
+        let listener = xk_net::TcpListener::bind(stack, local)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self(Awaited::new(listener)))
+    }
+
+    /// Waits for the next peer.
+    ///
+    /// # Errors
+    /// `ENETDOWN` if the stack has ended.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.0.wait(Way::Read, |socket| socket.accept()).await?;
+        Ok((TcpStream::new(stream)?, peer))
+    }
+
+    /// The socket below. It does not block.
+    pub fn get_ref(&self) -> &xk_net::TcpListener<Thread> {
+        &self.0.socket
+    }
+
+    /// The address, with the port that was found.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.get_ref().local_addr()
+    }
+}

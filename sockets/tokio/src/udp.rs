@@ -1,0 +1,79 @@
+//! Datagrams.
+
+use crate::Stack;
+use crate::task::{Awaited, Way};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use xk_net::Thread;
+
+/// A socket for datagrams: as `tokio::net::UdpSocket`.
+pub struct UdpSocket(Awaited<xk_net::UdpSocket<Thread>>);
+
+impl UdpSocket {
+    /// A socket at the first of these addresses that can be had; port 0 is any free one.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`.
+    pub fn bind(stack: &Stack, local: impl ToSocketAddrs) -> io::Result<Self> {
+        let socket = xk_net::UdpSocket::bind(stack, local)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self(Awaited::new(socket)))
+    }
+
+    /// From now on hears one peer only.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` if there is no way.
+    pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
+        self.get_ref().connect(peer)
+    }
+
+    /// The socket below, for its options. It does not block.
+    pub fn get_ref(&self) -> &xk_net::UdpSocket<Thread> {
+        &self.0.socket
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.get_ref().local_addr()
+    }
+
+    /// Receives a datagram; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    /// What the network has reported.
+    pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0
+            .wait(Way::Read, |socket| socket.recv_from(buffer))
+            .await
+    }
+
+    /// Receives a datagram of the connected peer, or of anybody.
+    ///
+    /// # Errors
+    /// What the network has reported.
+    pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.wait(Way::Read, |socket| socket.recv(buffer)).await
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// As for [`xk_net::UdpSocket::send_to`].
+    pub async fn send_to(&self, octets: &[u8], peer: SocketAddr) -> io::Result<usize> {
+        self.0
+            .wait(Way::Write, |socket| socket.send_to(octets, peer))
+            .await
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    /// As for [`xk_net::UdpSocket::send`].
+    pub async fn send(&self, octets: &[u8]) -> io::Result<usize> {
+        self.0.wait(Way::Write, |socket| socket.send(octets)).await
+    }
+}
