@@ -43,6 +43,8 @@ pub struct Outcome {
     pub whole: u32,
     /// Connections that broke, for a reason.
     pub broken: u32,
+    /// Of those, how many broke though both applications were orderly: a bad network or a dead peer.
+    pub excused: u32,
     /// Octets delivered.
     pub octets: u64,
     /// Segments sent.
@@ -96,6 +98,7 @@ pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> 
             Ok(outcome) => {
                 sum.whole += outcome.whole;
                 sum.broken += outcome.broken;
+                sum.excused += outcome.excused;
                 sum.octets += outcome.octets;
                 sum.segments += outcome.segments;
             }
@@ -239,6 +242,13 @@ impl<'a> World<'a> {
                 continue;
             }
             outcome.broken += 1;
+            outcome.excused += u32::from(orderly);
+            if orderly && self.plan.death.is_none() {
+                eprintln!(
+                    "DBG {:?} {:?} loss {} corr {}",
+                    ends[0].failed, ends[1].failed, self.plan.loss, self.plan.corruption
+                );
+            }
             if orderly && !self.plan.is_hostile() {
                 return Err(format!("stream {n} broke without a reason"));
             }
