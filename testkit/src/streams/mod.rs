@@ -243,12 +243,6 @@ impl<'a> World<'a> {
             }
             outcome.broken += 1;
             outcome.excused += u32::from(orderly);
-            if orderly && self.plan.death.is_none() {
-                eprintln!(
-                    "DBG {:?} {:?} loss {} corr {}",
-                    ends[0].failed, ends[1].failed, self.plan.loss, self.plan.corruption
-                );
-            }
             if orderly && !self.plan.is_hostile() {
                 return Err(format!("stream {n} broke without a reason"));
             }

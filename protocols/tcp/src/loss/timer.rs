@@ -93,7 +93,8 @@ impl Recovery {
         self.reorder_at = None;
         self.dup_acks = 0;
         self.dup_octets = 0;
-        self.extra_octets = 0;
+        // The first one goes, whatever else may still be under way (RFC 6298, section 5.4).
+        self.extra_octets = self.board.next_lost().map_or(0, |(_, octets)| octets);
         self.pacer.reset();
         self.rtt.back_off();
         self.rto_at = Some(now + self.rtt.rto());
