@@ -25,6 +25,8 @@
 //! A message that is not back after `timeout` is lost; if it comes later all the same it counts as late. At most
 //! 65536 messages are awaited at a time, the oldest one beyond that is given up.
 //!
+//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order.
+//!
 //! # Control
 //! Answers `report`: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be sent and what the
 //! network reported by kind, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every message is
@@ -61,6 +63,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod cutter;
 mod protocol;
 mod tally;
 mod times;

@@ -1,5 +1,6 @@
 //! The protocol object: a session, two timers, what comes back.
 
+use crate::cutter::Cutter;
 use crate::tally::Tally;
 use crate::window::Arrival;
 use core::cell::{Cell, RefCell};
@@ -14,6 +15,7 @@ use xk_core::{
     SessionRef, Time, Upper,
 };
 use xk_kit::control::NetworkError;
+use xk_kit::stream::StreamSpace;
 
 /// Came back with other octets than it was sent with, or was never sent.
 static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);
@@ -78,6 +80,8 @@ pub struct Probe {
     lower: ProtocolRef,
     settings: Settings,
     session: RefCell<Option<SessionRef>>,
+    /// Cuts what comes back into messages; only on a stream.
+    cutter: RefCell<Option<Cutter>>,
     tally: RefCell<Tally>,
     expiry: Cell<Option<Timer>>,
 }
@@ -122,6 +126,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
             lower,
             settings,
             session: RefCell::default(),
+            cutter: RefCell::default(),
             tally: RefCell::default(),
             expiry: Cell::new(None),
         },
@@ -195,6 +200,10 @@ impl Probe {
         let participants = Participants::pair(local, to);
         let session = self.lower.open(cx, Upper::new(this), participants)?;
         *self.session.borrow_mut() = Some(session.clone());
+        // Whoever answers this carries a stream, which keeps no message together.
+        if session.ask(cx, StreamSpace::default()).is_some() {
+            *self.cutter.borrow_mut() = Some(Cutter::default());
+        }
         Ok(session)
     }
 
@@ -253,11 +262,18 @@ impl Probe {
             tally.window.send(cx.now(), size);
             sequence
         };
+        // Before it goes: the answer may be here when `push` returns.
+        if let Some(cutter) = &mut *self.cutter.borrow_mut() {
+            cutter.expect(size);
+        }
         let pushed = match self.message(cx, sequence, size) {
             Some(message) => session.push(cx, message),
             None => Err(PushError::NoBuffers),
         };
         if let Err(error) = pushed {
+            if let Some(cutter) = &mut *self.cutter.borrow_mut() {
+                cutter.forget_last();
+            }
             let tally = &mut *self.tally.borrow_mut();
             tally.window.fail(sequence);
             tally.push_error(error);
@@ -305,6 +321,19 @@ impl Probe {
         {
             self.tally.borrow_mut().open_error = Some(error);
         }
+    }
+
+    /// The next whole message of what a stream has brought.
+    fn next_of_stream(&self) -> Option<Message> {
+        self.cutter.borrow_mut().as_mut()?.next()
+    }
+
+    fn take(&self, cx: &Kernel, this: &ProtocolRef, message: Message) -> Result<(), Refused> {
+        match self.judge(cx.now(), &message) {
+            None => self.go_on(cx, this),
+            Some(why) => this.discard(message, why),
+        }
+        Ok(())
     }
 
     /// What an arrival is; its reason if it is not the answer.
@@ -358,9 +387,12 @@ impl Protocol for Probe {
         _: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        match self.judge(cx.now(), &message) {
-            None => self.go_on(cx, this),
-            Some(why) => this.discard(message, why),
+        match &mut *self.cutter.borrow_mut() {
+            Some(cutter) => cutter.put(message),
+            None => return self.take(cx, this, message),
+        }
+        while let Some(message) = self.next_of_stream() {
+            self.take(cx, this, message)?;
         }
         Ok(())
     }
@@ -394,5 +426,6 @@ impl Protocol for Probe {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         drop(self.session.take());
+        drop(self.cutter.take());
     }
 }

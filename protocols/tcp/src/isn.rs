@@ -10,6 +10,7 @@ use xk_core::{Kernel, Time};
 const SEQUENCE: u64 = 0x6973_6e00;
 const CLOCK: u64 = 0x7473_6f00;
 const PORT: u64 = 0x706f_7274;
+const COOKIE: u64 = 0x636f_6f6b;
 
 /// The secret of this boot.
 #[derive(Clone, Copy)]
@@ -39,6 +40,16 @@ impl Secret {
     /// later.
     pub(crate) fn clock_offset(self, hosts: u64, ports: u32) -> u32 {
         self.hash(CLOCK, hosts, ports) as u32
+    }
+
+    /// The part of a cookie that nobody can guess.
+    pub(crate) fn cookie(self, key: (u64, u32), irs: Seq, period: u64, segment: u32) -> u32 {
+        let inner = self.hash(COOKIE, key.0, key.1);
+        self.hash(
+            COOKIE ^ inner,
+            u64::from(irs.0) << 32 | u64::from(segment),
+            period as u32,
+        ) as u32
     }
 
     /// Where the search for a port to a peer begins (RFC 6056, section 3.3.3).

@@ -23,7 +23,7 @@
 //!
 //! # Behaviour
 //! A connection is found by the lower session and both ports. A SYN to a port that is enabled is answered from a small note
-//! in a bounded table, and the oldest goes when that is full; the session is made when the peer answers, told by `open_done`, and
+//! in a bounded table, and without a note by a SYN cookie when that is full; the session is made when the peer answers, told by `open_done`, and
 //! belongs to the protocol that enabled. What nobody takes is answered by a reset.
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a reference. The receive buffer grows
@@ -45,7 +45,7 @@
 //! # Parameters
 //! - `sessions_max`: how many connections it holds; those that nobody holds are evicted for new ones.
 //! - `passive_max`: how many connections peers may make for one protocol above; 0: as many as it holds.
-//! - `pending_max`: how many peers may have sent a SYN and nothing more; the oldest goes.
+//! - `pending_max`: how many peers may have sent a SYN and nothing more; others get cookies.
 //! - `enables_max`: how many enables it holds.
 //! - `receive_buffer`: octets of a connection's receive buffer at most.
 //! - `send_buffer`: octets of a connection's send buffer.
@@ -72,7 +72,7 @@
 //! ```
 //!
 //! # Standard
-//! RFC 9293; 2018, 2883, 3168, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
+//! RFC 9293; 2018, 2883, 3168, 4987, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
 #![no_std]
 
 extern crate alloc;
@@ -81,6 +81,7 @@ extern crate std;
 
 pub mod congestion;
 pub mod connection;
+mod cookie;
 mod errors;
 #[doc(hidden)]
 pub mod fuzz;

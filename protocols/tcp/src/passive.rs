@@ -1,6 +1,7 @@
 //! Segments of no session: those that open one (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
 
 use crate::connection::{Connection, Syn, syn};
+use crate::cookie;
 use crate::origin::{Origin, leaves_sums};
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
@@ -13,8 +14,8 @@ use xk_core::object::Refused;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef};
 
-/// Waited longest for its answer when another SYN needed the place.
-pub(crate) static SYN_DROPPED: Reason = Reason::new("pending SYN dropped", Class::Exhausted);
+/// A SYN that there was no room to note: it was answered by a cookie.
+pub(crate) static NOT_NOTED: Reason = Reason::new("SYN not noted", Class::Exhausted);
 /// Never answered our SYN.
 pub(crate) static SYN_UNANSWERED: Reason = Reason::new("SYN unanswered", Class::Bad);
 /// A segment of a connection that begins, with numbers that do not fit.
@@ -53,6 +54,11 @@ impl Tcp {
                 // Data on a SYN are not kept: the peer sends them again.
                 drop(message);
             }
+            Some(upper)
+                if let Some(note) = self.note_of_cookie(cx, lower, (pending, &upper), header) =>
+            {
+                return self.establish(cx, this, (lower, *origin), note, message);
+            }
             // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
             // And so is what has neither SYN nor ACK.
             Some(_)
@@ -74,26 +80,45 @@ impl Tcp {
         (pending, upper): (PendingKey, &ProtocolRef),
         header: &Header,
     ) {
-        let iss = self.table.secret.sequence(pending.0, pending.1, cx.now());
+        let (table, now) = (&self.table, cx.now());
         let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
         let first = Syn::of(header);
-        let answer = syn(
-            &self.table.settings.borrow(),
-            &ends,
-            iss,
-            Some(&first),
-            cx.now(),
-        );
-        let who = (lower.clone(), upper.clone());
-        if self
-            .table
-            .pending
-            .enter(pending, cx.now(), who, (iss, first, ends))
-        {
-            this.head().drops().count(&SYN_DROPPED);
+        if table.pending.is_full() && table.pending.get(&pending).is_none() {
+            this.head().drops().count(&NOT_NOTED);
+            let iss = table.cookies.bake(table.secret, pending, &first, now);
+            let known = cookie::offer(&first);
+            let mut answer = syn(&table.settings.borrow(), &ends, iss, Some(&known), now);
+            if let Some(stamps) = &mut answer.options.timestamps {
+                cookie::mark(stamps, &known);
+            }
+            send_alone(cx, lower, origin, &answer);
+            return;
         }
+        let iss = table.secret.sequence(pending.0, pending.1, now);
+        let answer = syn(&table.settings.borrow(), &ends, iss, Some(&first), now);
+        let who = (lower.clone(), upper.clone());
+        let note = Note::new(now, who, (iss, first, ends));
+        table.pending.enter(pending, note);
         self.keep_ticking(cx, this);
         send_alone(cx, lower, origin, &answer);
+    }
+
+    /// What a cookie that comes back says; `None` if the segment brings none.
+    fn note_of_cookie(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        (pending, upper): (PendingKey, &ProtocolRef),
+        header: &Header,
+    ) -> Option<Note> {
+        if !header.flags.has(Flags::ACK) || header.flags.any(Flags::SYN | Flags::RST) {
+            return None;
+        }
+        let (table, now) = (&self.table, cx.now());
+        let (iss, first) = table.cookies.taste(table.secret, pending, header, now)?;
+        let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
+        let who = (lower.clone(), upper.clone());
+        Some(Note::new(now, who, (iss, first, ends)))
     }
 
     /// A segment of somebody whose SYN was answered.

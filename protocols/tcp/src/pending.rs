@@ -1,11 +1,10 @@
 //! Those who have sent a SYN and not answered ours: a small note each, in a bounded table (RFC 4987, section 3.2). When it
-//! is full the oldest goes, counted.
+//! is full, others get cookies.
 
 use crate::connection::{Ends, Syn};
 use crate::seq::Seq;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::{ProtocolRef, SessionRef, Time};
@@ -33,17 +32,32 @@ pub(crate) struct Note {
     pub(crate) sent: Time,
     due: Time,
     retries: u8,
-    /// Tells one from a later one of the same key.
-    id: u64,
+}
+
+impl Note {
+    /// A note of a SYN that is answered now.
+    pub(crate) fn new(
+        now: Time,
+        (lower, upper): (SessionRef, ProtocolRef),
+        (iss, syn, ends): (Seq, Syn, Ends),
+    ) -> Self {
+        Self {
+            iss,
+            syn,
+            ends,
+            lower,
+            upper,
+            sent: now,
+            due: now + RETRY,
+            retries: 0,
+        }
+    }
 }
 
 /// The notes.
 pub(crate) struct Pending {
     notes: Map<PendingKey, Note>,
-    /// In the order in which they came; those that are gone are passed over.
-    order: RefCell<VecDeque<(PendingKey, u64)>>,
     max: usize,
-    id_last: Cell<u64>,
     /// Whether the timer is set.
     pub(crate) is_ticking: Cell<bool>,
 }
@@ -53,57 +67,19 @@ impl Pending {
         let max = max.max(1);
         Self {
             notes: Map::new(boot_key, max),
-            order: RefCell::default(),
             max,
-            id_last: Cell::new(0),
             is_ticking: Cell::new(false),
         }
     }
 
-    /// Notes one, in place of another of the same key; true if the oldest had to go for it.
-    pub(crate) fn enter(
-        &self,
-        key: PendingKey,
-        now: Time,
-        (lower, upper): (SessionRef, ProtocolRef),
-        (iss, syn, ends): (Seq, Syn, Ends),
-    ) -> bool {
-        let id = self.id_last.get() + 1;
-        self.id_last.set(id);
-        let note = Note {
-            iss,
-            syn,
-            ends,
-            lower,
-            upper,
-            sent: now,
-            due: now + RETRY,
-            retries: 0,
-            id,
-        };
-        self.notes.unbind(&key);
-        let is_full = self.notes.len() >= self.max;
-        if is_full {
-            self.drop_oldest();
-        }
-        let _ = self.notes.bind(key, note);
-        let order = &mut *self.order.borrow_mut();
-        order.push_back((key, id));
-        if order.len() > 2 * self.max {
-            let notes = &self.notes;
-            order.retain(|(key, id)| notes.get(key).is_some_and(|note| note.id == *id));
-        }
-        is_full
+    /// Notes one, in place of another of the same key, if there is room.
+    pub(crate) fn enter(&self, key: PendingKey, note: Note) {
+        let _ = self.notes.replace(key, note);
     }
 
-    fn drop_oldest(&self) {
-        let order = &mut *self.order.borrow_mut();
-        while let Some((key, id)) = order.pop_front() {
-            if self.notes.get(&key).is_some_and(|note| note.id == id) {
-                self.notes.unbind(&key);
-                return;
-            }
-        }
+    /// Whether there is no room for one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.notes.len() >= self.max
     }
 
     pub(crate) fn get(&self, key: &PendingKey) -> Option<Note> {
@@ -144,6 +120,5 @@ impl Pending {
 
     pub(crate) fn clear(&self) {
         self.notes.clear();
-        drop(self.order.take());
     }
 }

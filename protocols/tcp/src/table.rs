@@ -1,6 +1,7 @@
 //! What protocol and sessions share: the tables, their bounds, the settings.
 
 use crate::connection::Settings;
+use crate::cookie::Cookies;
 use crate::isn::Secret;
 use crate::origin::Origin;
 use crate::pending::Pending;
@@ -115,6 +116,8 @@ pub(crate) struct Table {
     pub(crate) takers: Map<TakerKey, ProtocolRef>,
     /// Those who have sent a SYN and nothing more.
     pub(crate) pending: Pending,
+    /// What stands for notes when there is no room for more.
+    pub(crate) cookies: Cookies,
     /// What lower sessions said of themselves.
     origins: Map<u64, Origin>,
     /// The peers whose segments were dropped.
@@ -136,6 +139,7 @@ impl Table {
                 .with_passive_max(limits.passive_max),
             takers: Map::new(key, limits.enables_max),
             pending: Pending::new(key, limits.pending_max),
+            cookies: Cookies::default(),
             origins: Map::new(key, ORIGINS_MAX),
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(settings),

@@ -180,7 +180,7 @@ impl Receive {
             self.append(octets);
             return Taken::InOrder { at_gap: false };
         }
-        self.fill(octets, end);
+        self.fill(octets);
         Taken::InOrder { at_gap: true }
     }
 
@@ -193,19 +193,15 @@ impl Receive {
         self.ready.push_back(octets);
     }
 
-    /// The octets fill (a part of) the first gap: runs that follow come in order with them.
-    fn fill(&mut self, octets: Message, end: Seq) {
+    /// The octets fill (a part of) the first gap: runs that follow come in order with them. It is one run nearly always, for runs do
+    /// not touch each other.
+    fn fill(&mut self, octets: Message) {
         self.append(octets);
-        let reached = self
-            .runs
-            .iter()
-            .take_while(|run| run.start.at_or_before(end));
-        let count = reached.count();
-        if count == 0 {
-            return;
-        }
-        let moved: Vec<Run> = self.runs.drain(..count).collect();
-        for mut run in moved {
+        let end = self.rcv_nxt;
+        while let Some(first) = self.runs.first()
+            && first.start.at_or_before(end)
+        {
+            let mut run = self.runs.remove(0);
             self.run_segments -= run.segments;
             let (start, run_end) = (run.start, run.end());
             if start.before(self.rcv_nxt) {

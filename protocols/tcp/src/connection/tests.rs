@@ -1,6 +1,7 @@
 //! Two machines joined by a channel that loses, repeats and reorders, in virtual time.
 
 mod channel;
+mod goodput;
 mod rules;
 
 use super::*;

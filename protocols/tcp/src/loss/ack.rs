@@ -153,17 +153,33 @@ impl Recovery {
     fn measure(&mut self, step: &Step<'_>) -> Option<Duration> {
         let newly = &step.newly;
         let now = step.now;
+        // A duplicate or a repair that provoked it says nothing of when the others arrived.
+        let is_fresh = !newly.resent && step.dsack.is_none();
         let by_clock = match (newly.acked, newly.sacked) {
-            (Some((first, last)), _) if !newly.resent => Some((now.since(first), now.since(last))),
-            (_, Some((first, last))) if !newly.resent => Some((now.since(first), now.since(last))),
+            (Some((first, last)), _) if is_fresh => Some((now.since(first), now.since(last))),
+            // Blocks tell again what an acknowledgment that got lost had told; the latest is the likeliest to be news.
+            (None, Some((_, last))) if is_fresh && self.phase != Phase::Timeout => {
+                Some((now.since(last), now.since(last)))
+            }
             _ => None,
         };
         let by_echo = || {
             let echoed = step.ack.echoed.filter(|_| newly.acked_octets > 0)?;
+            let is_told = step.dsack.is_none()
+                && newly.resent_at.is_none_or(|resent| {
+                    // An old echo that comes a round trip after the repair was made long ago, and only told again now.
+                    !newly.echoes_before(resent)
+                        || now.since(resent) < self.rtt_min().unwrap_or_default()
+                });
             let rtt = now.since(echoed);
-            Some((rtt, rtt))
+            is_told.then_some((rtt, rtt))
         };
-        let (first, last) = by_clock.or_else(by_echo)?;
+        let Some((first, last)) = by_clock.or_else(by_echo) else {
+            if step.ack.echoed.is_some() && newly.acked_octets > 0 {
+                self.rtt.soften_back_off();
+            }
+            return None;
+        };
         let segments = step
             .outstanding_octets
             .div_ceil(self.config.mss_octets.saturating_mul(2));

@@ -32,4 +32,4 @@ pub use rack::Rack;
 pub use rate::{Rate, RateSample};
 pub use recovery::{Ack, Acked, Config, Counters, Due, Full, Lost, Phase, Recovery, Timer};
 pub use rtt::{RtoBounds, Rtt};
-pub use scoreboard::{Newly, SackBlock, Scoreboard};
+pub use scoreboard::{Newly, SackBlock, Scoreboard, Sending};

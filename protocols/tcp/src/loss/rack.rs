@@ -1,6 +1,6 @@
 //! Loss detection by time: a segment is lost if one sent sufficiently later was delivered (RFC 8985, section 6).
 
-use super::scoreboard::{Newly, Scoreboard, sent_after};
+use super::scoreboard::{Newly, Scoreboard, Sending};
 use crate::Seq;
 use core::time::Duration;
 use xk_core::Time;
@@ -25,8 +25,8 @@ pub struct Situation {
 /// The state of one connection.
 #[derive(Clone, Debug)]
 pub struct Rack {
-    /// The latest transmission that was delivered, and where its segment ends.
-    newest: Option<(Time, Seq)>,
+    /// The latest transmission that was delivered.
+    newest: Option<Sending>,
     /// The round trip that its delivery took.
     rtt: Duration,
     fack: Seq,
@@ -66,8 +66,8 @@ impl Rack {
     /// Takes in what an acknowledgment delivered (RFC 8985, section 6.2, steps 2 and 3).
     pub fn on_ack(&mut self, newly: &Newly, now: Time) {
         if let Some(newest) = newly.newest {
-            self.rtt = now.since(newest.0);
-            if self.newest.is_none_or(|known| sent_after(newest, known)) {
+            self.rtt = now.since(newest.at);
+            if self.newest.is_none_or(|known| newest.is_after(known)) {
                 self.newest = Some(newest);
             }
         }
@@ -128,11 +128,11 @@ impl Rack {
         };
         let patience = self.rtt + self.reordering_window(board, situation);
         let mut again = None;
-        let lost = board.lose_while(|sent, end| {
-            if !sent_after(newest, (sent, end)) {
+        let lost = board.lose_while(|sending| {
+            if !newest.is_after(sending) {
                 return false;
             }
-            let deadline = sent.after(patience);
+            let deadline = sending.at.after(patience);
             if deadline > now {
                 again = Some(deadline);
             }
@@ -141,11 +141,19 @@ impl Rack {
         (lost, again)
     }
 
-    /// After a timeout: the first outstanding segment is lost, and all that were sent long enough ago (RFC 8985, section 6.3). Octets.
-    pub fn lose_on_timeout(&self, board: &mut Scoreboard, situation: Situation, now: Time) -> u32 {
+    /// After a timeout: the first outstanding segment is lost, and all that were sent long enough ago (RFC 8985, section 6.3);
+    /// `patience_max` is enough at any rate, should the round trip have been told by an acknowledgment that came long after. Octets.
+    pub fn lose_on_timeout(
+        &self,
+        board: &mut Scoreboard,
+        situation: Situation,
+        patience_max: Duration,
+        now: Time,
+    ) -> u32 {
         let patience = self.rtt + self.reordering_window(board, situation);
+        let patience = patience.min(patience_max);
         let first = board.lose_first();
-        let others = board.lose_while(|sent, _| sent.after(patience) <= now);
+        let others = board.lose_while(|sending| sending.at.after(patience) <= now);
         board.order_lost();
         first + others
     }

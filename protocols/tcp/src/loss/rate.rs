@@ -116,17 +116,17 @@ impl Rate {
         if self.is_app_limited() && self.delivered_octets > self.app_limited_until_octets {
             self.app_limited_until_octets = 0;
         }
-        let Some((sent, _, stamp)) = newly.stamp else {
+        let Some((sending, stamp)) = newly.stamp else {
             return (None, false);
         };
-        self.first_sent = self.first_sent.max(sent);
+        self.first_sent = self.first_sent.max(sending.at);
         let round = stamp.delivered_octets >= self.round_ends_octets;
         if round {
             self.round_ends_octets = self.delivered_octets;
         }
-        let sending = sent.since(stamp.first_sent);
+        let going = sending.at.since(stamp.first_sent);
         let arriving = now.since(stamp.delivered_at);
-        let interval = sending.max(arriving);
+        let interval = going.max(arriving);
         if interval.is_zero() || rtt_min.is_some_and(|min| interval < min) {
             return (None, round);
         }

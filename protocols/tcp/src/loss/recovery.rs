@@ -14,6 +14,9 @@ use xk_core::Time;
 /// How long the smallest round trip is remembered.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 
+/// No segment is larger: an Internet packet is not.
+const MSS_OCTETS_MAX: u32 = 65_535;
+
 /// What a connection's recovery is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -185,10 +188,20 @@ pub(super) struct Probe {
     pub(super) is_resent: bool,
 }
 
+/// What of [`Config`] is needed on, and in no other part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) mss_octets: u32,
+    pub(super) timestamp_tick: Duration,
+    pub(super) ack_delay_max: Duration,
+    pub(super) pacing: bool,
+    pub(super) tail_probe: bool,
+}
+
 /// Loss recovery and congestion control of one connection.
 #[derive(Debug)]
 pub struct Recovery {
-    pub(super) config: Config,
+    pub(super) config: Kept,
     pub(super) congestion: Box<dyn Congestion>,
     pub(super) board: Scoreboard,
     pub(super) rtt: Rtt,
@@ -266,7 +279,13 @@ impl Recovery {
             now: Time::ZERO,
             peak_octets: [0; 2],
             counters: Counters::default(),
-            config,
+            config: Kept {
+                mss_octets: config.mss_octets,
+                timestamp_tick: config.timestamp_tick,
+                ack_delay_max: config.ack_delay_max,
+                pacing: config.pacing,
+                tail_probe: config.tail_probe,
+            },
             congestion,
         }
     }
@@ -274,7 +293,7 @@ impl Recovery {
     /// The handshake is done: `mss_octets` is the largest segment that both sides and the path bear, `is_sack` whether selective
     /// acknowledgments were agreed. The window begins anew, with one segment if the SYN had to be repeated (RFC 5681, section 3.1).
     pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
-        self.config.mss_octets = mss_octets.max(1);
+        self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
         self.congestion.set_mss(self.config.mss_octets);
         self.is_sack = is_sack;
         self.is_established = true;
@@ -305,7 +324,7 @@ impl Recovery {
     /// The path bears larger or smaller segments now. With `lost`, larger ones in flight are known not to have arrived (RFC 1191,
     /// section 6.5): they are resent, and the window stays, as this is no congestion.
     pub fn set_mss(&mut self, mss_octets: u32, lost: bool) {
-        self.config.mss_octets = mss_octets.max(1);
+        self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
         self.congestion.set_mss(self.config.mss_octets);
         if lost && self.board.lose_larger(self.config.mss_octets) > 0 && self.phase == Phase::Open {
             self.phase = Phase::Recovery;

@@ -116,6 +116,12 @@ impl Rtt {
         self.rto.saturating_mul(factor).min(self.bounds.max)
     }
 
+    /// The retransmission timeout that the measurements alone give.
+    #[must_use]
+    pub fn rto_without_back_off(&self) -> Duration {
+        self.rto
+    }
+
     /// The timer expired: the next timeout is twice as long (RFC 6298, section 5.5).
     pub fn back_off(&mut self) {
         self.back_offs = self.back_offs.saturating_add(1).min(BACK_OFFS_MAX);
@@ -124,6 +130,12 @@ impl Rtt {
     /// Ends the back-off without a measurement: new data was acknowledged, or the timeout was spurious.
     pub fn end_back_off(&mut self) {
         self.back_offs = 0;
+    }
+
+    /// Leaves one doubling at most: something was acknowledged, though which transmission cannot be told. Where acknowledgments get lost as
+    /// well that happens again and again, and each would wait longer than the last.
+    pub fn soften_back_off(&mut self) {
+        self.back_offs = self.back_offs.min(1);
     }
 
     /// How often the timer expired since the last measurement.

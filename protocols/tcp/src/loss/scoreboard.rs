@@ -12,11 +12,11 @@ mod ring;
 mod tests;
 
 pub use newly::Newly;
-pub(super) use newly::sent_after;
 
 use super::rate::Stamp;
 use crate::Seq;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use ring::{List, Ring};
 use xk_core::Time;
 
@@ -40,6 +40,25 @@ enum State {
     Sacked,
 }
 
+/// A transmission: its moment, and its turn among all of a connection.
+///
+/// RFC 8985, section 6.2, tells transmissions of one moment apart by sequence numbers; turns do so also for a repair that went right
+/// after new data, which would count as lost as soon as these are delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// When it was.
+    pub at: Time,
+    turn: u32,
+}
+
+impl Sending {
+    /// Whether it was later than `other`.
+    #[must_use]
+    pub fn is_after(self, other: Sending) -> bool {
+        (self.turn.wrapping_sub(other.turn) as i32) > 0
+    }
+}
+
 /// One outstanding segment.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
@@ -50,11 +69,12 @@ struct Segment {
     sent: Time,
     /// How delivery stood at that transmission.
     stamp: Stamp,
-    /// Neighbours in its list; its own number stands for none.
+    /// The turn of its last transmission among all of the connection, modulo 2^32.
+    turn: u32,
+    /// Neighbours in its list; its own number stands for none. If sacked it is in no list, and so many segments from this one on are
+    /// known to be sacked as `next` says.
     previous: u32,
     next: u32,
-    /// If sacked: so many segments from this one on are known to be.
-    run: u32,
     state: State,
     /// Transmissions, saturating.
     times: u8,
@@ -63,6 +83,13 @@ struct Segment {
 impl Segment {
     fn end(&self) -> Seq {
         self.start + self.octets
+    }
+
+    fn sending(&self) -> Sending {
+        Sending {
+            at: self.sent,
+            turn: self.turn,
+        }
     }
 
     fn is_original(&self) -> bool {
@@ -83,12 +110,17 @@ pub struct Scoreboard {
     sacked_octets: u32,
     sacked_segments: u32,
     segments_max: u32,
+    /// Of the last transmission.
+    turn: u32,
     /// Segments that were looked at for blocks.
     #[cfg(test)]
     steps: u64,
 }
 
 impl Scoreboard {
+    /// Memory that an outstanding segment takes, in octets.
+    pub const SEGMENT_OCTETS: usize = size_of::<Segment>();
+
     /// Nothing outstanding; the next segment begins at `next`. At most `segments_max` may stand here at once.
     #[must_use]
     pub fn new(next: Seq, segments_max: u32) -> Scoreboard {
@@ -103,6 +135,7 @@ impl Scoreboard {
             sacked_octets: 0,
             sacked_segments: 0,
             segments_max: segments_max.max(1),
+            turn: 0,
             #[cfg(test)]
             steps: 0,
         }
@@ -188,14 +221,15 @@ impl Scoreboard {
         {
             return false;
         }
+        let turn = self.take_turn();
         let id = self.ring.push(Segment {
             start: self.nxt,
             octets,
             sent: now,
             stamp,
+            turn,
             previous: 0,
             next: 0,
-            run: 1,
             state: State::InFlight,
             times: 1,
         });
@@ -203,6 +237,11 @@ impl Scoreboard {
         self.flight_octets += octets;
         self.nxt += octets;
         true
+    }
+
+    fn take_turn(&mut self) -> u32 {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn
     }
 
     /// The segment to resend first: where it begins and its octets.
@@ -230,8 +269,10 @@ impl Scoreboard {
             State::InFlight => self.leave_flight(id),
             State::Sacked => return None,
         }
+        let turn = self.take_turn();
         let segment = self.ring.at_mut(id);
         segment.state = State::InFlight;
+        segment.turn = turn;
         segment.sent = now;
         segment.stamp = stamp;
         segment.times = segment.times.saturating_add(1);
@@ -306,7 +347,7 @@ impl Scoreboard {
                 break;
             }
             index += match segment.state {
-                State::Sacked => segment.run,
+                State::Sacked => segment.next,
                 State::InFlight | State::Lost => {
                     self.sack_one(index, newly);
                     1
@@ -332,18 +373,18 @@ impl Scoreboard {
         newly.delivered(&segment, false);
         let segment = self.ring.at_mut(id);
         segment.state = State::Sacked;
-        segment.run = 1;
+        segment.next = 1;
         self.sacked_octets += segment.octets;
         self.sacked_segments += 1;
     }
 
     /// Believes lost all in flight, oldest transmission first, for which `judge` says so; stops at the first for which it does not.
-    /// `judge` gets when the segment was sent last and where it ends. Octets.
-    pub fn lose_while(&mut self, mut judge: impl FnMut(Time, Seq) -> bool) -> u32 {
+    /// `judge` gets the segment's last transmission. Octets.
+    pub fn lose_while(&mut self, mut judge: impl FnMut(Sending) -> bool) -> u32 {
         let before = self.lost_octets;
         while let Some(id) = self.flight.head {
             let segment = self.ring.at(id);
-            if !judge(segment.sent, segment.end()) {
+            if !judge(segment.sending()) {
                 break;
             }
             self.lose(id);
@@ -416,11 +457,11 @@ impl Scoreboard {
             let segment = self.ring.at_mut(id);
             if segment.state != State::Sacked {
                 segment.state = State::InFlight;
-                found.push((segment.sent, index, id));
+                found.push((self.turn.wrapping_sub(segment.turn), id));
             }
         }
-        found.sort_unstable();
-        for (_, _, id) in found {
+        found.sort_unstable_by_key(|&(age, _)| Reverse(age));
+        for (_, id) in found {
             self.flight.push_back(&mut self.ring, id);
         }
     }
@@ -431,7 +472,7 @@ impl Scoreboard {
             let segment = self.ring.at_mut(self.ring.id_of(index));
             if segment.state == State::Sacked {
                 segment.state = State::Lost;
-                segment.run = 1;
+                segment.next = 1;
             }
         }
         self.lost_octets += self.sacked_octets;

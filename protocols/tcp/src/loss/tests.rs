@@ -1,11 +1,12 @@
 //! Tests of the whole of loss recovery.
 
 mod everything_arrives;
+mod hostile;
 mod path;
 mod rules;
 mod throughput;
 
-use super::{Ack, Config, Due, Phase, Recovery, SackBlock, Timer};
+use super::{Ack, Config, Due, Phase, Recovery, SackBlock, Scoreboard, Timer};
 use crate::Seq;
 use crate::congestion::NewReno;
 use alloc::boxed::Box;
@@ -119,4 +120,16 @@ fn the_timer_doubles() {
         Some((Timer::Retransmission, at(1000)))
     );
     assert_eq!(recovery.on_timer(at(1000), false), Due::Timeout(2));
+}
+
+/// An idle connection may take 2 KiB in all.
+#[test]
+fn an_idle_connection_takes_little() {
+    let congestion = size_of::<crate::congestion::Bbr>().max(size_of::<crate::congestion::Cubic>());
+    let (recovery, segment) = (size_of::<Recovery>(), Scoreboard::SEGMENT_OCTETS);
+    assert!(
+        recovery + congestion <= 1024,
+        "{recovery} and {congestion} octets"
+    );
+    assert_eq!(segment, 64, "what `Config::segments_max` promises");
 }

@@ -77,7 +77,9 @@ impl Recovery {
             self.board.renege();
         }
         let situation = self.situation();
-        self.rack.lose_on_timeout(&mut self.board, situation, now);
+        let patience_max = self.rtt.rto_without_back_off();
+        self.rack
+            .lose_on_timeout(&mut self.board, situation, patience_max, now);
         self.congestion.on_timeout(&trouble);
         let was_repairing = again || reneged || !self.is_established;
         self.frto = self.frto.on_timeout(was_repairing);
@@ -93,8 +95,8 @@ impl Recovery {
         self.reorder_at = None;
         self.dup_acks = 0;
         self.dup_octets = 0;
-        // The first one goes, whatever else may still be under way (RFC 6298, section 5.4).
-        self.extra_octets = self.board.next_lost().map_or(0, |(_, octets)| octets);
+        // What the timer is for goes out in any case, even if the window is full of what was sent since.
+        self.extra_octets = self.config.mss_octets.saturating_add(1);
         self.pacer.reset();
         self.rtt.back_off();
         self.rto_at = Some(now + self.rtt.rto());

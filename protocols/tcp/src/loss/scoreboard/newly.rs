@@ -1,6 +1,6 @@
 //! What one acknowledgment delivered, gathered segment by segment.
 
-use super::Segment;
+use super::{Segment, Sending};
 use crate::Seq;
 use crate::loss::rate::Stamp;
 use core::time::Duration;
@@ -30,14 +30,16 @@ pub struct Newly {
     pub(crate) sacked: Option<(Time, Time)>,
     /// Whether a segment that was resent is among them.
     pub resent: bool,
+    /// When one of these was sent last, if any.
+    pub(crate) resent_at: Option<Time>,
     /// When the segment was resent, once, that the peer had already when it made its echo.
     pub(crate) late: Option<Time>,
     /// Whether a segment that was resent more than once is acknowledged cumulatively.
     pub(crate) resent_often: bool,
-    /// The segment sent last: when, and where it ends (RFC 8985, section 6.2, step 2).
-    pub(crate) newest: Option<(Time, Seq)>,
-    /// Of the segment sent last: when, where it ends, and how delivery stood then.
-    pub(crate) stamp: Option<(Time, Seq, Stamp)>,
+    /// The last transmission (RFC 8985, section 6.2, step 2).
+    pub(crate) newest: Option<Sending>,
+    /// Of the segment sent last: its transmission, and how delivery stood then.
+    pub(crate) stamp: Option<(Sending, Stamp)>,
     /// The highest sequence number that was ever acknowledged in any way.
     pub(crate) fack: Seq,
     /// Whether a segment sent once came behind one with higher numbers (RFC 8985, section 6.2, step 3).
@@ -64,6 +66,7 @@ impl Newly {
             acked: None,
             sacked: None,
             resent: false,
+            resent_at: None,
             late: None,
             resent_often: false,
             newest: None,
@@ -118,6 +121,7 @@ impl Newly {
                 .is_some_and(|recover| end.at_or_before(recover));
         } else {
             self.resent = true;
+            self.resent_at = self.resent_at.max(Some(segment.sent));
             if cumulatively && segment.times > 2 {
                 self.resent_often = true;
             } else if cumulatively && self.echoes_before(segment.sent) {
@@ -125,18 +129,14 @@ impl Newly {
             }
         }
         self.fack = self.fack.max(end);
-        if self
-            .newest
-            .is_none_or(|(sent, last)| sent_after((segment.sent, end), (sent, last)))
+        let sending = segment.sending();
+        if self.newest.is_none_or(|last| sending.is_after(last))
             && self.is_about_last_transmission(segment)
         {
-            self.newest = Some((segment.sent, end));
+            self.newest = Some(sending);
         }
-        if self
-            .stamp
-            .is_none_or(|(sent, last, _)| sent_after((segment.sent, end), (sent, last)))
-        {
-            self.stamp = Some((segment.sent, end, segment.stamp));
+        if self.stamp.is_none_or(|(last, _)| sending.is_after(last)) {
+            self.stamp = Some((sending, segment.stamp));
         }
     }
 
@@ -148,9 +148,4 @@ impl Newly {
                     .rtt_min
                     .is_none_or(|min| self.now.since(segment.sent) >= min))
     }
-}
-
-/// Whether the first transmission, told by its moment and the segment's end, was later (RFC 8985, section 6.2).
-pub(crate) fn sent_after(first: (Time, Seq), second: (Time, Seq)) -> bool {
-    first.0 > second.0 || (first.0 == second.0 && first.1.after(second.1))
 }

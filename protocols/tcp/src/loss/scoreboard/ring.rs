@@ -81,8 +81,8 @@ impl Ring {
             let Some(segment) = self.segments.get_mut(index as usize) else {
                 break;
             };
-            let step = segment.run.max(1);
-            segment.run = end - index;
+            let step = segment.next.max(1);
+            segment.next = end - index;
             index += step;
             steps += 1;
         }

@@ -159,7 +159,7 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
         }
         Step::LoseOlder(ms) => {
             let before = now.before(core::time::Duration::from_millis(ms));
-            board.lose_while(|sent, _| sent < before);
+            board.lose_while(|sending| sending.at < before);
             for segment in &mut model.segments {
                 if segment.state == State::InFlight && segment.sent < before {
                     segment.state = State::Lost;
@@ -305,7 +305,7 @@ fn part_of_a_segment_is_not_sacked() {
 fn lost_segments_go_in_order_after_a_timeout() {
     let (mut board, mut newly) = filled(6);
     board.sack(block(2, 3), &mut newly);
-    board.lose_while(|_, _| true);
+    board.lose_while(|_| true);
     board.order_lost();
     for n in [0, 1, 3, 4, 5] {
         assert_eq!(board.next_lost(), Some((START + n * 100, 100)));

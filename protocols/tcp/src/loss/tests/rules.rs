@@ -477,3 +477,66 @@ fn nonsense_is_counted() {
     );
     assert!(!recovery.resent(seq(9), at(200)));
 }
+
+/// A repair that goes right behind new data of the same moment is not lost when these are acknowledged first.
+#[test]
+fn transmissions_of_one_moment_have_an_order() {
+    let mut recovery = connected(true);
+    send(&mut recovery, 9, at(100));
+    recovery.acknowledge(&sacked(seq(0), &[block(1, 3)]), at(200));
+    send(&mut recovery, 1, at(200));
+    recovery.acknowledge(&sacked(seq(0), &[block(1, 9)]), at(200));
+    assert_eq!(resend_all(&mut recovery, 200), 1);
+    let acked = recovery.acknowledge(&sacked(seq(0), &[block(1, 10)]), at(300));
+    assert_eq!(acked.lost_octets, 0);
+    recovery.acknowledge(&Ack::plain(seq(10)), at(300));
+    assert_eq!(recovery.counters().resent, 1);
+}
+
+/// RFC 6298, section 5.4: the first segment goes again, though the window is full of what was sent just before.
+#[test]
+fn a_timeout_always_resends() {
+    let mut recovery = connected(true);
+    send(&mut recovery, 1, at(100));
+    send(&mut recovery, 9, at(390));
+    let (mut when, mut due) = (at(390), Due::Nothing);
+    while !matches!(due, Due::Timeout(_)) {
+        (_, when) = recovery.timer(false).unwrap();
+        due = recovery.on_timer(when, false);
+        if let Due::ResendProbe(lost) = due {
+            assert!(recovery.resent(lost.start, when));
+        }
+    }
+    assert_eq!(
+        recovery.next_lost(when).map(|lost| lost.start),
+        Some(seq(0))
+    );
+}
+
+/// An acknowledgment that answers a needless repair echoes what was echoed long ago: no round trip took so long.
+#[test]
+fn an_echo_told_again_is_no_round_trip() {
+    let mut recovery = connected(true);
+    send(&mut recovery, 2, at(100));
+    let mut when = at(100);
+    for _ in 0..6 {
+        time_out(&mut recovery);
+        when = recovery.timer(false).unwrap().1;
+        resend_all(&mut recovery, when.as_ms());
+    }
+    let back_offs = recovery.rtt().back_offs();
+    assert!(back_offs >= 5);
+    let blocks = [block(0, 1)];
+    let late = Ack {
+        echoed: Some(at(100)),
+        sack: &blocks,
+        ..Ack::plain(seq(2))
+    };
+    let acked = recovery.acknowledge(&late, when.after(Duration::from_millis(100)));
+    assert_eq!((acked.rtt, acked.dsack), (None, true));
+    assert_eq!(recovery.rtt().smoothed(), Some(Duration::from_millis(100)));
+    assert_eq!(
+        recovery.rtt().back_offs().min(1),
+        recovery.rtt().back_offs()
+    );
+}

@@ -1,0 +1,48 @@
+//! How fast two machines are over a channel that loses in both directions.
+
+use super::pattern;
+use super::{Channel, Faults, Settings, Side};
+use crate::congestion::NAMES;
+use crate::loss::Counters;
+use core::time::Duration;
+
+/// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds, and what recovery had to do.
+fn transfer(congestion: &'static str, loss: u32, octets: usize) -> (u128, Counters) {
+    let settings = Settings {
+        congestion,
+        ..Settings::default()
+    };
+    let faults = Faults {
+        loss,
+        ..Faults::default()
+    };
+    let mut channel = Channel::with(5, faults, settings);
+    let begin = channel.now;
+    channel.write(Side::A, &pattern(octets, 1));
+    while channel.got(Side::B).len() < octets && channel.now.since(begin) < Duration::from_secs(600)
+    {
+        channel.run_for(Duration::from_millis(5));
+    }
+    assert_eq!(channel.got(Side::B), pattern(octets, 1));
+    let counters = *channel.machine(Side::A).recovery.counters();
+    (channel.now.since(begin).as_millis(), counters)
+}
+
+/// MSS / RTT * sqrt(3/2) / sqrt(p) is 1.77 MB/s at 10 ms (Mathis et al., 1997); nothing is sent again that arrived.
+#[test]
+fn one_loss_in_a_hundred_is_repaired_without_waste() {
+    for congestion in NAMES {
+        let (ms, counters) = transfer(congestion, 10_000, 2_000_000);
+        assert!(ms < 1_600, "{congestion}: {ms} ms, {counters:?}");
+        assert_eq!((counters.timeouts, counters.dsacks), (0, 0), "{congestion}");
+    }
+}
+
+/// Most timeouts are of tails whose probes got lost as well; none waits longer and longer.
+#[test]
+fn one_loss_in_five_is_borne() {
+    for congestion in NAMES {
+        let (ms, counters) = transfer(congestion, 200_000, 400_000);
+        assert!(ms < 15_000, "{congestion}: {ms} ms, {counters:?}");
+    }
+}
