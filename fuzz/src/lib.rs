@@ -72,6 +72,7 @@ static TARGETS: &[Target] = &[
     to("ip-wire", "IPv4 headers", xk_ip::fuzz::fuzz_wire),
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
+    to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
         "template-wire",
@@ -83,6 +84,7 @@ static TARGETS: &[Target] = &[
     to("ip", "IP between two layers", xk_ip::fuzz::fuzz_stack),
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
+    to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
     to(
         "stack",
         "the whole Internet stack, a host or a router",

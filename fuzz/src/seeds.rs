@@ -295,6 +295,53 @@ fn layers(seeds: &mut Vec<Seed>) {
         framed.extend(&datagram);
     }
     add(seeds, "udp", "echo", &framed);
+    tcp(seeds);
+}
+
+/// A segment from port 9, with these flags and options.
+fn segment(dst: u8, flags: u8, options: &[u8], data: &[u8]) -> Vec<u8> {
+    let offset = (5 + options.len() as u8 / 4) << 4;
+    let fixed = [
+        [0, 9, 0, dst],
+        [0, 0, 0, 1],
+        [0, 0, 0, 0],
+        [offset, flags, 0x10, 0],
+        [0; 4],
+    ];
+    [&fixed.concat()[..], options, data].concat()
+}
+
+/// Handshakes from both sides, data and ends. Behind a segment of odd length come numbers that fit.
+fn tcp(seeds: &mut Vec<Seed>) {
+    const SYN_OPTIONS: [u8; 20] = [
+        2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
+    ];
+    let syn = segment(7, 2, &SYN_OPTIONS, b"");
+    add(seeds, "tcp-wire", "syn", &syn);
+    add(seeds, "tcp-wire", "data", &segment(7, 0x18, &[], b"hello"));
+    let blocks = [1, 1, 5, 10, 0, 0, 0, 9, 0, 0, 0, 12];
+    add(seeds, "tcp-wire", "sack", &segment(7, 0x10, &blocks, b""));
+    let conversation = |parts: &[Vec<u8>]| {
+        let mut framed = Vec::new();
+        for part in parts {
+            framed.push(part.len() as u8);
+            framed.extend(part);
+        }
+        framed
+    };
+    let passive = [
+        segment(7, 2, &[], b""),
+        segment(7, 0x10, &[], b"x"),
+        segment(7, 0x18, &[], b"hello"),
+        segment(7, 0x11, &[], b"y"),
+    ];
+    add(seeds, "tcp", "passive", &conversation(&passive));
+    let active = [
+        segment(53, 0x12, &[], b"s"),
+        segment(53, 0x18, &[], b"hello"),
+        segment(53, 0x14, &[], b"r"),
+    ];
+    add(seeds, "tcp", "active", &conversation(&active));
 }
 
 /// The whole stack.

@@ -14,8 +14,9 @@ pub(crate) type PendingKey = (u64, u32);
 
 /// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298, section 2).
 const RETRY: Duration = Duration::from_secs(1);
-/// How often our SYN is sent again.
-const RETRIES_MAX: u8 = 4;
+/// How often our SYN is sent again: for three minutes at least (RFC 9293, section 3.8.3). A peer whose part of the handshake is done
+/// may be cut off as long; under a flood the oldest note goes all the same.
+const RETRIES_MAX: u8 = 7;
 /// How often the notes are looked through.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 

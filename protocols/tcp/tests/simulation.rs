@@ -1,5 +1,5 @@
 //! Random networks and applications against the model of a stream. `XK_SEED=N` replays one seed; all ten thousand:
-//! `cargo test --release -p xk-tcp --test simulation -- --ignored`.
+//! `cargo test --profile demo -p xk-tcp --test simulation -- --ignored`.
 
 use xk_core::graph::{Params, Value};
 use xk_core::random::Random;
@@ -19,6 +19,10 @@ fn configure(chance: &Random) -> Params {
     params
 }
 
+/// Seeds that found something, beyond those that always run: a SYN,ACK given up too early, a reassembly full of what was farther off, a
+/// timeout that sent nothing.
+const FOUND: [u64; 6] = [385, 393, 620, 714, 1907, 2492];
+
 #[test]
 fn some_hundred_seeds_hold() {
     if let Ok(seed) = std::env::var("XK_SEED") {
@@ -28,6 +32,9 @@ fn some_hundred_seeds_hold() {
         return;
     }
     println!("{:?}", sweep(&xk_tcp::ENTRY, configure, 0..300));
+    for seed in FOUND {
+        sweep(&xk_tcp::ENTRY, configure, seed..seed + 1);
+    }
 }
 
 #[test]

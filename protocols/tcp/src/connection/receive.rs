@@ -24,6 +24,8 @@ const SMALL_SEGMENTS: u32 = 64;
 struct Run {
     start: Seq,
     octets: Message,
+    /// How many segments brought them.
+    segments: u32,
 }
 
 impl Run {
@@ -52,6 +54,7 @@ pub(crate) struct Receive {
     unconsumed: u32,
     /// Out of order, by start, neither touching nor overlapping.
     runs: Vec<Run>,
+    /// The sum over them.
     run_segments: u32,
     /// The runs that segments came to last, the latest first (RFC 2018, section 4).
     recent: [Option<Seq>; BLOCKS_MAX],
@@ -199,6 +202,7 @@ impl Receive {
             && first.start.at_or_before(end)
         {
             let mut run = self.runs.remove(0);
+            self.run_segments -= run.segments;
             let (start, run_end) = (run.start, run.end());
             if start.before(self.rcv_nxt) {
                 self.duplicate = Some((start, self.rcv_nxt.min(run_end)));
@@ -209,9 +213,6 @@ impl Receive {
             }
             self.append(run.octets);
         }
-        if self.runs.is_empty() {
-            self.run_segments = 0;
-        }
         let rcv_nxt = self.rcv_nxt;
         for place in &mut self.recent {
             *place = place.filter(|start| start.after(rcv_nxt));
@@ -220,8 +221,7 @@ impl Receive {
 
     /// Keeps octets that are out of order.
     fn keep(&mut self, start: Seq, octets: Message) -> Taken {
-        let segments_max = SMALL_SEGMENTS + self.buffer / SEGMENT_OCTETS_MIN;
-        if self.run_segments >= segments_max {
+        if !self.make_room(start) {
             return Taken::Dropped(&TOO_MANY_PIECES);
         }
         let end = start + octets.len() as u32;
@@ -240,12 +240,22 @@ impl Receive {
             return Taken::Dropped(&DUPLICATE);
         }
         match self.insert(at, start, octets) {
-            Ok(()) => {
-                self.run_segments += 1;
-                Taken::OutOfOrder
-            }
+            Ok(()) => Taken::OutOfOrder,
             Err(why) => Taken::Dropped(why),
         }
+    }
+
+    /// Sees to it that one more segment can be kept; false if it is not to be. What lies farther off makes room for what is
+    /// nearer (RFC 2018, section 8): or else a full place would be no use to what is needed first.
+    fn make_room(&mut self, start: Seq) -> bool {
+        let segments_max = SMALL_SEGMENTS + self.buffer / SEGMENT_OCTETS_MIN;
+        while self.run_segments >= segments_max || self.runs.len() >= RUNS_MAX {
+            match self.runs.pop_if(|last| last.start.after(start)) {
+                Some(last) => self.run_segments -= last.segments,
+                None => return self.run_segments < segments_max,
+            }
+        }
+        true
     }
 
     /// Puts octets in front of the run `at`, joined with those that it touches.
@@ -256,7 +266,7 @@ impl Receive {
         mut octets: Message,
     ) -> Result<(), &'static Reason> {
         let (mut start, end) = (start, start + octets.len() as u32);
-        let mut at = at;
+        let (mut at, mut segments) = (at, 1);
         let before = at.checked_sub(1).and_then(|before| self.runs.get(before));
         let touches = before.is_some_and(|run| run.end().at_or_after(start));
         if !touches && self.runs.len() >= RUNS_MAX {
@@ -265,6 +275,7 @@ impl Receive {
         if touches && let Some(before) = at.checked_sub(1) {
             let mut run = self.runs.remove(before);
             at = before;
+            segments += run.segments;
             let known = run.end().since(start);
             if known > 0 {
                 self.duplicate = Some((start, run.end()));
@@ -278,6 +289,7 @@ impl Receive {
             && next.start.at_or_before(end)
         {
             let next = self.runs.remove(at);
+            segments += next.segments;
             let known = end.since(next.start);
             if known > 0 {
                 self.duplicate = Some((next.start, end.min(next.end())));
@@ -291,7 +303,13 @@ impl Receive {
             }
         }
         self.note(start);
-        self.runs.insert(at, Run { start, octets });
+        self.run_segments += 1;
+        let run = Run {
+            start,
+            octets,
+            segments,
+        };
+        self.runs.insert(at, run);
         Ok(())
     }
 
@@ -380,6 +398,7 @@ impl Receive {
         self.rcv_nxt += 1;
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt);
         self.runs.clear();
+        self.run_segments = 0;
     }
 
     /// Lets the buffer grow with what arrives: if more than half of it came within a round trip, the window is what limits the
