@@ -28,17 +28,23 @@ const FULL: [(&str, &str); 2] = [
     ("Zero Window", "the same"),
 ];
 
-/// What a lossy link does to streams.
+/// What a lossy link, or a ring that overflows on a busy machine, does to streams.
 const DAMAGE: &[(&str, &str)] = &[
     ("etransmission", "the link loses segments"),
     ("revious segment", "the link loses segments"),
-    ("ut-Of-Order", "the link reorders segments"),
+    ("out-of-order", "the link reorders segments"),
+    ("D-SACK", "the link repeats segments"),
     ("uplicate ACK", "the link loses and repeats segments"),
     (
         "ACKed segment that wasn't captured",
         "the link loses segments behind the capture",
     ),
-    ("hecksum", "the link flips bits"),
+    OPEN_SUMS,
+    ("exceeds packet length", "the link flips bits"),
+    (
+        "onnection reset",
+        "what comes again behind the end is refused",
+    ),
     FULL[0],
     FULL[1],
 ];
@@ -72,10 +78,10 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
     for octets in SIZES {
         there_and_back(&lan, lan.scene.folder(), octets, PATIENCE);
     }
-    // Linux looks now and then whether a closed window has opened.
-    stack.assert_drops_only(&["tcp: out of window"]);
+    // Linux looks now and then whether a closed window has opened; on a busy machine a ring may overflow.
+    stack.assert_drops_only(&["tcp: out of window", "wire: lost in device"]);
     drop(stack);
-    lan.scene.judge(&[OPEN_SUMS, FULL[0], FULL[1]]);
+    lan.scene.judge(DAMAGE);
 }
 
 pub(crate) fn asks_a_server(wire: Wire) {
@@ -88,7 +94,7 @@ pub(crate) fn asks_a_server(wire: Wire) {
             "socat",
             "-d",
             "-d",
-            "TCP4-LISTEN:7000,fork,reuseaddr",
+            "TCP4-LISTEN:5007,fork,reuseaddr",
             "PIPE",
         ])
         .unwrap();
@@ -96,13 +102,18 @@ pub(crate) fn asks_a_server(wire: Wire) {
     let mut probes = String::from("tcp ip\n");
     for size in [1, 1448, 20_000] {
         probes += &format!(
-            "probe tcp name=p{size} to=\"port7000@{LINUX}\" count=50 interval=\"2ms\" timeout=\"10s\" size={size}\n"
+            "probe tcp name=p{size} to=\"port5007@{LINUX}\" count=50 interval=\"2ms\" timeout=\"10s\" size={size}\n"
         );
     }
     let stack = lan.start("", &probes);
     assert_all_back(&stack, 50);
     drop(stack);
-    lan.scene.judge(&[OPEN_SUMS]);
+    // On a busy machine an answer may come later than a loss probe.
+    lan.scene.judge(&[
+        OPEN_SUMS,
+        ("D-SACK", "a probe"),
+        ("etransmission", "a probe"),
+    ]);
 }
 
 fn assert_all_back(stack: &Stack, each: u64) {
