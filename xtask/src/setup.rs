@@ -18,6 +18,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nc", "netcat-openbsd"),
     ("nmap", "nmap"),
     ("hping3", "hping3"),
+    ("python3", "python3"),
+    ("curl", "curl"),
     ("valgrind", "valgrind"),
     ("g++", "g++"),
 ];

@@ -55,7 +55,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
             .iter()
             .map(|ratio| Ratio {
                 goal: None,
-                ..ratio.clone()
+                ..*ratio
             })
             .collect(),
         ..record.clone()

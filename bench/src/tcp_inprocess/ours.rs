@@ -102,7 +102,7 @@ impl Pair {
     }
 
     fn turn(&mut self) {
-        self.now = self.now + TURN;
+        self.now += TURN;
         let Host { cx, .. } = &self.a;
         for host in [&self.a, &self.b] {
             host.cx.set_now(self.now);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use xk_net::{Setup, Stack, Thread};
 use xk_relay::Relay;
 use xk_request::VARIABLE;
+use xk_testkit::needs_program;
 
 const ALONE: &str = r#"
 host alone {
@@ -31,19 +32,6 @@ fn library() -> PathBuf {
     let path = path.with_file_name("libxk_preload.so");
     assert!(path.exists(), "{} is missing", path.display());
     path
-}
-
-/// False, and a word about it, if the machine has no such program.
-fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if found.is_err() {
-        eprintln!("skipped: no {program} here; install it to see this test");
-    }
-    found.is_ok()
 }
 
 fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
@@ -74,15 +62,13 @@ fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
 }
 
 fn python(script: &str) -> String {
-    if !has("python3") {
-        return "skipped\n".into();
-    }
     let (_stack, relay) = relay();
     run(&relay, "python3", &["-c", script])
 }
 
 #[test]
 fn a_server_and_a_client_speak() {
+    needs_program!("python3");
     let said = python(
         r"
 import socket, threading
@@ -110,11 +96,12 @@ assert data == b'HELLO ' * 1000, len(data)
 print('spoken')
 ",
     );
-    assert!(matches!(said.as_str(), "spoken\n" | "skipped\n"), "{said}");
+    assert_eq!(said, "spoken\n");
 }
 
 #[test]
 fn errors_are_those_of_linux() {
+    needs_program!("python3");
     let said = python(
         r"
 import socket, errno
@@ -140,11 +127,12 @@ except ConnectionRefusedError: pass
 print('right')
 ",
     );
-    assert!(matches!(said.as_str(), "right\n" | "skipped\n"), "{said}");
+    assert_eq!(said, "right\n");
 }
 
 #[test]
 fn a_connection_in_the_making_is_polled() {
+    needs_program!("python3");
     let said = python(
         r"
 import socket, select, errno
@@ -164,11 +152,12 @@ client = peer
 print('polled')
 ",
     );
-    assert!(matches!(said.as_str(), "polled\n" | "skipped\n"), "{said}");
+    assert_eq!(said, "polled\n");
 }
 
 #[test]
 fn a_child_has_its_parents_sockets() {
+    needs_program!("python3");
     let said = python(
         r"
 import socket, os
@@ -186,11 +175,12 @@ assert len(heard) == 4, heard
 print('born')
 ",
     );
-    assert!(matches!(said.as_str(), "born\n" | "skipped\n"), "{said}");
+    assert_eq!(said, "born\n");
 }
 
 #[test]
 fn loopback_is_linux() {
+    needs_program!("python3");
     let said = python(
         r"
 import socket
@@ -201,14 +191,12 @@ assert address == client.getsockname()
 print('linux')
 ",
     );
-    assert!(matches!(said.as_str(), "linux\n" | "skipped\n"), "{said}");
+    assert_eq!(said, "linux\n");
 }
 
 #[test]
 fn curl_fetches_from_pythons_server() {
-    if !has("curl") || !has("python3") {
-        return;
-    }
+    needs_program!("curl", "python3");
     let (_stack, relay) = relay();
     let folder = std::env::temp_dir().join(format!("xk-curl-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
