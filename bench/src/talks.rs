@@ -73,7 +73,7 @@ impl Talks {
 
     fn on(count: usize, per_port: usize) -> Result<Self, String> {
         let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
-        let udp = format!("sessions_max={}", count.max(16));
+        let udp = format!("udp ip sessions_max={}", count.max(16));
         let host = |number| Host::new(&pool, number, &udp);
         let (a, b) = (host(1), host(2));
         let back = b.cx.add_protocol("count", "back", Back);
