@@ -15,6 +15,7 @@ pub mod device_wire;
 pub mod notice;
 pub mod offload;
 pub mod passthrough;
+pub mod ports;
 pub mod serve;
 pub mod stream;
 pub mod talkers;

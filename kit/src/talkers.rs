@@ -5,6 +5,7 @@
 //! have had at most ("Space-Saving": Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
 //! elements in data streams", 2005, section 3). A source with more than its share of all drops is always found in it.
 
+use crate::control::PeerHost;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
@@ -12,7 +13,7 @@ use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::graph::{ParamKind, ParamSpec, Params};
 use xk_core::object::ProtocolId;
-use xk_core::{Ask, ProtocolRef, Reason};
+use xk_core::{Ask, Kernel, ProtocolRef, Reason, SessionRef};
 
 /// How many sources a table has room for, unless the graph says otherwise.
 pub const SOURCES_MAX: usize = 32;
@@ -122,6 +123,16 @@ impl Talkers {
     #[must_use]
     pub fn read(params: &Params) -> Self {
         Self::new(params.number(PARAMETER.name, SOURCES_MAX))
+    }
+
+    /// Counts a message of the peer's `port` through the session `lower` as dropped.
+    #[cold]
+    pub fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, reason: &'static Reason) {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let peer = lower.ask(cx, PeerHost { host });
+        // On a link there is one peer.
+        let source = Source::Port(peer.map_or(host, |peer| peer.host), port);
+        self.count(source, reason);
     }
 
     /// Counts a message of this source as dropped.

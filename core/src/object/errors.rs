@@ -1,5 +1,6 @@
 //! What an operation can answer besides success.
 
+use crate::map::BindError;
 use crate::message::Message;
 use crate::participant::AddressError;
 use crate::reason::Reason;
@@ -118,6 +119,15 @@ pub enum OpenError {
     NoLower,
     /// The pool has no buffer left within its bound.
     NoBuffers,
+}
+
+impl From<BindError> for OpenError {
+    fn from(error: BindError) -> Self {
+        match error {
+            BindError::Exists => Self::InUse,
+            BindError::Full => Self::Full,
+        }
+    }
 }
 
 impl From<AddressError> for OpenError {

@@ -233,15 +233,10 @@ impl Protocol for Ip {
             Wild::Is(host) => host,
         };
         let host = host.to_bits();
-        match self
-            .shared
+        self.shared
             .enables
-            .bind((host, number), upper.receiver.clone())
-        {
-            Ok(()) => Ok(Enable(u64::from(host) << 8 | u64::from(number))),
-            Err(xk_core::map::BindError::Exists) => Err(OpenError::InUse),
-            Err(xk_core::map::BindError::Full) => Err(OpenError::Full),
-        }
+            .bind((host, number), upper.receiver.clone())?;
+        Ok(Enable(u64::from(host) << 8 | u64::from(number)))
     }
 
     fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {

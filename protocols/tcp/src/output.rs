@@ -1,6 +1,6 @@
 //! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293, section 3.10.7.1).
 
-use crate::origin::Origin;
+use crate::origin::sent;
 use crate::seq::Seq;
 use crate::wire::{CHECKSUM_AT, Flags, HEADER_LEN_MAX, Header};
 use xk_core::message::NoBuffers;
@@ -8,6 +8,7 @@ use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::offload::TransportChecksum;
+use xk_kit::ports::Origin;
 
 /// Room for the headers of this layer and those below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -15,8 +16,8 @@ pub(crate) const HEADROOM: usize = 128;
 /// What a segment needs besides its content.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
-    /// The sum over addresses and protocol number, folded.
-    pub(crate) pseudo: u16,
+    /// The sum over addresses and protocol number.
+    pub(crate) pseudo: Checksum,
     /// The layers below complete checksums.
     pub(crate) leaves_sums: bool,
 }
@@ -36,7 +37,7 @@ pub(crate) fn seal(
         None => cx.pool().empty(HEADROOM)?,
     };
     let segment = length + message.len();
-    let mut sum = Checksum::resume(seal.pseudo);
+    let mut sum = seal.pseudo;
     sum.add_u32(segment as u32);
     let is_left = seal.leaves_sums && message.len() >= LONG && {
         let partial = TransportChecksum::Partial {
@@ -85,7 +86,7 @@ pub(crate) fn send_alone(
     header: &Header,
 ) -> bool {
     let how = Seal {
-        pseudo: origin.pseudo.map_or(0, |p| p.sent),
+        pseudo: sent(origin),
         leaves_sums: false,
     };
     // The pool has counted what it could not give, the layer below what it did not take.

@@ -2,17 +2,17 @@
 
 use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
-use crate::origin::{Origin, leaves_sums};
+use crate::origin::{hosts, leaves_sums};
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
 use crate::session::{Link, TcpSession};
 use crate::table::{allow, key, ports};
 use crate::wire::{Flags, Header};
-use core::net::Ipv4Addr;
 use xk_core::object::Refused;
 use xk_core::reason::{Class, Reason};
-use xk_core::{Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef};
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_kit::ports::{Origin, taker};
 
 /// A SYN that there was no room to note: it was answered by a cookie.
 pub(crate) static NOT_NOTED: Reason = Reason::new("SYN not noted", Class::Exhausted);
@@ -35,7 +35,7 @@ impl Tcp {
         (message, length): (Message, usize),
     ) -> Result<(), Refused> {
         let pair = ports(header.dst, header.src);
-        let pending = (origin.hosts(lower.id().0), pair);
+        let pending = (hosts(origin, lower.id().0), pair);
         if let Some(note) = self.table.pending.get(&pending) {
             return self.demux_pending(
                 cx,
@@ -48,7 +48,7 @@ impl Tcp {
         }
         let is_first =
             header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
-        match self.table.taker(header.dst, origin.local) {
+        match taker(&self.table.takers, header.dst, origin.local) {
             Some(upper) if is_first => {
                 self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
                 // Data on a SYN are not kept: the peer sends them again.
@@ -213,21 +213,14 @@ impl Tcp {
         let session = cx.new_passive_session(this, &note.upper, body);
         lower.hold();
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            self.table.blame(cx, lower, peer, full);
+            self.table.talkers.blame(cx, lower, peer, full);
             session.abort(cx);
             this.discard(message, full);
             return Ok(());
         }
-        let participant = |host: Option<Ipv4Addr>, port| {
-            let host = host.map(|host| Participant::of(Part::Host(host)));
-            host.unwrap_or_default().with(Part::port(port))
-        };
-        let participants = Participants::pair(
-            participant(origin.local, local),
-            participant(origin.peer, peer),
-        );
+        let participants = origin.participants(local, peer);
         if let Err(unwanted) = note.upper.open_done(cx, &session, participants) {
-            self.table.blame(cx, lower, peer, unwanted);
+            self.table.talkers.blame(cx, lower, peer, unwanted);
             self.table.sessions.unbind(&key);
             // No longer bound, it breaks off, which tells the peer.
             session.abort(cx);
@@ -266,7 +259,7 @@ impl Tcp {
                 // The peer's next segment finds a new one.
                 continue;
             }
-            let origin = self.table.origin(cx, &note.lower);
+            let origin = self.table.origins.of(cx, &note.lower);
             self.answer_syn(cx, &origin, &note, &note.lower);
         }
         if pending.len() > 0 {

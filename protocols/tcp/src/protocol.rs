@@ -1,10 +1,10 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
-use crate::origin::{leaves_sums, path};
+use crate::origin::{hosts, is_intact, leaves_sums, path, received};
 use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
-use crate::table::{ANY_HOST, Limits, Table, TakerKey, allow, key, ports, settings};
+use crate::table::{Limits, Table, allow, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use xk_core::control::{ListMaps, ListSessions};
@@ -13,17 +13,17 @@ use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    reason,
 };
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::{MaxPacket, NetworkError, OptPacket};
+use xk_kit::control::NetworkError;
+use xk_kit::ports::{
+    ANY_HOST, EPHEMERAL_COUNT, definite, enable_of, ephemeral, is_free, key_of, less_header,
+    local_host,
+};
 use xk_kit::stream::{StreamNotice, StreamSet};
 
-/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
-const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many ephemeral ports there are.
-const EPHEMERAL_COUNT: u16 = 16_384;
 /// How many resets for segments of no connection are sent in a second.
 const RESETS_MAX: u32 = 1000;
 
@@ -77,24 +77,6 @@ fn ports_of(octets: &[u8; HEADER_LEN]) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The host that is left of a local participant once its port is popped.
-fn local_host(rest: &Participant) -> Result<u32, AddressError> {
-    let mut rest = rest.clone();
-    if rest.is_empty() {
-        return Ok(ANY_HOST);
-    }
-    let host = rest.pop_host()?;
-    Ok(host.value().map_or(ANY_HOST, u32::from))
-}
-
-/// A definite port, which zero is not.
-fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
-    match port.definite()? {
-        0 => Err(AddressError::OutOfRange),
-        port => Ok(port),
-    }
-}
-
 impl Protocol for Tcp {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let any = Participants::local(Part::Any);
@@ -134,14 +116,13 @@ impl Protocol for Tcp {
     ) -> Result<Enable, OpenError> {
         let local = participants.local_mut()?;
         let port = definite(local.pop_port()?)?;
-        let host = local_host(local)?;
-        self.bind_taker((port, host), upper.receiver.clone())?;
-        Ok(Enable(u64::from(port) << 32 | u64::from(host)))
+        let key = (port, local_host(local)?);
+        self.table.takers.bind(key, upper.receiver.clone())?;
+        Ok(enable_of(key))
     }
 
     fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
-        self.table.takers.unbind(&key);
+        self.table.takers.unbind(&key_of(enable));
     }
 
     #[inline]
@@ -194,7 +175,7 @@ impl Protocol for Tcp {
             maps.push(("active", self.table.sessions.stats()));
             maps.push(("passive", self.table.takers.stats()));
             maps.push(("pending", self.table.pending.stats()));
-            maps.push(("origins", self.table.origin_stats()));
+            maps.push(("origins", self.table.origins.stats()));
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<StreamSet>() {
@@ -213,7 +194,7 @@ impl Protocol for Tcp {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_LEN);
         }
         answer
     }
@@ -231,23 +212,7 @@ impl Protocol for Tcp {
     }
 }
 
-/// Answers about sizes from below hold for messages without this layer's header.
-pub(crate) fn less_header(ask: &mut Ask<'_>) {
-    let header = HEADER_LEN as u32;
-    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
 impl Tcp {
-    /// The taker is bound unless somebody has the place already.
-    fn bind_taker(&self, key: TakerKey, upper: ProtocolRef) -> Result<(), OpenError> {
-        let bound = self.table.takers.bind(key, upper);
-        bound.map_err(|error| match error {
-            xk_core::map::BindError::Exists => OpenError::InUse,
-            xk_core::map::BindError::Full => OpenError::Full,
-        })
-    }
-
     /// An active open on a lower session, whose hold it takes over.
     fn open_on(
         &self,
@@ -259,14 +224,13 @@ impl Tcp {
         peer: u16,
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
-        let origin = self.table.origin(cx, lower);
-        let hosts = origin.hosts(lower.id().0);
+        let origin = self.table.origins.of(cx, lower);
+        let hosts = hosts(&origin, lower.id().0);
         let local = match local {
             Wild::Is(port) => port,
             Wild::Any => self.ephemeral(cx, hosts, peer, |port| {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
-                !self.table.takers.contains(&(port, ANY_HOST))
-                    && !self.table.takers.contains(&(port, host))
+                is_free(&self.table.takers, port, host)
                     && sessions.get(&key(lower, ports(port, peer))).is_none()
             })?,
         };
@@ -326,10 +290,7 @@ impl Tcp {
     ) -> Result<u16, OpenError> {
         let offset = self.table.secret.port_offset(hosts, peer);
         let start = offset.wrapping_add(cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16);
-        (0..EPHEMERAL_COUNT)
-            .map(|n| EPHEMERAL_FIRST + start.wrapping_add(n) % EPHEMERAL_COUNT)
-            .find(|port| is_free(*port))
-            .ok_or(OpenError::Full)
+        ephemeral(start, is_free)
     }
 
     /// A segment whose header lies in pieces, or of no session.
@@ -364,8 +325,8 @@ impl Tcp {
         if message.pull_up(length).is_err() {
             return Err(this.refuse(message, &reason::NO_BUFFERS));
         }
-        let origin = self.table.origin(cx, lower);
-        if !origin.is_intact(&message) {
+        let origin = self.table.origins.of(cx, lower);
+        if !is_intact(received(&origin), &message) {
             return self.drop_bad(cx, this, lower, port, (message, &reason::BAD_CHECKSUM));
         }
         let parsed = message.peek_slice(length).map(Header::parse);
@@ -389,7 +350,7 @@ impl Tcp {
         port: u16,
         (message, why): (Message, &'static xk_core::Reason),
     ) -> Result<(), Refused> {
-        self.table.blame(cx, lower, port, why);
+        self.table.talkers.blame(cx, lower, port, why);
         this.discard(message, why);
         Ok(())
     }
@@ -404,11 +365,11 @@ impl Tcp {
         (message, length): (Message, usize),
     ) {
         let why = &reason::NO_PORT;
-        self.table.blame(cx, lower, header.src, why);
+        self.table.talkers.blame(cx, lower, header.src, why);
         if let Some(reset) = reset_for(header, message.len().saturating_sub(length))
             && allow(&self.table.resets, RESETS_MAX, cx.now())
         {
-            let origin = self.table.origin(cx, lower);
+            let origin = self.table.origins.of(cx, lower);
             crate::output::send_alone(cx, lower, &origin, &reset);
         }
         this.discard(message, why);

@@ -1,7 +1,7 @@
 //! A session: one connection, and its place between the layers.
 
 use crate::connection::{Connection, Out};
-use crate::origin::{Origin, is_intact};
+use crate::origin::{is_intact, received, sent};
 use crate::output::{Seal, seal};
 use crate::seq::Seq;
 use crate::state::State;
@@ -16,6 +16,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Ti
 use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
 use xk_kit::offload::TransportChecksum;
+use xk_kit::ports::Origin;
 use xk_kit::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
     StreamShutdown, StreamSpace,
@@ -226,7 +227,7 @@ impl TcpSession {
 
     fn seal(&self, cx: &Kernel, out: Out) -> Option<Message> {
         let how = Seal {
-            pseudo: self.link.origin.pseudo.map_or(0, |p| p.sent),
+            pseudo: sent(&self.link.origin),
             leaves_sums: self.link.leaves_sums,
         };
         let mut payload = out.payload;
@@ -332,13 +333,13 @@ impl TcpSession {
         if let Err(why) = dropped {
             cx_count(cx, this, why);
             self.table
+                .talkers
                 .blame(cx, &self.link.lower, self.peer_port(), why);
         }
     }
 
     /// Checks a segment and takes its header off.
     fn read(&self, message: &mut Message) -> Result<Header, &'static xk_core::Reason> {
-        let pseudo = self.link.origin.pseudo.map_or(0, |p| p.received);
         if message.pull_up(HEADER_LEN).is_err() {
             return Err(&reason::TRUNCATED);
         }
@@ -351,7 +352,7 @@ impl TcpSession {
         if message.pull_up(length).is_err() {
             return Err(&reason::NO_BUFFERS);
         }
-        if !is_intact(pseudo, message) {
+        if !is_intact(received(&self.link.origin), message) {
             return Err(&reason::BAD_CHECKSUM);
         }
         if message.has_attributes() && message.attribute::<LinkCast>().is_some() {

@@ -3,17 +3,14 @@
 use crate::connection::Settings;
 use crate::cookie::Cookies;
 use crate::isn::Secret;
-use crate::origin::Origin;
 use crate::pending::Pending;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::graph::Params;
-use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, ProtocolRef, Reason, SessionRef};
-use xk_kit::control::PeerHost;
-use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source, Talkers};
+use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_kit::ports::{Origins, Takers};
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
 pub(crate) type Key = (u64, u32);
@@ -27,15 +24,6 @@ pub(crate) fn ports(local: u16, peer: u16) -> u32 {
 pub(crate) fn key(lower: &SessionRef, ports: u32) -> Key {
     (lower.id().0, ports)
 }
-
-/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
-pub(crate) type TakerKey = (u16, u32);
-
-/// Any host of ours.
-pub(crate) const ANY_HOST: u32 = 0;
-
-/// Of how many lower sessions it is remembered what they answered.
-const ORIGINS_MAX: usize = 256;
 
 /// Bounds.
 pub(crate) struct Limits {
@@ -113,13 +101,13 @@ pub(crate) fn settings(params: &Params) -> Settings {
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Map<TakerKey, ProtocolRef>,
+    pub(crate) takers: Takers<ProtocolRef>,
     /// Those who have sent a SYN and nothing more.
     pub(crate) pending: Pending,
     /// What stands for notes when there is no room for more.
     pub(crate) cookies: Cookies,
     /// What lower sessions said of themselves.
-    origins: Map<u64, Origin>,
+    pub(crate) origins: Origins,
     /// The peers whose segments were dropped.
     pub(crate) talkers: Talkers,
     /// How sessions to come are to behave.
@@ -137,52 +125,16 @@ impl Table {
         Self {
             sessions: SessionTable::new(key, limits.sessions_max)
                 .with_passive_max(limits.passive_max),
-            takers: Map::new(key, limits.enables_max),
+            takers: Takers::new(key, limits.enables_max),
             pending: Pending::new(key, limits.pending_max),
             cookies: Cookies::default(),
-            origins: Map::new(key, ORIGINS_MAX),
+            origins: Origins::new(key),
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(settings),
             secret: Secret::of(cx),
             challenges: Cell::new((0, u64::MAX)),
             resets: Cell::new((0, u64::MAX)),
         }
-    }
-
-    /// What a lower session says of itself, asked once.
-    pub(crate) fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
-        let id = lower.id().0;
-        if let Some(origin) = self.origins.get(&id) {
-            return origin;
-        }
-        let origin = Origin::ask(cx, lower);
-        if self.origins.len() >= ORIGINS_MAX {
-            self.origins.clear();
-        }
-        let _ = self.origins.bind(id, origin);
-        origin
-    }
-
-    /// How the lookups for origins went.
-    pub(crate) fn origin_stats(&self) -> xk_core::map::MapStats {
-        self.origins.stats()
-    }
-
-    /// Who takes what comes to this port and host from a new peer.
-    pub(crate) fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<ProtocolRef> {
-        local
-            .and_then(|host| self.takers.get(&(port, u32::from(host))))
-            .or_else(|| self.takers.get(&(port, ANY_HOST)))
-    }
-
-    /// Notes whose segment is being dropped: that of the peer's `port` through the session `lower`.
-    #[cold]
-    pub(crate) fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, why: &'static Reason) {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host });
-        // On a link there is one peer.
-        let source = Source::Port(peer.map_or(host, |peer| peer.host), port);
-        self.talkers.count(source, why);
     }
 
     /// Lets go of everything; for the protocol's `stop`.

@@ -6,6 +6,7 @@ use crate::table::Taker;
 use crate::wire::HEADER_LEN;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::NetworkError;
+use xk_kit::ports::taker;
 
 impl Udp {
     /// A report about a datagram sent from here: finds its session and passes the report on.
@@ -29,8 +30,8 @@ impl Udp {
         let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let connected = self.table.sessions.get(&key(&lower, local, peer));
         let found = connected.or_else(|| {
-            let origin = self.origin(cx, &lower);
-            match self.taker(local, origin.local) {
+            let origin = self.origins.of(cx, &lower);
+            match taker(&self.table.takers, local, origin.local) {
                 Some(Taker::Unconnected(session)) => Some(session),
                 _ => None,
             }

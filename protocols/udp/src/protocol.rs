@@ -1,8 +1,8 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::origin::{Origin, is_intact};
+use crate::origin::is_intact;
 use crate::session::{UdpSession, follow, takes_hold};
-use crate::table::{ANY_HOST, Limits, Table, Taker, TakerKey, port_of};
+use crate::table::{Limits, Table, Taker, port_of};
 use crate::unconnected::Unconnected;
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
@@ -10,24 +10,20 @@ use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
-use xk_core::map::Map;
 use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    reason,
 };
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::{MaxPacket, NetworkError, OptPacket, max_packet};
+use xk_kit::control::{NetworkError, max_packet};
 use xk_kit::offload::Offloads;
-
-/// Of how many lower sessions it remembers what they answered.
-const ORIGINS_MAX: usize = 256;
-/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
-const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many ephemeral ports there are.
-const EPHEMERAL_COUNT: u16 = 16_384;
+use xk_kit::ports::{
+    self, ANY_HOST, EPHEMERAL_COUNT, Origin, Origins, definite, enable_of, is_everybody, key_of,
+    less_header, local_host,
+};
 
 /// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
 pub(crate) type Key = (u64, u32);
@@ -62,7 +58,7 @@ fn ports_of(glance: &Glance<HEADER_LEN>) -> Option<u32> {
 pub struct Udp {
     lower: ProtocolRef,
     pub(crate) table: Rc<Table>,
-    origins: Map<u64, Origin>,
+    pub(crate) origins: Origins,
 }
 
 /// Builds it from its place in a graph.
@@ -100,7 +96,7 @@ fn add_limited(
 ) -> ProtocolRef {
     let key = cx.boot_key();
     let table = Rc::new(Table::new(key, limits, checksum));
-    let origins = Map::new(key, ORIGINS_MAX);
+    let origins = Origins::new(key);
     cx.add_protocol(
         crate::ENTRY.kind,
         name,
@@ -110,29 +106,6 @@ fn add_limited(
             origins,
         },
     )
-}
-
-/// The host that is left of a local participant once its port is popped.
-fn local_host(rest: &Participant) -> Result<u32, AddressError> {
-    let mut rest = rest.clone();
-    if rest.is_empty() {
-        return Ok(ANY_HOST);
-    }
-    let host = rest.pop_host()?;
-    Ok(host.value().map_or(ANY_HOST, u32::from))
-}
-
-/// True for the peer `*`: everybody.
-fn is_everybody(peer: &Participant) -> bool {
-    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
-}
-
-/// A definite port, which zero is not.
-fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
-    match port.definite()? {
-        0 => Err(AddressError::OutOfRange),
-        port => Ok(port),
-    }
 }
 
 impl Protocol for Udp {
@@ -177,14 +150,14 @@ impl Protocol for Udp {
     ) -> Result<Enable, OpenError> {
         let local = participants.local_mut()?;
         let port = definite(local.pop_port()?)?;
-        let host = local_host(local)?;
+        let key = (port, local_host(local)?);
         let taker = Taker::Enabled(upper.receiver.clone());
-        self.bind_taker((port, host), taker)?;
-        Ok(Enable(u64::from(port) << 32 | u64::from(host)))
+        self.table.takers.bind(key, taker)?;
+        Ok(enable_of(key))
     }
 
     fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
+        let key = key_of(enable);
         if let Some(Taker::Enabled(_)) = self.table.takers.get(&key) {
             self.table.takers.unbind(&key);
         }
@@ -248,7 +221,7 @@ impl Protocol for Udp {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_LEN);
         }
         answer
     }
@@ -265,32 +238,11 @@ impl Protocol for Udp {
     }
 }
 
-/// Answers about sizes from below hold for messages without this layer's header.
-pub(crate) fn less_header(ask: &mut Ask<'_>) {
-    let header = HEADER_LEN as u32;
-    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
 impl Udp {
-    /// The taker is bound unless somebody has the place already.
-    fn bind_taker(&self, key: TakerKey, taker: Taker) -> Result<(), OpenError> {
-        self.table
-            .takers
-            .bind(key, taker)
-            .map_err(|error| match error {
-                xk_core::map::BindError::Exists => OpenError::InUse,
-                xk_core::map::BindError::Full => OpenError::Full,
-            })
-    }
-
     /// A port that `is_free`, from a random one on (RFC 6056, section 3.3.1).
     fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
         let start = cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16;
-        (0..EPHEMERAL_COUNT)
-            .map(|n| EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT)
-            .find(|port| is_free(*port))
-            .ok_or(OpenError::Full)
+        ports::ephemeral(start, is_free)
     }
 
     /// True if nobody but `upper` takes what comes to this port.
@@ -316,13 +268,12 @@ impl Udp {
         peer: u16,
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
-        let origin = self.origin(cx, lower);
+        let origin = self.origins.of(cx, lower);
         let local = match local {
             Wild::Is(port) => port,
             Wild::Any => Self::ephemeral(cx, |port| {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
-                !self.table.takers.contains(&(port, ANY_HOST))
-                    && !self.table.takers.contains(&(port, host))
+                ports::is_free(&self.table.takers, port, host)
                     && sessions.get(&key(lower, port, peer)).is_none()
             })?,
         };
@@ -388,10 +339,7 @@ impl Udp {
     ) -> Result<SessionRef, OpenError> {
         let rest = participants.local_mut()?;
         let host = local_host(rest)?;
-        let is_free = |port: u16| {
-            let takers = &self.table.takers;
-            !takers.contains(&(port, ANY_HOST)) && !takers.contains(&(port, host))
-        };
+        let is_free = |port| ports::is_free(&self.table.takers, port, host);
         let port = match local {
             Wild::Is(port) => port,
             Wild::Any => Self::ephemeral(cx, is_free)?,
@@ -410,31 +358,10 @@ impl Udp {
             (port, host),
         );
         let session = cx.new_session(this, upper.receiver, body);
-        self.bind_taker((port, host), Taker::Unconnected(session.clone()))
-            .inspect_err(|_| session.retire(cx))?;
+        let taker = Taker::Unconnected(session.clone());
+        let bound = self.table.takers.bind((port, host), taker);
+        bound.inspect_err(|_| session.retire(cx))?;
         Ok(session)
-    }
-
-    /// What a lower session says of itself, asked once.
-    pub(crate) fn origin(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
-        let id = lower.id().0;
-        if let Some(origin) = self.origins.get(&id) {
-            return origin;
-        }
-        let origin = Origin::ask(cx, lower);
-        if self.origins.len() >= ORIGINS_MAX {
-            self.origins.clear();
-        }
-        let _ = self.origins.bind(id, origin);
-        origin
-    }
-
-    /// Who takes what comes to this port and host from somebody without a session.
-    pub(crate) fn taker(&self, port: u16, local: Option<Ipv4Addr>) -> Option<Taker> {
-        let takers = &self.table.takers;
-        local
-            .and_then(|host| takers.get(&(port, u32::from(host))))
-            .or_else(|| takers.get(&(port, ANY_HOST)))
     }
 
     /// Takes any message.
@@ -452,13 +379,14 @@ impl Udp {
             Err(_) => None,
         };
         let Some(header) = header else {
-            self.table.blame(cx, lower, 0, &reason::TRUNCATED);
+            self.table.talkers.blame(cx, lower, 0, &reason::TRUNCATED);
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         let (ports, length) = ports_and_length(&header);
         if length != message.len() {
             if length < HEADER_LEN || length > message.len() {
                 self.table
+                    .talkers
                     .blame(cx, lower, port_of(&header), &reason::BAD_LENGTH);
                 return Err(this.refuse(message, &reason::BAD_LENGTH));
             }
@@ -481,16 +409,18 @@ impl Udp {
     ) -> Result<(), Refused> {
         let Ok(header) = Header::parse(octets) else {
             self.table
+                .talkers
                 .blame(cx, lower, port_of(octets), &reason::MALFORMED);
             return Err(this.refuse(message, &reason::MALFORMED));
         };
-        let origin = self.origin(cx, lower);
+        let origin = self.origins.of(cx, lower);
         if !is_intact(origin, octets, &message) {
             self.table
+                .talkers
                 .blame(cx, lower, port_of(octets), &reason::BAD_CHECKSUM);
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
-        match self.taker(header.dst.get(), origin.local) {
+        match ports::taker(&self.table.takers, header.dst.get(), origin.local) {
             Some(Taker::Unconnected(session)) => {
                 Unconnected::pop_from(cx, &session, origin.peer, &header, message)
             }
@@ -499,6 +429,7 @@ impl Udp {
             }
             None => {
                 self.table
+                    .talkers
                     .blame(cx, lower, port_of(octets), &reason::NO_PORT);
                 if message.attribute::<LinkCast>().is_none() {
                     return Err(this.refuse(message, &reason::NO_PORT));
@@ -527,20 +458,13 @@ impl Udp {
         let key = key(lower, local, peer);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
-            self.table.blame(cx, lower, peer, full);
+            self.table.talkers.blame(cx, lower, peer, full);
             return Err(this.refuse(message, full));
         }
-        let participant = |host: Option<Ipv4Addr>, port| {
-            let host = host.map(|host| Participant::of(Part::Host(host)));
-            host.unwrap_or_default().with(Part::port(port))
-        };
-        let participants = Participants::pair(
-            participant(origin.local, local),
-            participant(origin.peer, peer),
-        );
+        let participants = origin.participants(local, peer);
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
-            self.table.blame(cx, lower, peer, unwanted);
+            self.table.talkers.blame(cx, lower, peer, unwanted);
             return Err(this.refuse(message, unwanted));
         }
         follow(cx, &session, lower);

@@ -1,7 +1,6 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
-use crate::origin::Pseudo;
-use crate::protocol::{Key, key, less_header};
+use crate::protocol::{Key, key};
 use crate::table::Table;
 use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
@@ -14,6 +13,7 @@ use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
 use xk_kit::offload::TransportChecksum;
+use xk_kit::ports::{Pseudo, less_header};
 
 /// The peer has nobody on this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
@@ -329,6 +329,7 @@ impl UdpSession {
             if !sum.is_valid() {
                 let port = self.ports().1;
                 self.table
+                    .talkers
                     .blame(cx, &self.lower, port, &reason::BAD_CHECKSUM);
                 return Err(this.refuse(cx, message, &reason::BAD_CHECKSUM));
             }
@@ -425,7 +426,7 @@ impl Session for UdpSession {
         } else {
             let answer = self.lower.control(cx, ask);
             if answer.is_answered() {
-                less_header(ask);
+                less_header(ask, HEADER_LEN);
             }
             return answer;
         }

@@ -2,13 +2,11 @@
 
 use crate::protocol::Key;
 use crate::wire::HEADER_LEN;
-use core::net::Ipv4Addr;
 use xk_core::graph::Params;
-use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, ProtocolRef, Reason, SessionRef};
-use xk_kit::control::PeerHost;
-use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source, Talkers};
+use xk_core::{ProtocolRef, SessionRef};
+use xk_kit::ports::Takers;
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
 /// Bounds.
 pub(crate) struct Limits {
@@ -42,12 +40,6 @@ impl Limits {
     }
 }
 
-/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
-pub(crate) type TakerKey = (u16, u32);
-
-/// Any host of ours.
-pub(crate) const ANY_HOST: u32 = 0;
-
 #[derive(Clone)]
 pub(crate) enum Taker {
     /// Gets a session for each peer.
@@ -59,7 +51,7 @@ pub(crate) enum Taker {
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Map<TakerKey, Taker>,
+    pub(crate) takers: Takers<Taker>,
     /// The peers whose datagrams were dropped.
     pub(crate) talkers: Talkers,
     /// Whether datagrams are sent with a checksum.
@@ -71,20 +63,10 @@ impl Table {
         Self {
             sessions: SessionTable::new(key, limits.sessions_max)
                 .with_passive_max(limits.passive_max),
-            takers: Map::new(key, limits.enables_max),
+            takers: Takers::new(key, limits.enables_max),
             talkers: Talkers::new(limits.sources_max),
             checksum,
         }
-    }
-
-    /// Notes whose datagram is being dropped: that of the peer's `port` through the session `lower`.
-    #[cold]
-    pub(crate) fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, why: &'static Reason) {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host });
-        // On a link there is one peer.
-        let source = Source::Port(peer.map_or(host, |peer| peer.host), port);
-        self.talkers.count(source, why);
     }
 }
 

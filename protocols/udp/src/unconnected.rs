@@ -1,9 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
 
-use crate::origin::Origin;
-use crate::protocol::less_header;
 use crate::session::{base, restore, seal, template};
-use crate::table::{Table, Taker, TakerKey};
+use crate::table::{Table, Taker};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
@@ -19,6 +17,7 @@ use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, max_packet};
 use xk_kit::offload::TransportChecksum;
+use xk_kit::ports::{Origin, TakerKey, less_header};
 
 /// Of how many hosts an unconnected session keeps the lower session.
 pub const PEERS_MAX: usize = 64;
@@ -183,7 +182,7 @@ impl Session for Unconnected {
         } else {
             let answer = self.lower.control(cx, ask);
             if answer.is_answered() {
-                less_header(ask);
+                less_header(ask, HEADER_LEN);
                 return answer;
             }
             // What a layer says of itself may depend on the peer; the format's own limit does not.

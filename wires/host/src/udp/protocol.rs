@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::map::{BindError, Map};
 use xk_core::object::{Enable, OpenError, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::{self, Class};
@@ -18,6 +17,7 @@ use xk_core::{
 };
 use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::control::{MaxPacket, MyHost, NetworkError};
+use xk_kit::ports::{Takers, definite, enable_of, is_everybody, key_of, local_host, taker};
 
 use super::ports::{Port, Ports};
 use super::session::{Connected, PAYLOAD_MAX, Unconnected, unreachable_port};
@@ -43,9 +43,6 @@ pub(crate) fn key(port: u16, local: Ipv4Addr, peer: SocketAddrV4) -> Key {
     u128::from(hosts) << 32 | u128::from(ports)
 }
 
-/// Who takes what comes from a new peer: a local port and host; 0.0.0.0 for any.
-pub(crate) type TakerKey = (u16, u32);
-
 #[derive(Clone)]
 pub(crate) enum Taker {
     /// Gets a session for each peer.
@@ -57,7 +54,7 @@ pub(crate) enum Taker {
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Map<TakerKey, Taker>,
+    pub(crate) takers: Takers<Taker>,
     pub(crate) ports: Ports,
     /// Whether the system may fragment.
     pub(crate) fragment: bool,
@@ -115,7 +112,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let boot_key = build.cx.boot_key();
     let table = Table {
         sessions: SessionTable::new(boot_key, build.params.number("sessions_max", 65_536)),
-        takers: Map::new(boot_key, TAKERS_MAX),
+        takers: Takers::new(boot_key, TAKERS_MAX),
         ports,
         fragment: setup.fragment,
     };
@@ -125,27 +122,6 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         arrivals: RefCell::default(),
         complaints: RefCell::default(),
     })
-}
-
-/// The host that is left of a local participant once its port is popped; unspecified for any.
-fn local_host(rest: &mut Participant) -> Result<Ipv4Addr, AddressError> {
-    if rest.is_empty() {
-        return Ok(Ipv4Addr::UNSPECIFIED);
-    }
-    Ok(rest.pop_host()?.value().unwrap_or(Ipv4Addr::UNSPECIFIED))
-}
-
-/// A definite port, which zero is not.
-fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
-    match port.definite()? {
-        0 => Err(AddressError::OutOfRange),
-        port => Ok(port),
-    }
-}
-
-/// True for the peer `*`: everybody.
-fn is_everybody(peer: &Participant) -> bool {
-    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
 }
 
 impl Protocol for HostUdp {
@@ -162,7 +138,7 @@ impl Protocol for HostUdp {
             Wild::Is(port) => port,
             Wild::Any => 0,
         };
-        let host = self.ours(local_host(local)?)?;
+        let host = self.ours(local_host(local)?.into())?;
         let peer = participants.peer_mut()?;
         if is_everybody(peer) {
             return self.open_unconnected(cx, this, upper, (port, host));
@@ -181,17 +157,19 @@ impl Protocol for HostUdp {
     ) -> Result<Enable, OpenError> {
         let local = participants.local_mut()?;
         let number = definite(local.pop_port()?)?;
-        let host = self.ours(local_host(local)?)?;
+        let host = self.ours(local_host(local)?.into())?;
         let port = self.table.ports.hold(number)?;
         let key = (number, u32::from(host));
         let taker = Taker::Enabled(upper.receiver.clone(), Rc::clone(&port));
-        self.bind_taker(key, taker)
+        self.table
+            .takers
+            .bind(key, taker)
             .inspect_err(|_| self.table.ports.release(&port, Some(this)))?;
-        Ok(Enable(u64::from(key.0) << 32 | u64::from(key.1)))
+        Ok(enable_of(key))
     }
 
     fn open_disable(&self, _: &Kernel, this: &ProtocolRef, enable: Enable) {
-        let key = ((enable.0 >> 32) as u16, enable.0 as u32);
+        let key = key_of(enable);
         if let Some(Taker::Enabled(_, port)) = self.table.takers.get(&key) {
             self.table.takers.unbind(&key);
             self.table.ports.release(&port, Some(this));
@@ -271,15 +249,6 @@ impl HostUdp {
         } else {
             Err(AddressError::OutOfRange)
         }
-    }
-
-    /// The taker is bound unless somebody has the place already.
-    fn bind_taker(&self, key: TakerKey, taker: Taker) -> Result<(), OpenError> {
-        let bound = self.table.takers.bind(key, taker);
-        bound.map_err(|error| match error {
-            BindError::Exists => OpenError::InUse,
-            BindError::Full => OpenError::Full,
-        })
     }
 
     /// True if nobody but `upper` takes what comes to this port.
@@ -378,7 +347,9 @@ impl HostUdp {
             local: host,
         };
         let session = cx.new_session(this, upper.receiver, body);
-        self.bind_taker(key, Taker::Unconnected(session.clone()))
+        self.table
+            .takers
+            .bind(key, Taker::Unconnected(session.clone()))
             .inspect_err(|_| session.abort(cx))?;
         Ok(session)
     }
@@ -423,14 +394,6 @@ impl HostUdp {
         });
     }
 
-    /// Who takes what comes to this port and host from somebody without a session.
-    fn taker(&self, port: u16, local: Ipv4Addr) -> Option<Taker> {
-        let takers = &self.table.takers;
-        takers
-            .get(&(port, u32::from(local)))
-            .or_else(|| takers.get(&(port, 0)))
-    }
-
     /// Passes a datagram up. A refusal ends here: the refuser has counted it.
     fn deliver(&self, cx: &Kernel, this: &ProtocolRef, taken: Taken) {
         let Taken {
@@ -458,7 +421,7 @@ impl HostUdp {
         if let Some(session) = self.table.sessions.get(&key(port.number, local, from)) {
             return drop(session.pop(cx, message));
         }
-        match self.taker(port.number, local) {
+        match taker(&self.table.takers, port.number, Some(local)) {
             Some(Taker::Unconnected(session)) => {
                 let peer = Peer {
                     host: *from.ip(),
@@ -533,7 +496,7 @@ impl HostUdp {
         let own = self.table.ports.host;
         let local = complaint.local.unwrap_or(own);
         let connected = self.table.sessions.get(&key(port, local, to));
-        let found = connected.or_else(|| match self.taker(port, local) {
+        let found = connected.or_else(|| match taker(&self.table.takers, port, Some(local)) {
             Some(Taker::Unconnected(session)) => Some(session),
             _ => None,
         });

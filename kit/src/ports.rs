@@ -1,0 +1,180 @@
+//! What layers with ports have in common: their participants, who takes what comes to a port, and what they learn of the
+//! session below.
+
+use crate::Checksum;
+use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use core::net::Ipv4Addr;
+use xk_core::map::{Map, MapStats};
+use xk_core::object::{Enable, OpenError};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{Ask, Kernel, Part, Participant, Participants, SessionRef};
+
+/// Any host of ours.
+pub const ANY_HOST: u32 = 0;
+/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
+const EPHEMERAL_FIRST: u16 = 49_152;
+/// How many ephemeral ports there are.
+pub const EPHEMERAL_COUNT: u16 = 16_384;
+/// Of how many lower sessions it is remembered what they answered.
+const ORIGINS_MAX: usize = 256;
+
+/// A local port and host; [`ANY_HOST`] for any.
+pub type TakerKey = (u16, u32);
+
+/// Who takes what comes from a new peer.
+pub type Takers<T> = Map<TakerKey, T>;
+
+/// Who takes what comes to this port and host.
+pub fn taker<T: Clone>(takers: &Takers<T>, port: u16, local: Option<Ipv4Addr>) -> Option<T> {
+    local
+        .and_then(|host| takers.get(&(port, u32::from(host))))
+        .or_else(|| takers.get(&(port, ANY_HOST)))
+}
+
+/// True if nobody takes what comes to this port and host.
+pub fn is_free<T: Clone>(takers: &Takers<T>, port: u16, host: u32) -> bool {
+    !takers.contains(&(port, ANY_HOST)) && !takers.contains(&(port, host))
+}
+
+/// The enable of who takes what comes to a port.
+pub fn enable_of((port, host): TakerKey) -> Enable {
+    Enable(u64::from(port) << 32 | u64::from(host))
+}
+
+/// The port and host that an enable is for.
+pub fn key_of(enable: Enable) -> TakerKey {
+    ((enable.0 >> 32) as u16, enable.0 as u32)
+}
+
+/// The host that is left of a local participant once its port is popped.
+///
+/// # Errors
+/// [`AddressError`] if it is no host.
+pub fn local_host(rest: &Participant) -> Result<u32, AddressError> {
+    let mut rest = rest.clone();
+    if rest.is_empty() {
+        return Ok(ANY_HOST);
+    }
+    let host = rest.pop_host()?;
+    Ok(host.value().map_or(ANY_HOST, u32::from))
+}
+
+/// A definite port, which zero is not.
+///
+/// # Errors
+/// [`AddressError`] if it is any, or zero.
+pub fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
+    match port.definite()? {
+        0 => Err(AddressError::OutOfRange),
+        port => Ok(port),
+    }
+}
+
+/// True for the peer `*`: everybody.
+pub fn is_everybody(peer: &Participant) -> bool {
+    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
+}
+
+/// An ephemeral port that `is_free`, from the place `start` on (RFC 6056, section 3.3).
+///
+/// # Errors
+/// [`OpenError::Full`] if none is.
+pub fn ephemeral(start: u16, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
+    (0..EPHEMERAL_COUNT)
+        .map(|n| EPHEMERAL_FIRST + start.wrapping_add(n) % EPHEMERAL_COUNT)
+        .find(|port| is_free(*port))
+        .ok_or(OpenError::Full)
+}
+
+/// Answers about sizes from below hold for messages without this layer's header of so many octets.
+pub fn less_header(ask: &mut Ask<'_>, header: usize) {
+    let header = header as u32;
+    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+}
+
+/// The sums over a pseudo-header without its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Pseudo {
+    /// For messages that are sent.
+    pub sent: Checksum,
+    /// For those that arrive.
+    pub received: Checksum,
+}
+
+/// What a lower session says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The sums over addresses and protocol number; `None` if the lower layer has none.
+    pub pseudo: Option<Pseudo>,
+    /// Our host.
+    pub local: Option<Ipv4Addr>,
+    /// The peer's host.
+    pub peer: Option<Ipv4Addr>,
+}
+
+impl Origin {
+    /// Asks a lower session.
+    pub fn ask(cx: &Kernel, lower: &SessionRef) -> Self {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let begun = |sum| {
+            let mut begun = Checksum::new();
+            begun.add_u32(sum);
+            begun
+        };
+        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| Pseudo {
+            sent: begun(q.sum_sent),
+            received: begun(q.sum),
+        });
+        Self {
+            pseudo,
+            local: lower.ask(cx, MyHost { host }).map(|q| q.host),
+            peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
+        }
+    }
+
+    /// Both ends of a conversation between these ports, for `open_done`.
+    #[must_use]
+    pub fn participants(&self, local: u16, peer: u16) -> Participants {
+        let participant = |host: Option<Ipv4Addr>, port| {
+            let host = host.map(|host| Participant::of(Part::Host(host)));
+            host.unwrap_or_default().with(Part::port(port))
+        };
+        Participants::pair(participant(self.local, local), participant(self.peer, peer))
+    }
+}
+
+/// What lower sessions said of themselves, each asked once while there is room.
+pub struct Origins(Map<u64, Origin>);
+
+impl Origins {
+    /// None yet; `boot_key` as for a [`Map`].
+    #[must_use]
+    pub fn new(boot_key: [u64; 2]) -> Self {
+        Self(Map::new(boot_key, ORIGINS_MAX))
+    }
+
+    /// What this one says.
+    pub fn of(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+        let id = lower.id().0;
+        if let Some(origin) = self.0.get(&id) {
+            return origin;
+        }
+        let origin = Origin::ask(cx, lower);
+        if self.0.len() >= ORIGINS_MAX {
+            self.0.clear();
+        }
+        let _ = self.0.bind(id, origin);
+        origin
+    }
+
+    /// How the lookups went.
+    pub fn stats(&self) -> MapStats {
+        self.0.stats()
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
