@@ -87,6 +87,20 @@ mod tests {
     use super::*;
     use std::process::Command;
 
+    /// The marked processes, as soon as there is one: a new program runs before the kernel shows its environment
+    /// (the parent goes on when the old memory is given up, the new environment is set later in the same exec).
+    fn await_environment(mark: &str) -> Vec<(u32, String)> {
+        let polls = GRACE.as_millis() / POLL.as_millis();
+        for _ in 0..polls {
+            let seen: Vec<_> = marked(mark).collect();
+            if !seen.is_empty() {
+                return seen;
+            }
+            std::thread::sleep(POLL);
+        }
+        Vec::new()
+    }
+
     #[test]
     fn a_marked_process_is_seen_until_it_ends() {
         let mark = format!("test-{}", std::process::id());
@@ -95,7 +109,7 @@ mod tests {
             .env(MARK, &mark)
             .spawn()
             .unwrap();
-        let seen: Vec<_> = marked(&mark).collect();
+        let seen = await_environment(&mark);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(seen, [(child.id(), "sleep".to_owned())]);
