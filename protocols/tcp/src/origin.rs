@@ -35,10 +35,20 @@ pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
     }
     let mut sum = pseudo;
     sum.add_u32(message.len() as u32);
-    for slice in message.slices() {
-        sum.add(slice.octets);
-    }
+    add_octets(&mut sum, message);
     sum.is_valid()
+}
+
+/// Adds all octets of a message.
+#[inline]
+pub(crate) fn add_octets(sum: &mut Checksum, message: &Message) {
+    if let Some(octets) = message.single_slice() {
+        sum.add(octets);
+    } else {
+        for slice in message.slices() {
+            sum.add(slice.octets);
+        }
+    }
 }
 
 /// Octets of the largest message that goes through `lower` whole.

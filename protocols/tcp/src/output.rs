@@ -1,6 +1,6 @@
 //! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293, section 3.10.7.1).
 
-use crate::origin::sent;
+use crate::origin::{add_octets, sent};
 use crate::seq::Seq;
 use crate::wire::{CHECKSUM_AT, Flags, HEADER_LEN_MAX, Header};
 use xk_core::message::NoBuffers;
@@ -32,6 +32,7 @@ pub(crate) fn seal(
 ) -> Result<Message, NoBuffers> {
     let mut octets = [0; HEADER_LEN_MAX];
     let length = header.emit(&mut octets);
+    let header = octets.get_mut(..length).unwrap_or_default();
     let mut message = match payload {
         Some(payload) => payload,
         None => cx.pool().empty(HEADROOM)?,
@@ -49,18 +50,14 @@ pub(crate) fn seal(
     let checksum = if is_left {
         !sum.finish()
     } else {
-        sum.add(octets.get(..length).unwrap_or_default());
-        for slice in message.slices() {
-            sum.add(slice.octets);
-        }
+        sum.add(header);
+        add_octets(&mut sum, &message);
         sum.finish()
     };
-    let [a, b] = checksum.to_be_bytes();
-    (octets[CHECKSUM_AT], octets[CHECKSUM_AT + 1]) = (a, b);
-    let room = message.push_header(length)?;
-    if let Some(octets) = octets.get(..room.len()) {
-        room.copy_from_slice(octets);
+    if let Some(field) = header.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2) {
+        field.copy_from_slice(&checksum.to_be_bytes());
     }
+    message.push_header(length)?.copy_from_slice(header);
     Ok(message)
 }
 

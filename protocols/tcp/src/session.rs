@@ -1,13 +1,13 @@
 //! A session: one connection, and its place between the layers.
 
-use crate::connection::{Connection, Out};
+use crate::connection::{Connection, Out, Predicted, Verdict};
 use crate::inquiry;
 use crate::origin::{is_intact, leaves_sums, received, sent};
 use crate::output::{Seal, seal};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::table::{Key, Table};
-use crate::wire::{HEADER_LEN, Header};
+use crate::wire::{HEADER_LEN, Header, PLAIN_LEN, Plain};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::control::{Describe, Question};
@@ -241,7 +241,7 @@ impl TcpSession {
             leaves_sums: self.link.leaves_sums,
         };
         let mut payload = out.payload;
-        if let Some(payload) = &mut payload {
+        if let Some(payload) = payload.as_mut().filter(|payload| payload.has_attributes()) {
             // What the octets once came with says nothing about how they go.
             payload.remove_attribute::<TransportChecksum>();
             payload.remove_attribute::<LinkCast>();
@@ -322,24 +322,53 @@ impl TcpSession {
     }
 
     /// Takes a segment in, its header in front.
-    fn take(&self, cx: &Kernel, this: &SessionRef, mut message: Message) {
-        let dropped = match self.read(&mut message) {
-            Ok(header) => {
-                let congested = message.has_attributes()
-                    && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
-                message.remove_attribute::<TransportChecksum>();
-                let payload = (!message.is_empty()).then_some(message);
-                let connection = &mut *self.connection.borrow_mut();
-                connection.segment(cx.now(), &header, payload, congested)
-            }
-            Err(why) => Err(why),
+    fn take(&self, cx: &Kernel, this: &SessionRef, message: Message) {
+        let taken = match self.take_predicted(cx, message) {
+            Ok(verdict) => verdict,
+            Err(message) => self.take_any(cx, message),
         };
-        if let Err(why) = dropped {
+        if let Err(why) = taken {
             cx_count(cx, this, why);
             self.table
                 .talkers
                 .blame(cx, &self.link.lower, self.peer_port(), why);
         }
+    }
+
+    /// Takes in what nearly all segments are; anything else comes back.
+    #[inline]
+    fn take_predicted(&self, cx: &Kernel, mut message: Message) -> Result<Verdict, Message> {
+        let Some(plain) = message.peek_in_place().and_then(Plain::parse) else {
+            return Err(message);
+        };
+        if message.has_attributes() && !is_plain(&message) {
+            return Err(message);
+        }
+        let connection = &mut *self.connection.borrow_mut();
+        let Some(what) = connection.predict(&plain, message.len() - PLAIN_LEN) else {
+            return Err(message);
+        };
+        if !is_intact(received(&self.link.origin), &message) {
+            return Ok(Err(&reason::BAD_CHECKSUM));
+        }
+        if !message.strip_in_place(PLAIN_LEN) {
+            return Err(message);
+        }
+        message.remove_attribute::<TransportChecksum>();
+        let data = (what == Predicted::Data).then_some(message);
+        Ok(connection.predicted(cx.now(), &plain, data))
+    }
+
+    /// Takes any segment in.
+    #[inline(never)]
+    fn take_any(&self, cx: &Kernel, mut message: Message) -> Verdict {
+        let header = self.read(&mut message)?;
+        let congested =
+            message.has_attributes() && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
+        message.remove_attribute::<TransportChecksum>();
+        let payload = (!message.is_empty()).then_some(message);
+        let connection = &mut *self.connection.borrow_mut();
+        connection.segment(cx.now(), &header, payload, congested)
     }
 
     /// Checks a segment and takes its header off.
@@ -433,6 +462,12 @@ impl TcpSession {
         self.work(cx, this);
         Answer::Answered
     }
+}
+
+/// Whether a message with attributes was for us alone, and no router marked it.
+fn is_plain(message: &Message) -> bool {
+    message.attribute::<LinkCast>().is_none()
+        && message.attribute::<Ecn>() != Some(Ecn::Experienced)
 }
 
 /// Counts a segment as dropped at the session's protocol.

@@ -10,6 +10,7 @@ mod handshake;
 mod info;
 mod path;
 mod patience;
+mod predict;
 mod receive;
 mod send;
 mod settings;
@@ -22,6 +23,7 @@ pub use arrive::{
     BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
 };
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
+pub use predict::Predicted;
 pub use settings::{BUFFER_MAX, BUFFER_MIN, SEGMENT_MIN, Settings};
 pub use transmit::Out;
 
@@ -274,6 +276,10 @@ impl Connection {
             return Err(PushError::QueueFull);
         }
         if octets > 0 {
+            if self.send.unsent() == 0 {
+                // It had run dry until now.
+                self.recovery.limited_by_application();
+            }
             self.send.push(message);
         }
         Ok(())

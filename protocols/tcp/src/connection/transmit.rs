@@ -30,6 +30,9 @@ impl Out {
 impl Connection {
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
+        if self.is_quiet(now) {
+            return None;
+        }
         if let Some(reset) = self.reset.take() {
             return Some(Out::bare(reset));
         }
@@ -53,14 +56,31 @@ impl Connection {
         self.transmit_ack(now)
     }
 
-    /// Whether anything at all may be due, in the way that most calls find: nothing. Saves the longer look.
-    fn transmit_ack(&mut self, now: Time) -> Option<Out> {
-        let is_due = match self.ack_due {
+    /// Whether an established connection has nothing to send, as most calls find: saves the longer look.
+    #[inline]
+    fn is_quiet(&self, now: Time) -> bool {
+        self.state == State::Established
+            && self.send.unsent() == 0
+            && !self.is_ack_due(now)
+            && self.recovery.board().lost_octets() == 0
+            && self.again.is_none()
+            && self.probe.is_none()
+            && self.reset.is_none()
+            && !self.force
+            && !self.poke
+    }
+
+    #[inline]
+    fn is_ack_due(&self, now: Time) -> bool {
+        match self.ack_due {
             AckDue::Now => true,
             AckDue::At(at) => at <= now || self.receive.is_opened(self.peer_full),
             AckDue::No => self.state != State::TimeWait && self.receive.is_opened(self.peer_full),
-        };
-        if !is_due {
+        }
+    }
+
+    fn transmit_ack(&mut self, now: Time) -> Option<Out> {
+        if !self.is_ack_due(now) {
             return None;
         }
         let mut header = self.header(now, self.snd_nxt(), Flags::NONE);
@@ -243,9 +263,6 @@ impl Connection {
     fn transmit_new(&mut self, now: Time) -> Option<Out> {
         let unsent = self.send.unsent();
         if unsent == 0 && !self.is_fin_due() {
-            if self.send.fin.is_none() {
-                self.recovery.limited_by_application();
-            }
             self.force = false;
             return None;
         }
