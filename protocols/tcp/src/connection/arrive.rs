@@ -339,8 +339,7 @@ impl Connection {
         let (una, nxt, ack) = (self.snd_una(), self.snd_nxt(), header.ack);
         if ack == nxt + 1
             && let Some(sent) = self.window_probe.take()
-            && self.send.unsent() > 0
-            && self.send.cut(nxt, 1).is_ok()
+            && self.send.skip_octet()
         {
             // The peer took the octet of our window probe: it counts as sent.
             let _ = self.recovery.sent(1, sent);

@@ -286,7 +286,7 @@ impl Connection {
         let nxt = self.snd_nxt();
         let payload = match octets {
             0 => None,
-            octets => match self.send.cut(nxt, octets) {
+            octets => match self.send.cut(octets) {
                 Ok(payload) => Some(payload),
                 Err(_) => {
                     // There will be another occasion: that of the next timer.
