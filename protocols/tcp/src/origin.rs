@@ -39,6 +39,31 @@ pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
     sum.is_valid()
 }
 
+/// The same for a message whose header of `N` octets lies together in front, as [`Message::peek_in_place`] shows it.
+#[inline]
+pub(crate) fn is_intact_behind<const N: usize>(pseudo: Checksum, message: &Message) -> bool {
+    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
+        return true;
+    }
+    let mut sum = pseudo;
+    sum.add_u32(message.len() as u32);
+    let mut slices = message.slices();
+    let first = slices
+        .next()
+        .and_then(|first| first.octets.split_first_chunk::<N>());
+    let Some((header, behind)) = first else {
+        return is_intact(pseudo, message);
+    };
+    sum.add(header);
+    if !behind.is_empty() {
+        sum.add(behind);
+    }
+    for slice in slices {
+        sum.add(slice.octets);
+    }
+    sum.is_valid()
+}
+
 /// Adds all octets of a message.
 #[inline]
 pub(crate) fn add_octets(sum: &mut Checksum, message: &Message) {

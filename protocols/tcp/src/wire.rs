@@ -13,6 +13,10 @@ pub const HEADER_LEN: usize = 20;
 pub const HEADER_LEN_MAX: usize = 60;
 /// Octets of the longest options.
 pub const OPTIONS_LEN_MAX: usize = HEADER_LEN_MAX - HEADER_LEN;
+/// Where in a header the sequence number is.
+pub const SEQ_AT: usize = 4;
+/// Where in a header the control bits are.
+pub const FLAGS_AT: usize = 13;
 /// Where in a header the checksum is.
 pub const CHECKSUM_AT: usize = 16;
 /// The protocol's number in IP.

@@ -30,9 +30,6 @@ impl Out {
 impl Connection {
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
-        if self.is_quiet(now) {
-            return None;
-        }
         if let Some(reset) = self.reset.take() {
             return Some(Out::bare(reset));
         }
@@ -58,7 +55,8 @@ impl Connection {
 
     /// Whether an established connection has nothing to send, as most calls find: saves the longer look.
     #[inline]
-    fn is_quiet(&self, now: Time) -> bool {
+    #[must_use]
+    pub fn is_quiet(&self, now: Time) -> bool {
         self.state == State::Established
             && self.send.unsent() == 0
             && !self.is_ack_due(now)
@@ -143,7 +141,7 @@ impl Connection {
     }
 
     /// A segment that acknowledges what has arrived; with it that is done.
-    fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
+    pub(super) fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
         let (local, peer) = (self.ends.local, self.ends.peer);
         let mut flags = flags | Flags::ACK;
         if self.ece {
@@ -222,7 +220,7 @@ impl Connection {
     }
 
     /// Octets that the peer's window has room for behind what was sent.
-    fn usable(&self) -> u32 {
+    pub(super) fn usable(&self) -> u32 {
         let end = self.snd_una() + self.send.snd_wnd;
         let nxt = self.snd_nxt();
         if end.after(nxt) { end.since(nxt) } else { 0 }
@@ -308,15 +306,21 @@ impl Connection {
         }
         // There is room: `may_send` was more than nothing.
         let _ = self.recovery.sent(octets + u32::from(has_fin), now);
-        self.window_probe = None;
-        (self.persist_at, self.persist_count) = (None, 0);
-        self.stuck_since.get_or_insert(now);
+        self.note_sent(now);
         self.force = false;
         Some(Out {
             header: self.header(now, nxt, flags),
             payload,
             markable: self.ecn && octets > 0,
         })
+    }
+
+    /// New data went, so the window is open and something is outstanding.
+    #[inline]
+    pub(super) fn note_sent(&mut self, now: Time) {
+        self.window_probe = None;
+        (self.persist_at, self.persist_count) = (None, 0);
+        self.stuck_since.get_or_insert(now);
     }
 
     /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if data wait, else none with an old number
