@@ -1,6 +1,6 @@
 //! Segments on their way up: what is checked before the connection sees them.
 
-use crate::connection::{Predicted, Verdict};
+use crate::connection::{Connection, Predicted, Verdict};
 use crate::origin::{is_intact, is_intact_behind, received};
 use crate::session::{TcpSession, cx_count};
 use crate::state::State;
@@ -17,13 +17,21 @@ const SEGMENTS_MAX: u32 = 8;
 #[derive(Default)]
 pub(crate) struct Held(Option<Plain>);
 
+impl Held {
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl TcpSession {
     /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or until it is
     /// [settled](Self::settle).
+    #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
         let plain = message.peek_in_place().and_then(Plain::parse);
         let is_bare = message.len() == PLAIN_LEN;
-        if held.0.is_some() && !(is_bare && plain.is_some()) {
+        if held.is_some() && !(is_bare && plain.is_some()) {
             self.settle(cx, this, held);
         }
         let taken = match plain {
@@ -34,7 +42,7 @@ impl TcpSession {
     }
 
     /// Has the connection take in what is held.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn settle(&self, cx: &Kernel, this: &SessionRef, held: &mut Held) {
         if let Some(plain) = held.0.take() {
             let connection = &mut *self.connection.borrow_mut();
@@ -54,7 +62,7 @@ impl TcpSession {
     }
 
     /// Takes in what nearly all segments are.
-    #[inline]
+    #[inline(always)]
     fn take_plain(
         &self,
         cx: &Kernel,
@@ -66,11 +74,7 @@ impl TcpSession {
         let octets = message.len() - PLAIN_LEN;
         let is_usual = !message.has_attributes() || is_unmarked(&message);
         let Some(what) = connection.predict(plain, octets).filter(|_| is_usual) else {
-            if let Some(plain) = held.0.take() {
-                let taken = connection.predicted(cx.now(), &plain, None);
-                self.account(cx, this, taken);
-            }
-            return self.take_any_by(cx, message, connection);
+            return self.take_unpredicted(cx, this, (message, connection), held);
         };
         if !is_intact_behind::<PLAIN_LEN>(received(&self.link.origin), &message) {
             return Err(&reason::BAD_CHECKSUM);
@@ -91,6 +95,22 @@ impl TcpSession {
         connection.predicted(cx.now(), plain, Some(message))
     }
 
+    #[cold]
+    #[inline(never)]
+    fn take_unpredicted(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        (message, connection): (Message, &mut Connection),
+        held: &mut Held,
+    ) -> Verdict {
+        if let Some(plain) = held.0.take() {
+            let taken = connection.predicted(cx.now(), &plain, None);
+            self.account(cx, this, taken);
+        }
+        self.take_any_by(cx, message, connection)
+    }
+
     /// Takes any segment in.
     #[inline(never)]
     fn take_any(&self, cx: &Kernel, message: Message) -> Verdict {
@@ -101,7 +121,7 @@ impl TcpSession {
         &self,
         cx: &Kernel,
         mut message: Message,
-        connection: &mut crate::connection::Connection,
+        connection: &mut Connection,
     ) -> Verdict {
         let header = self.read(&mut message)?;
         let congested =

@@ -47,10 +47,10 @@ pub(crate) fn is_intact_behind<const N: usize>(pseudo: Checksum, message: &Messa
     }
     let mut sum = pseudo;
     sum.add_u32(message.len() as u32);
-    let mut slices = message.slices();
+    let mut slices = message.octet_slices();
     let first = slices
         .next()
-        .and_then(|first| first.octets.split_first_chunk::<N>());
+        .and_then(|first| first.split_first_chunk::<N>());
     let Some((header, behind)) = first else {
         return is_intact(pseudo, message);
     };
@@ -58,8 +58,8 @@ pub(crate) fn is_intact_behind<const N: usize>(pseudo: Checksum, message: &Messa
     if !behind.is_empty() {
         sum.add(behind);
     }
-    for slice in slices {
-        sum.add(slice.octets);
+    for octets in slices {
+        sum.add(octets);
     }
     sum.is_valid()
 }
@@ -70,8 +70,8 @@ pub(crate) fn add_octets(sum: &mut Checksum, message: &Message) {
     if let Some(octets) = message.single_slice() {
         sum.add(octets);
     } else {
-        for slice in message.slices() {
-            sum.add(slice.octets);
+        for octets in message.octet_slices() {
+            sum.add(octets);
         }
     }
 }

@@ -498,9 +498,11 @@ impl Session for TcpSession {
             if burst.is_empty() {
                 self.settle(cx, this, &mut held);
             }
-            self.gather(cx, this, &mut outgoing);
-            if outgoing.is_full() {
-                self.flush(cx, &mut outgoing);
+            if !self.connection.borrow().is_quiet_so_far() {
+                self.gather(cx, this, &mut outgoing);
+                if outgoing.is_full() {
+                    self.flush(cx, &mut outgoing);
+                }
             }
         }
         self.flush(cx, &mut outgoing);

@@ -508,33 +508,53 @@ impl Connection {
         self.take_text(now, seq, payload)
     }
 
-    pub(super) fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
+    fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
         let octets = payload.len() as u32;
-        self.peer_full = self.peer_full.max(octets);
         match self.receive.take(seq, payload) {
             Taken::InOrder { at_gap } => {
-                self.unacked = self.unacked.saturating_add(octets);
-                let is_second = self.unacked >= 2 * self.peer_full;
-                if at_gap || is_second {
+                self.note_next(now, octets);
+                if at_gap {
                     self.ack_due = AckDue::Now;
-                } else if self.ack_due == AckDue::No {
-                    self.ack_due = AckDue::At(now + self.settings.delayed_ack);
                 }
-                let round_trip = self.recovery.rtt().smoothed();
-                self.receive.tune(now, round_trip);
                 if self.receive.is_at_end() {
                     self.take_fin(now);
                 }
                 Ok(())
             }
             Taken::OutOfOrder => {
+                self.peer_full = self.peer_full.max(octets);
                 self.ack_due = AckDue::Now;
                 Ok(())
             }
             Taken::Dropped(why) => {
+                self.peer_full = self.peer_full.max(octets);
                 self.ack_due = AckDue::Now;
                 Err(why)
             }
+        }
+    }
+
+    /// The next octets, while nothing is kept out of order and no end is known.
+    #[inline]
+    pub(super) fn take_next(&mut self, now: Time, payload: Message) {
+        let octets = payload.len() as u32;
+        self.receive.append(payload);
+        self.note_next(now, octets);
+    }
+
+    /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).
+    #[inline]
+    fn note_next(&mut self, now: Time, octets: u32) {
+        self.peer_full = self.peer_full.max(octets);
+        self.unacked = self.unacked.saturating_add(octets);
+        if self.unacked >= 2 * self.peer_full {
+            self.ack_due = AckDue::Now;
+        } else if self.ack_due == AckDue::No {
+            self.ack_due = AckDue::At(now + self.settings.delayed_ack);
+        }
+        if self.receive.is_to_tune() {
+            let round_trip = self.recovery.rtt().smoothed();
+            self.receive.tune(now, round_trip);
         }
     }
 

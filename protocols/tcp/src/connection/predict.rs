@@ -48,7 +48,7 @@ impl Connection {
     ///
     /// # Errors
     /// As of [`segment`](Self::segment).
-    #[inline]
+    #[inline(always)]
     pub fn predicted(&mut self, now: Time, plain: &Plain, data: Option<Message>) -> Verdict {
         let una = self.snd_una();
         self.heard_at = now;
@@ -59,7 +59,8 @@ impl Connection {
         let window = u32::from(plain.window) << self.send.shift;
         self.take_window(plain.seq, plain.ack, window);
         if let Some(data) = data {
-            return self.take_text(now, plain.seq, data);
+            self.take_next(now, data);
+            return Ok(());
         }
         let told = Ack {
             echoed: self.echo(now, plain.timestamps),

@@ -57,9 +57,16 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, now: Time) -> bool {
-        self.state == State::Established
+        self.is_quiet_so_far() && !self.is_ack_due(now)
+    }
+
+    /// The same as long as no time passes and nothing is delivered.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet_so_far(&self) -> bool {
+        self.ack_due != AckDue::Now
+            && self.state == State::Established
             && self.send.unsent() == 0
-            && !self.is_ack_due(now)
             && self.recovery.board().lost_octets() == 0
             && self.again.is_none()
             && self.probe.is_none()
