@@ -8,6 +8,7 @@ mod client;
 mod ends;
 mod host;
 mod hostile;
+mod many;
 mod offload;
 mod paths;
 mod program;
@@ -83,7 +84,10 @@ fn main() -> ExitCode {
         paths::become_narrower over Tap Veth;
         paths::are_black_holes over Veth;
         paths::are_marked over Tap Veth;
+        many::stand_at_the_same_time over Tap Veth XdpNative;
+        many::follow_each_other over Tap Veth;
         hostile::survives_noise over Tap Veth;
+        hostile::survives_a_flood_of_syns over Veth;
         hostile::survives_scanners over Tap;
     })
 }

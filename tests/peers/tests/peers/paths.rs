@@ -81,15 +81,19 @@ pub(crate) fn become_narrower(wire: Wire) {
         let lan = plain(&format!("narrower-{at}"), wire);
         let captured = capture(&lan, "wire");
         // With a TAP device Linux's end comes with the graph.
-        let stack = start(&lan, &graph(&lan, (&captured, "pcap"), "", ""));
+        let small = "receive_buffer=131072 send_buffer=131072";
+        let stack = start(&lan, &graph(&lan, (&captured, "pcap"), small, ""));
         let way = Way::new(&lan);
+        // Most is to be sent when the path is narrow already.
+        let window = "4096 131072 262144";
+        way.far.sysctl("net/ipv4/tcp_rmem", window).unwrap();
         let ends = way.open(&stack, opener);
         assert_eq!(ends.ours.info().unwrap().segment, 1448);
         // In the midst of the stream, in both directions.
         let info = std::thread::scope(|scope| {
             let exchange = scope.spawn(|| {
-                let octets = either(16 << 20, 64 << 20);
-                let rest = Some((1 << 20, Duration::from_millis(500)));
+                let octets = either(2 << 20, 64 << 20);
+                let rest = Some((300_000, Duration::from_millis(500)));
                 ends.exchange(octets, octets, [rest; 2], LIMIT)
             });
             std::thread::sleep(Duration::from_millis(200));
@@ -125,7 +129,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
     let way = Way::new(&lan);
     way.narrow(NARROW);
     let ends = way.open(&stack, Opener::Ours);
-    let info = ends.exchange(either(2 << 20, 8 << 20), 0, [None; 2], LIMIT);
+    let info = ends.exchange(either(1 << 20, 8 << 20), 0, [None; 2], LIMIT);
     let segment = info.segment as usize;
     // Smaller segments than 1200 - 52 would be timid, larger ones do not pass.
     assert!((1148..=NARROW - 52).contains(&segment), "{segment}");
@@ -133,7 +137,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
     // On a stream that lasts, what does pass is found.
     let ends = way.open(&stack, Opener::Ours);
     let rest = Some((100_000, Duration::from_secs(2)));
-    let info = ends.exchange(16 << 20, 0, [rest, None], LIMIT);
+    let info = ends.exchange(8 << 20, 0, [rest, None], LIMIT);
     let segment = info.segment as usize;
     assert!(
         (NARROW - 52 - 16..=NARROW - 52).contains(&segment),
@@ -158,12 +162,12 @@ pub(crate) fn are_marked(wire: Wire) {
     needs_program!("ip", "tshark");
     let lan = plain("marked", wire);
     let captured = capture(&lan, "bad");
-    let below = format!("fault wire name=bad mark=\"2%\"\n{captured}");
+    let below = format!("fault wire name=bad mark=\"5%\"\n{captured}");
     let stack = start(&lan, &graph(&lan, (&below, "pcap"), "ecn=#true", ""));
     lan.linux.sysctl("net/ipv4/tcp_ecn", "1").unwrap();
     for opener in [Opener::Linux, Opener::Ours] {
         let ends = Ends::open(&lan, &stack, opener);
-        let info = ends.exchange(2 << 20, 2 << 20, [None; 2], LIMIT);
+        let info = ends.exchange(500_000, 500_000, [None; 2], LIMIT);
         assert_eq!(info.retransmissions, 0, "{opener:?}");
     }
     // Who offers nothing gets nothing.
