@@ -4,6 +4,7 @@
 //! the sender's memory, cut into segments, carried over, checked, acknowledged at least every second segment, and taken by an
 //! application that counts them. All checksums are computed and verified on both sides of the comparison.
 
+mod foreign;
 mod ours;
 mod smoltcp_peer;
 
@@ -34,8 +35,12 @@ fn cases() -> Vec<Case> {
     vec![
         Case::new(ROW, OPERATIONS, || ours::Pair::new().stream())
             .beside("smoltcp")
-            .goal(Goal::TimesAsFast(1.5)),
+            .goal(Goal::TimesAsFast(1.5))
+            .beside(foreign::LWIP)
+            .beside(foreign::GVISOR),
         Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
+        foreign::lwip(),
+        foreign::gvisor(),
     ]
 }
 
@@ -55,6 +60,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
             .iter()
             .map(|ratio| Ratio {
                 goal: None,
+                ratio: 1.0 / ratio.ratio,
                 ..*ratio
             })
             .collect(),
