@@ -4,6 +4,7 @@
 //! the sender's memory, cut into segments, carried over, checked, acknowledged at least every second segment, and taken by an
 //! application that counts them. All checksums are computed and verified on both sides of the comparison.
 
+mod connects;
 mod foreign;
 mod ours;
 mod smoltcp_peer;
@@ -20,6 +21,9 @@ const WRITE: usize = 16 * 1024;
 /// Octets of a measurement, in segments.
 const OPERATIONS: u64 = 40_000;
 const ROW: &str = "one segment";
+/// A connection's whole life, for its instructions; between processes `tcp-connect` measures it.
+const CONNECTION: &str = "one connection, an octet there and back";
+const CONNECTIONS: u64 = 10_000;
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -41,6 +45,7 @@ fn cases() -> Vec<Case> {
         Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
         foreign::lwip(),
         foreign::gvisor(),
+        Case::new(CONNECTION, CONNECTIONS, connects::connects),
     ]
 }
 
@@ -66,5 +71,6 @@ fn derived(records: &[Record]) -> Vec<Record> {
             .collect(),
         ..record.clone()
     };
-    records.iter().map(rate).collect()
+    let streams = records.iter().filter(|record| record.row == ROW);
+    streams.map(rate).collect()
 }
