@@ -76,7 +76,6 @@ fn main() -> ExitCode {
         tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
-        tcp::streams_outlast_a_bad_link over Tap Veth;
         streams::carries_all_sizes over Tap Veth XdpGeneric XdpNative;
         streams::outlast_faults over Tap Veth;
         streams::fit_tiny_windows over Tap Veth;
