@@ -41,7 +41,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(error.to_string().trim_end());
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone()).map_err(failed)?;
-    let status = run(args, &library, relay.token())?;
+    let status = run(args, &library, &relay.ticket().to_string())?;
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
     let _ = stack.settle(FAREWELL);
@@ -51,7 +51,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn run(args: &Args, library: &OsStr, token: &str) -> Result<ExitStatus, Failure> {
+fn run(args: &Args, library: &OsStr, ticket: &str) -> Result<ExitStatus, Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::usage("no program"));
     };
@@ -63,7 +63,7 @@ fn run(args: &Args, library: &OsStr, token: &str) -> Result<ExitStatus, Failure>
     Command::new(program)
         .args(rest)
         .env(LD_PRELOAD, preload)
-        .env(VARIABLE, token)
+        .env(VARIABLE, ticket)
         .status()
         .map_err(|error| Failure::file("cannot run", program.as_ref(), error))
 }

@@ -1,5 +1,6 @@
 //! A stream of the stack joined to a stream socket of the system, whose other end a program has.
 
+use crate::options::Options;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use xk_net::{Source, TcpStream, Thread, WatchId};
 
 /// Turns of one direction before others have theirs.
-const TURNS: usize = 16;
+pub(crate) const TURNS: usize = 16;
 /// Octets that are moved at once.
 pub(crate) const SCRATCH: usize = 64 << 10;
 
@@ -37,6 +38,7 @@ pub(crate) struct Joined {
     pub(crate) gone: bool,
     /// Who waits to hear whether it stands.
     pub(crate) waiting: Vec<OwnedFd>,
+    pub(crate) options: Options,
 }
 
 /// One direction.
@@ -52,7 +54,7 @@ fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(104)
 }
 
-fn blocks(error: &io::Error) -> bool {
+pub(crate) fn blocks(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -62,6 +64,7 @@ impl Joined {
         unix: OwnedFd,
         watch: WatchId,
         connected: bool,
+        options: Options,
     ) -> Self {
         Self {
             stream,
@@ -73,6 +76,7 @@ impl Joined {
             to_peer: Half::default(),
             gone: false,
             waiting: Vec::new(),
+            options,
         }
     }
 

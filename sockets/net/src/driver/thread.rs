@@ -174,8 +174,8 @@ impl Drive for Thread {
         self.open(move |cx, inside| inside.layer.listen(cx, local, backlog))
     }
 
-    fn datagrams(&self, local: SocketAddrV4) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.datagrams(cx, local))
+    fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.datagrams(cx, local, shares))
     }
 
     fn status(socket: &Client) -> &Arc<Status> {
