@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
-use crate::origin::{hosts, is_intact, leaves_sums, path, received};
+use crate::origin::{hosts, is_intact, path, received};
 use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
@@ -17,7 +17,7 @@ use xk_core::{
     reason,
 };
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::NetworkError;
+use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
     ANY_HOST, EPHEMERAL_COUNT, definite, enable_of, ephemeral, is_free, key_of, less_header,
     local_host,
@@ -188,6 +188,10 @@ impl Protocol for Tcp {
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
         }
+        if let Some(question) = ask.get::<IsOutstanding>() {
+            self.is_outstanding(cx, question);
+            return Answer::Answered;
+        }
         // One that comes back from above, where nobody understood it, ends here.
         if ask.get::<StreamNotice>().is_some() {
             return Answer::Unknown;
@@ -249,11 +253,7 @@ impl Tcp {
         let settings = self.table.settings.borrow().clone();
         let ends = self.ends(cx, lower, hosts, (local, peer));
         let connection = Connection::open(settings, ends, iss, cx.now());
-        let link = Link {
-            lower: lower.clone(),
-            origin,
-            leaves_sums: leaves_sums(cx, lower),
-        };
+        let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
         if sessions.bind(cx, key, session.clone()).is_err() {

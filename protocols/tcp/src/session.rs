@@ -1,7 +1,8 @@
 //! A session: one connection, and its place between the layers.
 
 use crate::connection::{Connection, Out};
-use crate::origin::{is_intact, received, sent};
+use crate::inquiry;
+use crate::origin::{is_intact, leaves_sums, received, sent};
 use crate::output::{Seal, seal};
 use crate::seq::Seq;
 use crate::state::State;
@@ -13,17 +14,14 @@ use xk_core::control::{Describe, Question};
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
-use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
-use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
+use xk_kit::attribute::{Ecn, LinkCast};
+use xk_kit::control::{KeepWhole, MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
-    StreamShutdown, StreamSpace,
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet, StreamShutdown,
+    StreamSpace,
 };
-
-/// Payloads of fewer octets go however a router likes.
-const WHOLE_OCTETS_MIN: usize = 512;
 
 /// The way down.
 pub(crate) struct Link {
@@ -31,6 +29,18 @@ pub(crate) struct Link {
     pub(crate) origin: Origin,
     /// The layers below complete checksums.
     pub(crate) leaves_sums: bool,
+}
+
+impl Link {
+    /// The way through `lower`, which is asked not to cut segments: how large they may be is found out.
+    pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin) -> Self {
+        let _ = lower.ask(cx, KeepWhole);
+        Self {
+            lower: lower.clone(),
+            origin,
+            leaves_sums: leaves_sums(cx, lower),
+        }
+    }
 }
 
 pub(crate) struct TcpSession {
@@ -237,15 +247,9 @@ impl TcpSession {
             payload.remove_attribute::<LinkCast>();
             payload.remove_attribute::<Ecn>();
         }
-        let is_large = payload
-            .as_ref()
-            .is_some_and(|p| p.len() >= WHOLE_OCTETS_MIN);
         let mut message = seal(cx, how, &out.header, payload).ok()?;
-        if is_large {
-            // There are few attributes on a fresh segment: these find room.
-            let _ = message.set_attribute(DontFragment);
-        }
         if out.markable {
+            // There are few attributes on a fresh segment: this one finds room.
             let _ = message.set_attribute(Ecn::CapableZero);
         }
         Some(message)
@@ -261,7 +265,7 @@ impl TcpSession {
             _ => self.link.lower.push_burst(cx, burst),
         };
         match pushed {
-            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max),
+            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max, cx.now()),
             Err(PushError::Closed) => self.connection.borrow_mut().cut_off(),
             // Anything else is a loss like one on the way, counted below.
             Ok(()) | Err(_) => {}
@@ -386,7 +390,7 @@ impl TcpSession {
             (NetworkErrorKind::PacketTooBig { .. }, Some(seq)) => {
                 if connection.borrow().is_outstanding(seq) {
                     let path = crate::origin::path(cx, &self.link.lower);
-                    connection.borrow_mut().set_path(path);
+                    connection.borrow_mut().set_path(path, cx.now());
                 }
             }
             (NetworkErrorKind::PacketTooBig { .. } | NetworkErrorKind::TimeExceeded, _)
@@ -409,8 +413,7 @@ impl TcpSession {
             question.octets = self.connection.borrow_mut().space();
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<StreamInfo>() {
-            *question = self.connection.borrow().info();
+        if inquiry::answer(&self.connection.borrow(), ask) {
             return Answer::Answered;
         }
         if ask.get::<StreamShutdown>().is_some() {
