@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use xk_net::Setup;
 use xk_relay::Relay;
 use xk_request::VARIABLE;
@@ -17,7 +17,7 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// How long what was written is still sent behind the program's end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Run a program with its TCP on a graph: addresses of the graph are reached through it, all others through Linux
+/// Run a program with its TCP and UDP on a graph: addresses of the graph are reached through it, all others through Linux
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The graph file
@@ -42,9 +42,10 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone()).map_err(failed)?;
     let status = run(args, &library, &relay.ticket().to_string())?;
+    let ended = Instant::now();
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
-    let _ = stack.settle(FAREWELL);
+    let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));
     match code(status) {
         0 => Ok(()),
         code => Err(Failure::Ended(code)),

@@ -218,6 +218,10 @@ fn connected_datagrams(
     peer: SocketAddrV4,
 ) -> io::Result<Done> {
     if let Some(name) = ours {
+        if name.peer.is_some() {
+            // Until then only the old peer's stand-in may turn to it.
+            rustix::net::connect_unspec(fd)?;
+        }
         return match ask(&Request::Peer(name.id, peer, true)) {
             Reply::Named(peer) => {
                 rustix::net::connect(fd, &abstract_name(&peer)?)?;

@@ -21,10 +21,18 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
         return result;
     }
     let number = errno();
-    if !matches!(number, libc::EPIPE | libc::ECONNRESET) || !is_under_exec() {
+    let is_known = matches!(number, libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN);
+    if !is_known || !is_under_exec() {
         return result;
     }
-    let told = ours(fd).and_then(|name| why(name.id));
+    let told = match (ours(fd), number) {
+        (Some(name), libc::ENOTCONN) => Some(match name.kind {
+            Kind::Stream => libc::EPIPE,
+            Kind::Datagrams => libc::EDESTADDRREQ,
+        }),
+        (Some(name), _) => why(name.id),
+        (None, _) => None,
+    };
     set_errno(told.unwrap_or(number));
     result
 }

@@ -3,7 +3,9 @@
 use crate::ask::{ask, is_under_exec};
 use crate::registrations_unsafe::note;
 use crate::replace::{self, Done};
-use crate::socket_unsafe::{borrow, give, internet, is_unspecified, may_be_ours, ours, set_errno};
+use crate::socket_unsafe::{
+    borrow, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
+};
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
 use xk_request::{Kind, Name, Reply, Request};
 
@@ -54,7 +56,6 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: sockl
 
 /// A socket that is to have nothing to do with version 4 is Linux's.
 fn is_version_6_alone(fd: c_int) -> bool {
-    use crate::socket_unsafe::option;
     option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6)
         && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1)
 }
@@ -85,9 +86,11 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
                 ..
             }),
             Some((family, peer)),
-        ) => match again(id) {
-            Some(number) => Done::Errno(number),
-            None => replace::connect(place, family, None, peer),
+        ) => match ask(&Request::Again(id)) {
+            Reply::Errno(0) => Done::Ok,
+            Reply::Errno(libc::ENOTCONN) => replace::connect(place, family, None, peer),
+            Reply::Errno(number) => Done::Errno(number),
+            Reply::Outside | Reply::Named(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
         },
         (Some(name), Some((family, peer))) => match name.kind {
             Kind::Stream => replace::connect(place, family, Some(&name), peer),
@@ -105,17 +108,6 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
         Done::Errno(number) => answer(number),
         // SAFETY: what the program has handed over is handed on.
         Done::Outside => plain(unsafe { libc::syscall(libc::SYS_connect, fd, address, length) }),
-    }
-}
-
-/// What a second connect(2) of the same socket is answered; none if the first one's stream is over, and was said to be.
-fn again(id: u64) -> Option<c_int> {
-    match ask(&Request::Status(id, false)) {
-        Reply::Errno(0) => Some(libc::EISCONN),
-        Reply::Errno(libc::EINPROGRESS) => Some(libc::EALREADY),
-        Reply::Errno(libc::ENOTCONN) => None,
-        Reply::Errno(number) => Some(number),
-        Reply::Outside | Reply::Named(_) | Reply::Value(_) => Some(libc::EPROTO),
     }
 }
 
@@ -207,6 +199,21 @@ pub unsafe extern "C" fn getpeername(
         // SAFETY: what the program has handed over is handed on.
         None => plain(unsafe { libc::syscall(libc::SYS_getpeername, fd, address, length) }),
     }
+}
+
+/// shutdown(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // The system's sockets need no peer for it.
+    let listens = || option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1);
+    if ours(fd).is_some_and(|name| name.peer.is_none()) && !listens() {
+        return answer(libc::ENOTCONN);
+    }
+    // SAFETY: what the program has handed over is handed on.
+    plain(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) })
 }
 
 /// epoll_ctl(2).

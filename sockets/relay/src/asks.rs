@@ -58,6 +58,7 @@ impl Inner {
                 return;
             }
             Request::Status(id, waits) => return self.status(asker, id, waits),
+            Request::Again(id) => Reply::Errno(self.again(id)),
             Request::Peer(id, peer, only) => self.peer(id, peer, only),
             Request::Alone(id) => {
                 let done =
@@ -221,19 +222,38 @@ impl Inner {
                 datagrams.take();
                 datagrams.take_error().map_or(0, Errno::raw_os_error)
             }
-            Some(Thing::Joined(joined)) if joined.connected => 0,
+            Some(Thing::Joined(joined)) if joined.connected => {
+                joined.confirmed |= waits;
+                0
+            }
             Some(Thing::Joined(joined)) if waits => {
                 joined.waiting.push(asker);
                 return;
             }
             Some(Thing::Joined(_)) => Errno::INPROGRESS.raw_os_error(),
-            _ => {
-                let place = self.epitaphs.iter().position(|(other, _)| *other == id);
-                let why = place.and_then(|place| self.epitaphs.remove(place));
-                why.map_or(Errno::NOTCONN.raw_os_error(), |(_, why)| why)
-            }
+            _ => self.epitaph(id),
         };
         answer(&asker, &Reply::Errno(number));
+    }
+
+    /// What a further connect of a stream is answered, as Linux does: once that it stands.
+    fn again(&mut self, id: u64) -> i32 {
+        match self.things.get_mut(&id) {
+            Some(Thing::Joined(joined)) if !joined.connected => Errno::ALREADY.raw_os_error(),
+            Some(Thing::Joined(joined)) if joined.confirmed => Errno::ISCONN.raw_os_error(),
+            Some(Thing::Joined(joined)) => {
+                joined.confirmed = true;
+                0
+            }
+            _ => self.epitaph(id),
+        }
+    }
+
+    /// Why a stream is over, told once.
+    fn epitaph(&mut self, id: u64) -> i32 {
+        let place = self.epitaphs.iter().position(|(other, _)| *other == id);
+        let why = place.and_then(|place| self.epitaphs.remove(place));
+        why.map_or(Errno::NOTCONN.raw_os_error(), |(_, why)| why)
     }
 
     /// Sets options up to the first that is not taken; answers with its number.

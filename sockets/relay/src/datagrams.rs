@@ -136,10 +136,10 @@ impl Datagrams {
     /// The octets of an option's value.
     ///
     /// # Errors
-    /// As for a stream's.
+    /// As for a stream's; `EOPNOTSUPP` for one that only a stream has, as on Linux.
     pub(crate) fn get(&self, level: i32, option: i32) -> Result<Vec<u8>, Errno> {
         match level {
-            libc::IPPROTO_TCP => Err(Errno::NOPROTOOPT),
+            libc::IPPROTO_TCP => Err(Errno::OPNOTSUPP),
             _ => self.options.get(None, level, option),
         }
     }
@@ -225,7 +225,11 @@ impl Datagrams {
             gone.extend(oldest.map(|old| old.number));
         }
         let unix = named(&name)?;
-        rustix::net::connect(&unix, &abstract_name(&self.bound)?)?;
+        match rustix::net::connect(&unix, &abstract_name(&self.bound)?) {
+            // The program hears another alone; to this one it only sends.
+            Err(Errno::PERM) => {}
+            connected => connected?,
+        }
         let number = watch(&unix, peer)?;
         let made = StandIn {
             unix,

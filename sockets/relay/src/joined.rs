@@ -38,6 +38,8 @@ pub(crate) struct Joined {
     pub(crate) gone: bool,
     /// Who waits to hear whether it stands.
     pub(crate) waiting: Vec<OwnedFd>,
+    /// The program has heard by a call of its own that it stands.
+    pub(crate) confirmed: bool,
     pub(crate) options: Options,
 }
 
@@ -76,6 +78,7 @@ impl Joined {
             to_peer: Half::default(),
             gone: false,
             waiting: Vec::new(),
+            confirmed: connected,
             options,
         }
     }
@@ -87,6 +90,10 @@ impl Joined {
 
     /// Moves what can be moved.
     pub(crate) fn tend(&mut self, scratch: &mut [u8]) -> Next {
+        if self.stuffing.is_none() && !self.gone {
+            // The program is still at it, and is to find the end of what it begins.
+            return Next::Wait;
+        }
         if !self.connected {
             if !self.stream.ready().is_writable() {
                 return if self.gone {
@@ -102,6 +109,16 @@ impl Joined {
         }
         if self.unstuff(scratch).is_err() {
             return Next::Over(None);
+        }
+        // Nobody reads any more who would find it; behind the peer's end there is nobody to write to (as Linux has it).
+        if self.to_program.ended
+            && self.to_program.rest.is_empty()
+            && let Ok(Some(error)) = self.stream.take_error()
+        {
+            return Next::Over(Some(match errno(&error) {
+                libc::ECONNRESET => libc::EPIPE,
+                number => number,
+            }));
         }
         let down = self.tend_program(scratch);
         let up = self.tend_peer(scratch);

@@ -199,6 +199,7 @@ impl Inner {
                 let next = joined.tend(&mut self.scratch);
                 if joined.connected {
                     for asker in joined.waiting.drain(..) {
+                        joined.confirmed = true;
                         answer(&asker, &Reply::Errno(0));
                     }
                 }

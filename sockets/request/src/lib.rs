@@ -96,6 +96,8 @@ pub enum Request {
     /// the answer waits until that is known. Of a bound socket: the program has taken its name. Of one for datagrams: what the
     /// network has reported.
     Status(u64, bool),
+    /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over and was said to be.
+    Again(u64),
     /// Stand for a peer of a socket for datagrams; if true, from now on for no other ([`Reply::Named`]: where to send to).
     Peer(u64, SocketAddrV4, bool),
     /// Hear everybody's datagrams again.
@@ -280,6 +282,7 @@ impl fmt::Display for Request {
             }
             Self::Stuffed(id, octets) => write!(f, "stuffed {id} {octets}"),
             Self::Status(id, waits) => write!(f, "status {id} {waits}"),
+            Self::Again(id) => write!(f, "again {id}"),
             Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
             Self::Alone(id) => write!(f, "alone {id}"),
             Self::Forget(id) => write!(f, "forget {id}"),
@@ -308,6 +311,7 @@ impl FromStr for Request {
             }
             Some("stuffed") => Self::Stuffed(word(words)?, word(words)?),
             Some("status") => Self::Status(word(words)?, word(words)?),
+            Some("again") => Self::Again(word(words)?),
             Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
             Some("alone") => Self::Alone(word(words)?),
             Some("forget") => Self::Forget(word(words)?),
@@ -381,6 +385,7 @@ mod tests {
             Request::Connect(Family::V4, None, at, "00af3".into()),
             Request::Stuffed(3, 65_536),
             Request::Status(3, true),
+            Request::Again(3),
             Request::Peer(9, at, true),
             Request::Alone(9),
             Request::Forget(9),

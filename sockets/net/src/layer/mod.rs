@@ -194,6 +194,17 @@ impl Layer {
 
     /// True once no stream has anything left to send or to hear: what was closed has ended in order, or failed.
     pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {
+        self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED"))
+    }
+
+    /// True once no stream has anything left to send, and its peer knows so.
+    pub(crate) fn has_sent(&self, cx: &Kernel) -> bool {
+        self.all_are(cx, |state| {
+            matches!(state, "TIME-WAIT" | "CLOSED" | "FIN-WAIT-2")
+        })
+    }
+
+    fn all_are(&self, cx: &Kernel, fits: impl Fn(&str) -> bool) -> bool {
         let Ok(tcp) = self.tcp() else {
             return true;
         };
@@ -207,7 +218,7 @@ impl Layer {
         };
         let rests = |session: &SessionRef| {
             let info = session.ask(cx, StreamInfo::default());
-            info.is_none_or(|info| matches!(info.state, "TIME-WAIT" | "CLOSED"))
+            info.is_none_or(|info| fits(info.state))
         };
         found.sessions.iter().all(rests)
     }
