@@ -4,7 +4,7 @@
 //! broke becomes the error it was.
 
 use crate::ask::is_under_exec;
-use crate::next_unsafe as next;
+use crate::next_unsafe;
 use crate::options_unsafe::why;
 use crate::socket_unsafe::{Place, errno, ours, set_errno};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
@@ -63,7 +63,7 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, count: usize) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
-    let result = unsafe { next::read(fd, to, count) };
+    let result = unsafe { next_unsafe::read(fd, to, count) };
     match count {
         0 => result,
         _ => revised(fd, result),
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, count: usize) -> ssize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
-    revised(fd, unsafe { next::readv(fd, to, count) })
+    revised(fd, unsafe { next_unsafe::readv(fd, to, count) })
 }
 
 /// recv(2).
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     if from.is_null() || length.is_null() || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        let result = unsafe { next::recvfrom(fd, to, count, flags, from, length) };
+        let result = unsafe { next_unsafe::recvfrom(fd, to, count, flags, from, length) };
         return match count {
             0 => result,
             _ => revised(fd, result),
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn recvfrom(
     let mut place = Place::new();
     let room = &raw mut *place.length();
     // SAFETY: the place for the address is on this stack, and its length is right.
-    let result = unsafe { next::recvfrom(fd, to, count, flags, place.pointer(), room) };
+    let result = unsafe { next_unsafe::recvfrom(fd, to, count, flags, place.pointer(), room) };
     let result = match count {
         0 => result,
         _ => revised(fd, result),
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     let named = !message.is_null() && unsafe { !(*message).msg_name.is_null() };
     if !named || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        return revised(fd, unsafe { next::recvmsg(fd, message, flags) });
+        return revised(fd, unsafe { next_unsafe::recvmsg(fd, message, flags) });
     }
     let mut place = Place::new();
     // SAFETY: it is the program's, and not null.
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     theirs.msg_name = place.pointer().cast();
     theirs.msg_namelen = *place.length();
     // SAFETY: the place for the address is on this stack, and its length is right.
-    let result = unsafe { next::recvmsg(fd, message, flags) };
+    let result = unsafe { next_unsafe::recvmsg(fd, message, flags) };
     *place.length() = theirs.msg_namelen;
     (theirs.msg_name, theirs.msg_namelen) = (name, room);
     let result = revised(fd, result);
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn recvmmsg(
     let count = (count as usize).min(COUNT_MAX);
     if messages.is_null() || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        return unsafe { next::recvmmsg(fd, messages, count as c_uint, flags, limit) };
+        return unsafe { next_unsafe::recvmmsg(fd, messages, count as c_uint, flags, limit) };
     }
     // SAFETY: the program says that there are so many.
     let list = unsafe { std::slice::from_raw_parts_mut(messages, count) };
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn recvmmsg(
         }
     }
     // SAFETY: the places for the addresses are on this stack, and their lengths are right.
-    let result = unsafe { next::recvmmsg(fd, messages, count as c_uint, flags, limit) };
+    let result = unsafe { next_unsafe::recvmmsg(fd, messages, count as c_uint, flags, limit) };
     let came = usize::try_from(result).unwrap_or(0);
     for (at, (message, (name, room))) in list.iter_mut().zip(names).enumerate() {
         let theirs = &mut message.msg_hdr;

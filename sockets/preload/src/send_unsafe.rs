@@ -3,7 +3,7 @@
 //! What is sent is the system's business. What is done here: addresses become names, and a broken stream says why.
 
 use crate::ask::is_under_exec;
-use crate::next_unsafe as next;
+use crate::next_unsafe;
 use crate::options_unsafe::why;
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{address_of, borrow, errno, internet, may_be_ours, ours, set_errno};
@@ -56,7 +56,7 @@ fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
-    revised(fd, unsafe { next::write(fd, from, count) })
+    revised(fd, unsafe { next_unsafe::write(fd, from, count) })
 }
 
 /// writev(2).
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
-    revised(fd, unsafe { next::writev(fd, from, count) })
+    revised(fd, unsafe { next_unsafe::writev(fd, from, count) })
 }
 
 /// send(2).
@@ -144,14 +144,14 @@ fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To
 unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t {
     let mut message = *message;
     match to {
-        To::Nowhere(number) => return answer(number) as ssize_t,
+        To::Nowhere(number) => answer(number) as ssize_t,
         // SAFETY: the caller says so.
-        To::Said => return unsafe { next::sendmsg(fd, &raw const message, flags) },
+        To::Said => unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) },
         To::Connected => {
             message.msg_name = std::ptr::null_mut();
             message.msg_namelen = 0;
             // SAFETY: the caller says so.
-            return unsafe { next::sendmsg(fd, &raw const message, flags) };
+            unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) }
         }
         To::Name(name, ours, family, peer) => {
             let (mut address, length) = address_of(&name);
@@ -159,7 +159,7 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
             message.msg_name = (&raw mut address).cast();
             message.msg_namelen = length;
             // SAFETY: the caller says so; the address is on this stack.
-            let sent = unsafe { next::sendmsg(fd, &raw const message, flags) };
+            let sent = unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) };
             let is_new = sent < 0 && errno() == libc::ECONNREFUSED;
             let Some(ours) = ours.filter(|_| is_new) else {
                 return sent;
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn sendto(
 ) -> ssize_t {
     if !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        return unsafe { next::sendto(fd, from, count, flags, to, length) };
+        return unsafe { next_unsafe::sendto(fd, from, count, flags, to, length) };
     }
     // The signal comes below, if it is to.
     let quiet = flags | libc::MSG_NOSIGNAL;
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn sendto(
     let to_whom = unsafe { destination(fd, to, length) };
     let result = match to_whom {
         // SAFETY: what the program has handed over is handed on.
-        To::Said => unsafe { next::sendto(fd, from, count, quiet, to, length) },
+        To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
         To::Name(..) if count > DATAGRAM_OCTETS_MAX => answer(libc::EMSGSIZE) as ssize_t,
         to_whom => {
             let mut slice = iovec {
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn sendto(
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     if message.is_null() || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        return unsafe { next::sendmsg(fd, message, flags) };
+        return unsafe { next_unsafe::sendmsg(fd, message, flags) };
     }
     let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that it is one.
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn sendmmsg(
 ) -> c_int {
     if messages.is_null() || !is_under_exec() || ours_or_may_be(fd).is_none() {
         // SAFETY: what the program has handed over is handed on.
-        return unsafe { next::sendmmsg(fd, messages, count, flags) };
+        return unsafe { next_unsafe::sendmmsg(fd, messages, count, flags) };
     }
     // SAFETY: the program says that there are so many.
     let list = unsafe { std::slice::from_raw_parts_mut(messages, count as usize) };

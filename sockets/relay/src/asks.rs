@@ -109,7 +109,8 @@ impl Inner {
         let name = self.name(id, Kind::Stream, family, local).to_string();
         let watch = listener.watch(self.bell.teller(id));
         let listening = Listening::new(listener, local, family, name.clone(), watch);
-        self.things.insert(id, Thing::Listening(listening));
+        self.things
+            .insert(id, Thing::Listening(Box::new(listening)));
         Ok(Reply::Named(name))
     }
 

@@ -36,7 +36,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// What a number stands for.
 pub(crate) enum Thing {
     Asker(OwnedFd),
-    Listening(Listening),
+    Listening(Box<Listening>),
     Joined(Box<Joined>),
     Datagrams(Box<Datagrams>),
     /// For which peer of which socket for datagrams.
