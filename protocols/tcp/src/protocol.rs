@@ -179,7 +179,8 @@ impl Protocol for Tcp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<StreamSet>() {
-            question.taken = self.table.settings.borrow_mut().set(question.setting);
+            let mut settings = self.table.settings.borrow_mut();
+            question.taken = Rc::make_mut(&mut settings).set(question.setting);
             return Answer::Answered;
         }
         if self.table.talkers.answer(this, ask) {
