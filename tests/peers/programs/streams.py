@@ -307,6 +307,7 @@ class Streams:
     def test_stream_duplicates_and_children(self):
         one = self.stream(4007)
         other = socket.fromfd(one.fileno(), one.family, one.type)
+        other.settimeout(PATIENCE)
         child = os.fork()
         if child == 0:
             other.sendall(b"from the child")

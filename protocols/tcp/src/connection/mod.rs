@@ -498,10 +498,8 @@ impl Connection {
         }
         // RFC 5927, section 6: a connection that stands is not broken by what anybody could have written.
         match self.state {
-            // Whoever connects is better off to be told than to wait for a way that may never come (RFC 5461, section 4.1).
-            State::SynSent if seq.is_some() || error == StreamError::Unreachable => {
-                self.fail(error);
-            }
+            // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section 3.9.2.2).
+            State::SynSent if seq.is_some() && error == StreamError::Refused => self.fail(error),
             _ => self.soft_error = Some(error),
         }
     }

@@ -320,7 +320,12 @@ impl Protocol for Sockets {
             let session = error.session.clone();
             let socket = session.and_then(|session| self.layer.socket_of(&session));
             if let Some(socket) = socket {
-                datagram::report(&socket, error.kind);
+                match &socket.body {
+                    Body::Stream(stream) => stream.hear_of_network(cx, &socket, error.kind),
+                    Body::Datagrams(_) | Body::Listener(_) => {
+                        datagram::report(&socket, error.kind);
+                    }
+                }
             }
             return Answer::Answered;
         }
