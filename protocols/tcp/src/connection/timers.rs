@@ -194,6 +194,9 @@ impl Connection {
         self.persist_at = Some(now + self.persist_delay());
         if self.is_waiting() {
             self.force = true;
+            // A window that stays small has a small buffer behind it by now: not each piece waits for this timer.
+            let send = &mut self.send;
+            send.max_snd_wnd = (send.max_snd_wnd / 2).max(send.snd_wnd);
         } else {
             self.poke = true;
         }
