@@ -5,8 +5,8 @@
 
 mod arp;
 mod client;
-mod exec;
 mod ends;
+mod exec;
 mod host;
 mod hostile;
 mod many;
