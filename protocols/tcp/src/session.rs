@@ -16,7 +16,9 @@ use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
 use xk_kit::attribute::{Ecn, LinkCast};
-use xk_kit::control::{KeepWhole, MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
+use xk_kit::control::{
+    KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort,
+};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
 use xk_kit::stream::{
@@ -369,11 +371,33 @@ impl TcpSession {
                     .borrow_mut()
                     .unreachable(StreamError::Refused, seq);
             }
-            (_, seq) => connection
-                .borrow_mut()
-                .unreachable(StreamError::Unreachable, seq),
+            (kind, seq) => {
+                connection
+                    .borrow_mut()
+                    .unreachable(StreamError::Unreachable, seq);
+                self.pass_on(cx, this, kind);
+            }
         }
         self.work(cx, this);
+    }
+
+    /// Tells above what does not break a connection, as long as nobody has answered: whoever is above may not want to wait
+    /// (RFC 9293, section 3.9.2.2; RFC 5461, section 4.1).
+    fn pass_on(&self, cx: &Kernel, this: &SessionRef, kind: NetworkErrorKind) {
+        let is_meant = {
+            let connection = self.connection.borrow();
+            connection.state() == State::SynSent && connection.soft_error().is_some()
+        };
+        if is_meant {
+            let error = NetworkError {
+                kind,
+                reporter: None,
+                session: Some(this.clone()),
+                start: [0; 16],
+                start_len: 0,
+            };
+            let _ = self.upper.ask(cx, error);
+        }
     }
 
     /// A question about the stream; `Unknown` if it is none.
