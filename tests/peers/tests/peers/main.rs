@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         streams::wait_for_closed_windows over Tap Veth;
         paths::become_narrower over Tap Veth;
         paths::are_black_holes over Veth;
-        paths::are_marked over Tap Veth;
+        paths::are_marked over Veth;
         many::stand_at_the_same_time over Tap Veth XdpNative;
         many::follow_each_other over Tap Veth;
         hostile::survives_noise over Tap Veth;
