@@ -74,6 +74,10 @@ impl Inner {
                 }
                 Reply::Errno(0)
             }
+            Request::Look(id) => {
+                self.look_at(id);
+                Reply::Errno(0)
+            }
             Request::Set(id, settings) => Reply::Errno(self.set(id, &settings)),
             Request::Get(id, level, option) => self.get(id, level, option),
         };

@@ -332,6 +332,17 @@ impl Inner {
         }
     }
 
+    /// Lets go of one of those, if its program has.
+    pub(crate) fn look_at(&mut self, id: u64) {
+        match self.things.get(&id) {
+            Some(Thing::Listening(listening)) if !listening.is_alive() => {
+                self.things.remove(&id);
+            }
+            Some(Thing::Datagrams(datagrams)) if !datagrams.is_alive() => self.close_datagrams(id),
+            _ => {}
+        }
+    }
+
     /// Lets go of listeners and sockets for datagrams whose programs have.
     pub(crate) fn look(&mut self) {
         let mut gone = Vec::new();
