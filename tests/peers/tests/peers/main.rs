@@ -77,7 +77,6 @@ fn main() -> ExitCode {
         tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
-        tcp::streams_outlast_a_bad_link over Tap Veth;
         exec::sockets_are_those_of_linux over Veth;
         exec::http_clients_fetch over Veth;
         exec::a_http_server_serves over Veth;

@@ -145,30 +145,3 @@ pub(crate) fn is_refused(wire: Wire) {
     drop(stack);
     lan.scene.judge(&[("onnection reset", "nobody listens")]);
 }
-
-pub(crate) fn streams_outlast_a_bad_link(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
-    let lan = Lan::new("bad_link", wire);
-    for (at, damage) in [
-        "loss=\"1%\"",
-        "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
-        "loss=\"20%\"",
-        "corrupt=\"2%\" delay=\"5ms\"",
-        "reorder=\"10%\" reorder_delay=\"3ms\"",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let below = format!("fault wire name=bad {damage}\n");
-        let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
-        let octets = if damage.contains("20%") {
-            60_000
-        } else {
-            1 << 20
-        };
-        there_and_back(&lan, lan.scene.folder(), octets + at, 2 * PATIENCE);
-        drop(stack);
-        lan.scene.judge(DAMAGE);
-    }
-}
