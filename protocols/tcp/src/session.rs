@@ -17,6 +17,7 @@ use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
+use xk_kit::segments::Segments;
 use xk_kit::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
     StreamShutdown, StreamSpace,
@@ -236,6 +237,7 @@ impl TcpSession {
             payload.remove_attribute::<TransportChecksum>();
             payload.remove_attribute::<LinkCast>();
             payload.remove_attribute::<Ecn>();
+            payload.remove_attribute::<Segments>();
         }
         let is_large = payload
             .as_ref()
@@ -323,9 +325,13 @@ impl TcpSession {
             Ok(header) => {
                 let congested = message.has_attributes()
                     && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
+                let joined = message.remove_attribute::<Segments>();
                 message.remove_attribute::<TransportChecksum>();
                 let payload = (!message.is_empty()).then_some(message);
                 let connection = &mut *self.connection.borrow_mut();
+                if let Some(run) = joined {
+                    connection.expect_run(run.size);
+                }
                 connection.segment(cx.now(), &header, payload, congested)
             }
             Err(why) => Err(why),

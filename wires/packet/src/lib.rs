@@ -79,12 +79,15 @@
 mod complete;
 mod device;
 mod error;
+mod frame;
 mod protocol;
 mod ring_unsafe;
+mod run;
 mod socket_unsafe;
 
-pub use device::{FrameInfo, Options, PacketDevice, Statistics, Transmitted};
+pub use device::{Options, PacketDevice, Statistics, Transmitted};
 pub use error::{PacketError, TransmitError};
+pub use frame::{Frame, FrameInfo, Open, Run};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;

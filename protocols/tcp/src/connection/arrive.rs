@@ -35,6 +35,12 @@ const CHALLENGES_MAX: u32 = 10;
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
+    /// The next segment to be taken in stands for a run of segments of `size` octets each: acknowledgements are counted by those
+    /// (RFC 9293, section 3.8.6.3: at least every second full-sized one).
+    pub fn expect_run(&mut self, size: u16) {
+        self.run_size = u32::from(size);
+    }
+
     /// Takes a segment in. `payload` is what follows its header; `congested` says that a router marked it (RFC 3168).
     ///
     /// # Errors
@@ -491,7 +497,8 @@ impl Connection {
 
     fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
         let octets = payload.len() as u32;
-        self.peer_full = self.peer_full.max(octets);
+        let full = octets.min(core::mem::replace(&mut self.run_size, u32::MAX));
+        self.peer_full = self.peer_full.max(full);
         match self.receive.take(seq, payload) {
             Taken::InOrder { at_gap } => {
                 self.unacked = self.unacked.saturating_add(octets);

@@ -69,10 +69,10 @@ fn main() -> ExitCode {
         xdp::outlasts_its_interface over XdpGeneric XdpNative;
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
-        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth;
+        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
-        tcp::streams_outlast_a_bad_link over Tap Veth;
+        tcp::streams_outlast_a_bad_link over Tap Veth VethOffload;
         hostile::survives_noise over Tap Veth;
         hostile::survives_scanners over Tap;
     })
