@@ -58,8 +58,9 @@ impl Attribute for Peer {
     }
 }
 
-/// The two bits of the network header by which routers tell of congestion (RFC 3168, section 5). Set by TCP on what it sends;
-/// set by the network layer on what arrives, unless they are both 0.
+/// The two bits of the network header by which routers tell of congestion (RFC 3168, section 5). Set by TCP on what it sends,
+/// and taken off by the network layer, which never sends CE; set by the network layer on what arrives with CE, and on nothing
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
     /// ECT(1): whoever sent it can be told.

@@ -174,6 +174,21 @@ pub struct NetworkError {
 }
 question!(NetworkError, "network-error");
 
+/// Asked upwards by a network layer before it believes a report that anybody may have written (RFC 5927, section 4.1): is this the
+/// beginning of something that you have sent, and that nobody has acknowledged? Who cannot know does not answer.
+#[derive(Clone, Debug)]
+pub struct IsOutstanding {
+    /// The session of the asking layer that it went through.
+    pub session: SessionRef,
+    /// The first octets of the message as in [`NetworkError`].
+    pub start: [u8; 16],
+    /// How many of them are known.
+    pub start_len: usize,
+    /// Out: whether it is.
+    pub is: bool,
+}
+question!(IsOutstanding, "is-outstanding");
+
 /// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
 pub struct DeliverError {
     /// The packet's source: ours.

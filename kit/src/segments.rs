@@ -255,6 +255,24 @@ pub fn room(
     Ok(())
 }
 
+/// A message that fills less than half of its buffer of `buffer_octets` octets, copied into smaller ones if there are any.
+#[must_use]
+pub fn compact(pool: &Pool, message: Message, buffer_octets: usize) -> Message {
+    let octets = message.len();
+    if octets >= buffer_octets / 2 {
+        return message;
+    }
+    let mut pieces = Vec::new();
+    if room(pool, 0, octets, &mut pieces).is_err() {
+        return message;
+    }
+    let mut at = 0;
+    for piece in pieces.iter_mut().filter_map(Message::front_mut) {
+        at += message.copy_to(at, piece);
+    }
+    join(&mut pieces).unwrap_or(message)
+}
+
 /// Joins pieces that were filled into one message; `None` if there are none.
 pub fn join(pieces: &mut Vec<Message>) -> Option<Message> {
     let mut pieces = pieces.drain(..);

@@ -110,6 +110,8 @@ pub enum StreamSetting {
     KeepAlive(Option<KeepAlive>),
     /// How long octets may stay unacknowledged before the stream is broken (RFC 5482); the usual time if `None`.
     UserTimeout(Option<Duration>),
+    /// Announce the user timeout to the peer, and heed the peer's unless one was set here (RFC 5482).
+    AnnounceUserTimeout(bool),
     /// The receiver tells by [`StreamConsumed`] what it has consumed.
     ManualWindow(bool),
     /// The largest receive buffer, in octets.
@@ -131,6 +133,16 @@ pub struct StreamSet {
     pub taken: bool,
 }
 question!(StreamSet, "stream-set");
+
+/// Asked of a session: what the network has said against the stream that does not break it, being no proof (RFC 1122, section
+/// 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody knows, and why it will have failed if it does fail. What is
+/// acknowledged since takes it back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamSoftError {
+    /// What it said.
+    pub error: Option<StreamError>,
+}
+question!(StreamSoftError, "stream-soft-error");
 
 /// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
 #[derive(Clone, Debug, Default)]

@@ -17,8 +17,8 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{
-    DeliverError, HostConflict, IsLocalHost, MaxPacket, MyHost, NetworkError, NetworkErrorKind,
-    OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
+    DeliverError, HostConflict, IsLocalHost, IsOutstanding, MaxPacket, MyHost, NetworkError,
+    NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
 };
 use xk_kit::offload;
 
@@ -152,13 +152,25 @@ impl Ip {
             this.head().drops().count(&reasons::UNMATCHED_ERROR);
             return;
         };
+        let upper = cx.protocol(session.head().upper());
         if let NetworkErrorKind::PacketTooBig { mtu } = &mut error.kind {
+            let about = IsOutstanding {
+                session: session.clone(),
+                start: error.start,
+                start_len: error.start_len,
+                is: false,
+            };
+            let known = upper.as_ref().and_then(|upper| upper.ask(cx, about));
+            if known.is_some_and(|about| !about.is) {
+                // Somebody who does not see our packets wants them small.
+                this.head().drops().count(&reasons::UNMATCHED_ERROR);
+                return;
+            }
             let current = session.ask(cx, OptPacket::default());
             let current = current.map_or(0, |q| q.octets + HEADER_LEN as u32);
             let current = u16::try_from(current).unwrap_or(u16::MAX);
             *mtu = u32::from(self.shared.lower_path_mtu(cx, this, to, current, *mtu));
         }
-        let upper = cx.protocol(session.head().upper());
         error.session = Some(session);
         self.shared.figure(|f| f.errors_delivered += 1);
         if let Some(upper) = upper {

@@ -16,7 +16,7 @@ use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
 use xk_kit::addr::{EthAddr, Ipv4};
-use xk_kit::attribute::LinkCast;
+use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
 
 /// One instance: one host.
@@ -88,6 +88,9 @@ impl Ip {
             message.truncate(plain.total_len());
             // Cannot fail: the header was just seen.
             let _ = message.strip(HEADER_LEN);
+            if plain.is_marked() {
+                mark(&mut message);
+            }
             return match session.pop(cx, message) {
                 Ok(()) => Ok(()),
                 Err(refused) => self.refused_plain(cx, this, plain, refused),
@@ -255,6 +258,7 @@ impl Protocol for Ip {
         if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
             && let Some(plain) = Plain::of_whole(octets, message.len())
             && !message.has_attributes()
+            && !plain.is_marked()
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);
@@ -313,11 +317,17 @@ impl Protocol for Ip {
     }
 }
 
-/// The header of a packet, if that is a whole datagram to us alone and no longer than it says.
+/// Tells the layer above that a router has marked this (RFC 3168, section 5).
+pub(crate) fn mark(message: &mut Message) {
+    // If a message is full of attributes, this mark is lost as a packet would be: nobody but its sender is the slower.
+    let _ = message.set_attribute(Ecn::Experienced);
+}
+
+/// The header of a packet, if that is a whole datagram to us alone and no longer than it says, with nothing to tell above.
 #[inline(always)]
 fn plain(glance: &Glance<HEADER_LEN>) -> Option<Plain> {
     let header = Plain::of_whole(&glance.octets, glance.len)?;
-    (!glance.has_attributes).then_some(header)
+    (!glance.has_attributes && !header.is_marked()).then_some(header)
 }
 
 /// The key of the session that a packet belongs to.

@@ -9,6 +9,7 @@ use core::time::Duration;
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Time};
 use xk_kit::addr::Ipv4;
+use xk_kit::attribute::Ecn;
 
 /// What fragments have in common: source, destination, protocol, identification, and whether they never left us.
 pub(crate) type Key = (u32, u32, u8, u16, bool);
@@ -57,6 +58,8 @@ struct Datagram {
     total: Option<usize>,
     /// The header of the first fragment.
     first: Option<(Header, Front)>,
+    /// A router has marked one of them.
+    is_marked: bool,
     /// Fragments overlapped: whatever else comes is dropped (RFC 5722, section 4).
     spoilt: bool,
 }
@@ -216,6 +219,7 @@ impl Reassembly {
         if !more {
             datagram.total = Some(end);
         }
+        datagram.is_marked |= header.ecn() == Ecn::Experienced.bits();
         if start == 0 {
             datagram.first = Some((*header, front));
         }
@@ -247,6 +251,7 @@ impl Reassembly {
             have: 0,
             total: None,
             first: None,
+            is_marked: false,
             spoilt: false,
         };
         self.datagrams.insert(key, datagram);
@@ -334,6 +339,10 @@ impl Reassembly {
         }
         self.spare = datagram.pieces;
         header.fragment = Fragment::WHOLE;
+        if datagram.is_marked && header.ecn() != 0 {
+            // RFC 3168, section 5.3: a mark on one piece is a mark on all.
+            header.traffic_class |= Ecn::Experienced.bits();
+        }
         if !rewrite(&mut header, &mut front, payload.len()) {
             return Outcome::Dropped(fragments, &reasons::TOO_LONG);
         }

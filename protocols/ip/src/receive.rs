@@ -2,7 +2,7 @@
 
 use crate::errors::Front;
 use crate::interface::Kind;
-use crate::protocol::{Ip, key_of};
+use crate::protocol::{Ip, key_of, mark};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
@@ -12,7 +12,7 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
 use xk_kit::addr::Ipv4;
-use xk_kit::attribute::LinkCast;
+use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::control::SendErrorCause;
 use xk_kit::offload::TransportChecksum;
 
@@ -214,7 +214,10 @@ impl Ip {
     }
 
     /// Hands a whole datagram, header stripped, to its session.
-    fn deliver(&self, cx: &Kernel, this: &ProtocolRef, arrival: &Arrival, message: Message) {
+    fn deliver(&self, cx: &Kernel, this: &ProtocolRef, arrival: &Arrival, mut message: Message) {
+        if arrival.header.ecn() == Ecn::Experienced.bits() {
+            mark(&mut message);
+        }
         let key = key_of(&arrival.header, arrival.flags());
         let session = match self.shared.sessions.get(&key) {
             Some(session) => Ok(session),

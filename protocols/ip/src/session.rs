@@ -12,6 +12,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
+use xk_kit::attribute::Ecn;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
 use xk_kit::offload::Offloads;
 use xk_kit::segments;
@@ -144,16 +145,34 @@ impl IpSession {
         id
     }
 
+    /// What the attributes of a message ask of its header.
+    fn wishes(&self, message: &Message) -> Wishes {
+        let dont = message.attribute::<DontFragment>().is_some();
+        Wishes {
+            whole: if dont { Fragment::DONT } else { self.whole },
+            // What arrived marked, and goes back as it is, is not marked on this way.
+            ecn: message
+                .attribute::<Ecn>()
+                .filter(|ecn| *ecn != Ecn::Experienced),
+        }
+    }
+
+    fn template(&self, wishes: Wishes) -> Template {
+        match wishes.ecn {
+            Some(ecn) => self.template.get().marked(ecn),
+            None => self.template.get(),
+        }
+    }
+
     /// Writes the header.
-    fn put_header(&self, message: &mut Message, whole: Fragment) -> Result<(), PushError> {
+    fn put_header(&self, message: &mut Message, wishes: Wishes) -> Result<(), PushError> {
         let len = message.len();
         let octets = message
             .push_header(HEADER_LEN)
             .map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
-        self.template
-            .get()
-            .emit(len, self.next_id(), whole, octets)
+        self.template(wishes)
+            .emit(len, self.next_id(), wishes.whole, octets)
             .map_err(|_| PushError::TooBig {
                 max: PAYLOAD_MAX as u32,
             })
@@ -165,16 +184,25 @@ impl IpSession {
         let known = self.generation.get() == self.shared.generation.get();
         let len = message.len();
         let fits = len + HEADER_LEN <= usize::from(self.mtu.get());
-        known
-            && fits
-            && !message.has_attributes()
-            && message.fill_in_place(|header| {
-                // Cannot be too long: it fits the path.
-                let _ = self
-                    .template
-                    .get()
-                    .emit(len, self.next_id(), self.whole, header);
-            })
+        if !known || !fits {
+            return false;
+        }
+        if message.has_attributes() {
+            let wishes = self.wishes(message);
+            return self.prepare_as(message, wishes) && fulfilled(message);
+        }
+        let (whole, ecn) = (self.whole, None);
+        self.prepare_as(message, Wishes { whole, ecn })
+    }
+
+    #[inline(always)]
+    fn prepare_as(&self, message: &mut Message, wishes: Wishes) -> bool {
+        let len = message.len();
+        message.fill_in_place(|header| {
+            // Cannot be too long: it fits the path.
+            let id = self.next_id();
+            let _ = self.template(wishes).emit(len, id, wishes.whole, header);
+        })
     }
 
     /// Hands a packet with its header to the next hop.
@@ -223,11 +251,12 @@ impl IpSession {
             Ok(mtu) => usize::from(mtu),
             Err(error) => return self.fail(cx, this, error),
         };
-        let dont = message.remove_attribute::<DontFragment>().is_some();
-        let whole = if dont { Fragment::DONT } else { self.whole };
+        let wishes = self.wishes(&message);
+        let dont = message.attribute::<DontFragment>().is_some();
+        fulfilled(&mut message);
         if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
-            if let Err(error) = self.put_header(&mut message, whole) {
+            if let Err(error) = self.put_header(&mut message, wishes) {
                 return self.fail(cx, this, error);
             }
             return match self.shared.put_looped(cx, &protocol, message) {
@@ -237,7 +266,7 @@ impl IpSession {
         }
         // Of a run of segments each goes as a packet of its own.
         if segments::longest(&message) + HEADER_LEN <= mtu {
-            return match self.put_header(&mut message, whole) {
+            return match self.put_header(&mut message, wishes) {
                 Ok(()) => self.send(cx, message),
                 Err(error) => self.fail(cx, this, error),
             };
@@ -251,6 +280,8 @@ impl IpSession {
         };
         let mut header = header(&self.shared, self.key, self.source.get());
         header.id = self.next_id();
+        // Each piece can be marked as the whole could (RFC 3168, section 5.3).
+        header.traffic_class |= wishes.ecn.map_or(0, Ecn::bits);
         let cut = Cut {
             header,
             first: Options::NONE,
@@ -263,6 +294,20 @@ impl IpSession {
         }
         result
     }
+}
+
+/// What the sender of a message wants its header to say.
+#[derive(Clone, Copy)]
+struct Wishes {
+    whole: Fragment,
+    ecn: Option<Ecn>,
+}
+
+/// Takes off the attributes that ask something of the header; always true.
+fn fulfilled(message: &mut Message) -> bool {
+    message.remove_attribute::<DontFragment>();
+    message.remove_attribute::<Ecn>();
+    true
 }
 
 /// A header to fill in.

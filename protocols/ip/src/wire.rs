@@ -6,6 +6,7 @@
 use core::fmt;
 
 pub use xk_kit::addr::Ipv4;
+use xk_kit::attribute::Ecn;
 use xk_kit::{Checksum, checksum};
 
 mod options;
@@ -382,6 +383,16 @@ impl Template {
         Self { words, sum }
     }
 
+    /// The same with these two bits for marks of congestion (RFC 3168, section 5).
+    #[inline]
+    #[must_use]
+    pub fn marked(mut self, ecn: Ecn) -> Self {
+        let (old, new) = ((self.words.0 >> 48) as u32 & 3, u32::from(ecn.bits()));
+        self.words.0 = self.words.0 & !(3 << 48) | u64::from(new) << 48;
+        self.sum = self.sum - old + new;
+        self
+    }
+
     /// Writes the header of a datagram or fragment with `payload` octets.
     #[inline]
     pub fn emit(
@@ -410,8 +421,7 @@ impl Template {
     }
 }
 
-/// The header of a whole datagram without options, checked as by
-/// [`Header::parse`], and taken apart only where it is asked.
+/// The header of a whole datagram without options, checked as by [`Header::parse`], and taken apart only where it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// The first eight octets and the next as numbers, then the receiver.
@@ -419,9 +429,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Reads the header if it is one of version 4, without options, of a whole
-    /// datagram, of sound length and checksum; `None` says that a closer look
-    /// is needed.
+    /// Reads the header if it is one of version 4, without options, of a whole datagram, of sound length and checksum; `None`
+    /// says that a closer look is needed.
     #[inline]
     #[must_use]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Option<Self> {
@@ -475,6 +484,13 @@ impl Plain {
     #[must_use]
     pub const fn protocol(self) -> u8 {
         (self.words.1 >> 48) as u8
+    }
+
+    /// Whether a router has marked it instead of dropping it (RFC 3168, section 5).
+    #[inline]
+    #[must_use]
+    pub const fn is_marked(self) -> bool {
+        (self.words.0 >> 48) & 3 == 3
     }
 
     /// The header as it came.

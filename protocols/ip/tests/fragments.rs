@@ -8,9 +8,12 @@ use core::time::Duration;
 use proptest::prelude::*;
 use xk_core::graph::Value;
 use xk_core::object::PushError;
+use xk_core::{Answer, Ask, Kernel, Part, Participants, Protocol, ProtocolRef, Upper};
 use xk_ip::reasons;
 use xk_ip::wire::Fragment;
-use xk_kit::control::{DeliverError, NetworkError, NetworkErrorKind, OptPacket, SendErrorCause};
+use xk_kit::control::{
+    DeliverError, IsOutstanding, NetworkError, NetworkErrorKind, OptPacket, SendErrorCause,
+};
 use xk_testkit::kernel::octets;
 
 #[test]
@@ -228,4 +231,36 @@ fn a_failing_lower_layer_is_reported() {
     }
     host.lowers[0].fail(None);
     session.push(&host.cx, host.cx.message(b"x")).unwrap();
+}
+
+/// Says of every packet whether it is still under way.
+struct Knowing(bool);
+
+impl Protocol for Knowing {
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<IsOutstanding>(|about| {
+            assert_eq!((about.start, about.start_len), ([1; 16], 8));
+            about.is = self.0;
+        })
+    }
+}
+
+/// RFC 5927, section 4.1.
+#[test]
+fn a_report_about_what_is_not_under_way_changes_no_path() {
+    for is_under_way in [false, true] {
+        let host = Host::simple();
+        let upper = host.cx.add_protocol("udp", "above", Knowing(is_under_way));
+        let pair = Participants::pair(Part::Any, Part::Host(FAR));
+        let session = host
+            .ip
+            .open(&host.cx, Upper::new(&upper), pair)
+            .expect("it opens");
+        too_big(&host, FAR, 600);
+        let path = session.ask(&host.cx, OptPacket::default()).unwrap().octets + 20;
+        let refused = host.dropped(&reasons::UNMATCHED_ERROR);
+        let expected = if is_under_way { (600, 0) } else { (1500, 1) };
+        assert_eq!((path, refused), expected);
+        session.close(&host.cx);
+    }
 }

@@ -25,13 +25,14 @@
 //! A message that is not back after `timeout` is lost; if it comes later all the same it counts as late. At most
 //! 65536 messages are awaited at a time, the oldest one beyond that is given up.
 //!
-//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order.
+//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order. When it breaks, what is
+//! awaited is lost and nothing more is sent.
 //!
 //! # Control
 //! Answers `report`: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be sent and what the
-//! network reported by kind, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every message is
-//! answered, lost or failed; it has failed if then nothing came back, or anything came back corrupt. Takes
-//! `network-error`; forwards the rest.
+//! network reported by kind, why the stream broke, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every
+//! message is answered, lost or failed; it has failed if then nothing came back, or anything came back corrupt, or if the
+//! stream broke. Takes `network-error` and `stream-notice`; forwards the rest.
 //!
 //! # Parameters
 //! - `to`: the peer.

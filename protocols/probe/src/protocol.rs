@@ -15,7 +15,7 @@ use xk_core::{
     SessionRef, Time, Upper,
 };
 use xk_kit::control::NetworkError;
-use xk_kit::stream::StreamSpace;
+use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Came back with other octets than it was sent with, or was never sent.
 static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);
@@ -248,6 +248,9 @@ impl Probe {
 
     /// Sends the next message.
     fn send(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.tally.borrow().is_broken {
+            return;
+        }
         let Some(session) = self.session(cx, this) else {
             return;
         };
@@ -415,6 +418,14 @@ impl Protocol for Probe {
         }
         if let Some(error) = ask.get::<NetworkError>() {
             self.tally.borrow_mut().network_error(error.kind);
+            return Answer::Answered;
+        }
+        if let Some(StreamNotice {
+            event: StreamEvent::Failed(error),
+            ..
+        }) = ask.get::<StreamNotice>()
+        {
+            self.tally.borrow_mut().stream_error(*error);
             return Answer::Answered;
         }
         self.lower.control(cx, ask)

@@ -5,9 +5,11 @@ use crate::window::Window;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use xk_core::Time;
 use xk_core::control::Report;
 use xk_core::object::{OpenError, PushError};
 use xk_kit::control::NetworkErrorKind;
+use xk_kit::stream::StreamError;
 
 /// Counts of one probe.
 #[derive(Default)]
@@ -21,6 +23,8 @@ pub(crate) struct Tally {
     /// What went wrong otherwise, in the order of first occurrence; one entry per kind.
     errors: Vec<(&'static str, u64)>,
     pub(crate) open_error: Option<OpenError>,
+    /// The stream broke: nothing more goes or comes.
+    pub(crate) is_broken: bool,
 }
 
 impl Tally {
@@ -58,6 +62,20 @@ impl Tally {
         });
     }
 
+    /// The stream below broke.
+    pub(crate) fn stream_error(&mut self, error: StreamError) {
+        self.is_broken = true;
+        self.window.expire(Time::MAX);
+        self.error(match error {
+            StreamError::Refused => "stream refused",
+            StreamError::Reset => "stream reset",
+            StreamError::TimedOut => "stream timed out",
+            StreamError::Unreachable => "stream unreachable",
+            StreamError::Aborted => "stream aborted",
+            StreamError::NoBuffers => "stream without buffers",
+        });
+    }
+
     /// Fills in a report; `count` messages were to be sent, 0 for no end.
     pub(crate) fn report(&self, report: &mut Report, count: u64) {
         let sent = self.window.next();
@@ -87,7 +105,8 @@ impl Tally {
         }
         report.lines = lines;
         let all_sent = count > 0 && sent >= count;
-        report.finished = self.open_error.is_some() || all_sent && self.window.awaited() == 0;
-        report.failed = report.finished && self.received == 0 || self.corrupt > 0;
+        report.finished =
+            self.open_error.is_some() || self.is_broken || all_sent && self.window.awaited() == 0;
+        report.failed = report.finished && self.received == 0 || self.is_broken || self.corrupt > 0;
     }
 }

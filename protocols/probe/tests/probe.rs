@@ -272,3 +272,21 @@ fn participants_are_those_given() {
     assert!(report.finished && report.failed);
     assert!(net.figure("not opened").is_some());
 }
+
+#[test]
+fn a_broken_stream_ends_it() {
+    use xk_kit::stream::{StreamError, StreamEvent, StreamNotice};
+    let net = net(Lower::link(1500), settings());
+    net.cx.advance(MS);
+    let sent = net.bottom.take_sent();
+    let told = StreamNotice {
+        session: sent[0].session.clone(),
+        event: StreamEvent::Failed(StreamError::Refused),
+    };
+    assert!(net.probe.ask(&net.cx, told).is_some());
+    assert_eq!((net.count("stream refused"), net.count("lost")), (1, 1));
+    let report = net.report();
+    assert!(report.finished && report.failed, "{:?}", report.lines);
+    net.cx.advance(10_000 * MS);
+    assert_eq!(net.count("sent"), 1, "nothing more goes");
+}

@@ -81,6 +81,7 @@ impl Cookies {
             clock: stamps.map(|stamps| stamps.value),
             sack: offer & 1 == 1,
             ecn: false,
+            user_timeout: header.options.user_timeout,
         };
         Some((iss, syn))
     }

@@ -1,11 +1,12 @@
 //! What the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC 5927).
 
+use crate::inquiry::has_outstanding;
 use crate::protocol::Tcp;
 use crate::seq::Seq;
 use crate::session::report;
 use crate::table::{key, ports};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
-use xk_kit::control::NetworkError;
+use xk_kit::control::{IsOutstanding, NetworkError};
 
 /// Octets of a header that a report has at least: ports and sequence number.
 const KNOWN_MIN: usize = 8;
@@ -43,6 +44,16 @@ impl Tcp {
             }
             None => Answer::Unknown,
         }
+    }
+
+    /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927, section 4.1).
+    pub(crate) fn is_outstanding(&self, cx: &Kernel, about: &mut IsOutstanding) {
+        let [a, b, c, d, e, f, g, h, ..] = about.start;
+        let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let seq = Seq(u32::from_be_bytes([e, f, g, h]));
+        let session = self.table.sessions.get(&key(&about.session, pair));
+        about.is = about.start_len >= KNOWN_MIN
+            && session.is_some_and(|session| has_outstanding(cx, &session, seq));
     }
 
     fn network_error_to_all(

@@ -29,7 +29,8 @@
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a reference. The receive buffer grows
 //! up to its maximum as fast as the peer fills it. Acknowledgements are delayed, but every second full segment has
 //! one. Lost segments are found by time and by selective acknowledgements and sent again; how much may be under way the congestion control
-//! says. Segments are sent whole; if they are too large for the path, they become smaller.
+//! says. Segments are sent whole; if they are too large for the path, they become smaller, and after a while a larger one is tried
+//! again.
 //!
 //! When the last holder closes, what was pushed is still sent, then the end of the stream; what arrives then breaks the connection
 //! off. Small notes of ended connections remain for `time_wait`; a new connection takes their place when its numbers are
@@ -40,7 +41,7 @@
 //! # Control
 //! Answers `my-port`, `peer-port`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
 //! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
-//! `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! `stream-soft-error`, `is-outstanding`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
 //! - `sessions_max`: how many connections it holds; those that nobody holds are evicted for new ones.
@@ -57,6 +58,7 @@
 //! - `ecn`: whether explicit congestion notification is offered.
 //! - `time_wait`: how long an ended connection is remembered.
 //! - `user_timeout`: how long octets may stay unacknowledged.
+//! - `announce_user_timeout`: whether the peer is told that, and its word heeded.
 //! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
@@ -72,7 +74,7 @@
 //! ```
 //!
 //! # Standard
-//! RFC 9293; 2018, 2883, 3168, 4987, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
+//! RFC 9293; 2018, 2883, 3168, 4821, 4987, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
 #![no_std]
 
 extern crate alloc;
@@ -85,6 +87,7 @@ mod cookie;
 mod errors;
 #[doc(hidden)]
 pub mod fuzz;
+mod inquiry;
 mod isn;
 pub mod loss;
 pub mod options;
@@ -231,6 +234,11 @@ static PARAMETERS: &[ParamSpec] = &[
         "300s",
         "how long octets may stay unacknowledged",
     ),
+    flag(
+        "announce_user_timeout",
+        "#false",
+        "whether the peer is told that, and its word heeded",
+    ),
     xk_kit::talkers::PARAMETER,
 ];
 
@@ -258,4 +266,12 @@ static QUESTIONS: &[QuestionInfo] = &[
         "sets something, of a session or for all to come",
     ),
     answers("stream-info", "how the connection stands"),
+    answers(
+        "stream-soft-error",
+        "what the network says against it that is no proof",
+    ),
+    answers(
+        "is-outstanding",
+        "whether a segment of a connection is not acknowledged",
+    ),
 ];

@@ -17,7 +17,7 @@ use xk_core::{
     reason,
 };
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::NetworkError;
+use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
     ANY_HOST, EPHEMERAL_COUNT, definite, enable_of, ephemeral, is_free, key_of, less_header,
     local_host,
@@ -187,6 +187,10 @@ impl Protocol for Tcp {
         }
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
+        }
+        if let Some(question) = ask.get::<IsOutstanding>() {
+            self.is_outstanding(cx, question);
+            return Answer::Answered;
         }
         // One that comes back from above, where nobody understood it, ends here.
         if ask.get::<StreamNotice>().is_some() {

@@ -1,6 +1,7 @@
 //! A session: one connection, and its place between the layers.
 
 use crate::connection::{Connection, Out};
+use crate::inquiry;
 use crate::origin::{is_intact, received, sent};
 use crate::output::{Seal, seal};
 use crate::seq::Seq;
@@ -19,8 +20,8 @@ use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
 use xk_kit::segments::Segments;
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
-    StreamShutdown, StreamSpace,
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet, StreamShutdown,
+    StreamSpace,
 };
 
 /// Payloads of fewer octets go however a router likes.
@@ -263,7 +264,7 @@ impl TcpSession {
             _ => self.link.lower.push_burst(cx, burst),
         };
         match pushed {
-            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max),
+            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max, cx.now()),
             Err(PushError::Closed) => self.connection.borrow_mut().cut_off(),
             // Anything else is a loss like one on the way, counted below.
             Ok(()) | Err(_) => {}
@@ -392,7 +393,7 @@ impl TcpSession {
             (NetworkErrorKind::PacketTooBig { .. }, Some(seq)) => {
                 if connection.borrow().is_outstanding(seq) {
                     let path = crate::origin::path(cx, &self.link.lower);
-                    connection.borrow_mut().set_path(path);
+                    connection.borrow_mut().set_path(path, cx.now());
                 }
             }
             (NetworkErrorKind::PacketTooBig { .. } | NetworkErrorKind::TimeExceeded, _)
@@ -415,8 +416,7 @@ impl TcpSession {
             question.octets = self.connection.borrow_mut().space();
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<StreamInfo>() {
-            *question = self.connection.borrow().info();
+        if inquiry::answer(&self.connection.borrow(), ask) {
             return Answer::Answered;
         }
         if ask.get::<StreamShutdown>().is_some() {

@@ -94,6 +94,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
             .get("user_timeout")
             .map(|_| params.duration("user_timeout", Duration::ZERO))
             .filter(|time| !time.is_zero()),
+        announce_user_timeout: flag("announce_user_timeout", usual.announce_user_timeout),
         ..usual
     }
 }

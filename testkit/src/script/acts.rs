@@ -7,7 +7,8 @@ use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetting, StreamShutdown, StreamSpace,
+    StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetting, StreamShutdown,
+    StreamSoftError, StreamSpace,
 };
 
 impl Run<'_> {
@@ -78,6 +79,14 @@ impl Run<'_> {
                     .ok_or_else(unknown)?;
                 let figure = figure(&info, field)?;
                 return check(bound.allows(figure), || format!("{field} is {figure}"));
+            }
+            Act::Soft(expected) => {
+                let soft = session
+                    .ask(&self.cx, StreamSoftError::default())
+                    .ok_or_else(unknown)?;
+                return check(soft.error == *expected, || {
+                    format!("the soft error is {:?}", soft.error)
+                });
             }
             Act::Space(bound) => {
                 let space = session

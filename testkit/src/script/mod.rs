@@ -29,7 +29,7 @@
 //! | `quiet`, `skip` | nothing was sent that no line spoke of; or it does not matter |
 //! | `listen`, `unlisten`, `connect`, `write N`, `write N fails`, `shutdown`, `close`, `abort`, `consume N` | what the application does |
 //! | `set NAME VALUE`, `set NAME VALUE fails` | a setting of the stream; before there is one, of the protocol |
-//! | `read N`, `event E`, `state NAME`, `info FIGURE BOUND`, `space BOUND`, `drops REASON BOUND` | what it must see |
+//! | `read N`, `event E`, `state NAME`, `info FIGURE BOUND`, `soft ERROR`, `space BOUND`, `drops REASON BOUND` | what it must see |
 //! | `flow N`, `new [N]` | from here on another connection; the same ports begin anew, the peer's first number N further on |
 //! | `mtu N`, `error KIND [seq N]` | the path changes; the network reports an error about a segment |
 //!

@@ -204,6 +204,10 @@ fn act(text: &str) -> Result<Act, String> {
             let (field, figure) = split_word(rest);
             Act::Info(field.to_owned(), bound(figure)?)
         }
+        "soft" => Act::Soft(match rest {
+            "none" => None,
+            _ => Some(stream_error(rest)?),
+        }),
         "space" => Act::Space(bound(rest)?),
         "drops" => {
             let (reason, count) = rest
@@ -226,13 +230,22 @@ fn event(text: &str) -> Result<Told, String> {
         "writable" => Told::Writable,
         "eof" => Told::EndOfStream,
         "closed" => Told::Closed,
-        "failed refused" => Told::Failed(StreamError::Refused),
-        "failed reset" => Told::Failed(StreamError::Reset),
-        "failed timeout" => Told::Failed(StreamError::TimedOut),
-        "failed unreachable" => Told::Failed(StreamError::Unreachable),
-        "failed aborted" => Told::Failed(StreamError::Aborted),
-        "failed no buffers" => Told::Failed(StreamError::NoBuffers),
-        _ => return Err(format!("`{text}` is no event of a stream")),
+        _ => match text.strip_prefix("failed ") {
+            Some(error) => Told::Failed(stream_error(error)?),
+            None => return Err(format!("`{text}` is no event of a stream")),
+        },
+    })
+}
+
+fn stream_error(text: &str) -> Result<StreamError, String> {
+    Ok(match text {
+        "refused" => StreamError::Refused,
+        "reset" => StreamError::Reset,
+        "timeout" => StreamError::TimedOut,
+        "unreachable" => StreamError::Unreachable,
+        "aborted" => StreamError::Aborted,
+        "no buffers" => StreamError::NoBuffers,
+        _ => return Err(format!("`{text}` is no error of a stream")),
     })
 }
 
@@ -253,6 +266,7 @@ fn set(text: &str) -> Result<StreamSetting, String> {
             interval: milliseconds(interval)?,
             probes_max: number(probes)?,
         })),
+        ["announce_user_timeout", word] => StreamSetting::AnnounceUserTimeout(flag(word)?),
         ["user_timeout", "off"] => StreamSetting::UserTimeout(None),
         ["user_timeout", time] => StreamSetting::UserTimeout(Some(milliseconds(time)?)),
         ["receive_buffer", octets] => StreamSetting::ReceiveBuffer(number(octets)?),

@@ -169,6 +169,8 @@ pub enum Act {
     State(String),
     /// A figure of the connection.
     Info(String, Bound),
+    /// What the network has said that does not break the connection.
+    Soft(Option<StreamError>),
     /// How many octets a push takes.
     Space(Bound),
     /// How often the protocol has dropped for this reason.

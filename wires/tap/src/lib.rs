@@ -76,7 +76,7 @@ mod device_unsafe;
 mod error;
 mod protocol;
 
-pub use device::{Note, Options, TapDevice, Transmitted};
+pub use device::{Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
 pub use device_unsafe::NOTE_OCTETS;
 pub use error::TapError;
 

@@ -147,6 +147,9 @@ impl Connection {
             self.acknowledge(now, header, octets);
         }
         self.note_timestamps(now, header);
+        if let Some(field) = header.options.user_timeout {
+            self.take_user_timeout(field);
+        }
         self.heard_at = now;
         self.keep_alive_count = 0;
         if self.ecn {
@@ -427,6 +430,7 @@ impl Connection {
             );
         self.send.acknowledged += u64::from(acked.acked_octets - ends.min(acked.acked_octets));
         self.send.acknowledge(now_una);
+        self.note_arrived(now_una);
         self.soft_error = None;
         let board = self.recovery.board();
         self.stuck_since = (!board.is_empty() || self.persist_at.is_some()).then_some(now);

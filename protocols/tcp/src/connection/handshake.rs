@@ -56,6 +56,8 @@ pub struct Syn {
     pub sack: bool,
     /// Whether it offers ECN, or accepts it.
     pub ecn: bool,
+    /// Its user timeout, as in the option (RFC 5482).
+    pub user_timeout: Option<u16>,
 }
 
 impl Syn {
@@ -76,6 +78,7 @@ impl Syn {
             sack: options.sack_permitted,
             // RFC 3168, section 6.1.1: an offer has both bits, an acceptance the one.
             ecn: ece && cwr != header.flags.has(Flags::ACK),
+            user_timeout: options.user_timeout,
         }
     }
 }
@@ -95,6 +98,7 @@ pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: 
             value: ends.clock(now),
             echo: peer.and_then(|p| p.clock).unwrap_or(0),
         }),
+        user_timeout: settings.announced(),
         ..Options::NONE
     };
     match peer {

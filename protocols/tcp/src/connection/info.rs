@@ -2,7 +2,7 @@
 
 use super::Connection;
 use alloc::string::String;
-use xk_kit::stream::StreamInfo;
+use xk_kit::stream::{StreamError, StreamInfo};
 
 impl Connection {
     /// How the connection stands.
@@ -25,7 +25,13 @@ impl Connection {
         }
     }
 
-    /// The same as a line.
+    /// What the network says against it that is no proof (RFC 1122, section 4.2.3.9).
+    #[must_use]
+    pub fn soft_error(&self) -> Option<StreamError> {
+        self.soft_error
+    }
+
+    /// The same as [`info`](Self::info), as a line.
     #[must_use]
     pub fn describe(&self) -> String {
         let info = self.info();

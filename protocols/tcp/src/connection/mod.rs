@@ -8,6 +8,8 @@
 mod arrive;
 mod handshake;
 mod info;
+mod path;
+mod patience;
 mod receive;
 mod send;
 mod settings;
@@ -115,6 +117,11 @@ pub struct Connection {
     stuck_since: Option<Time>,
     /// When TIME-WAIT, or the patience with an orphan's peer, ends.
     ends_at: Option<Time>,
+    search: path::PathSearch,
+    /// The user timeout that the peer has announced (RFC 5482).
+    peer_timeout: Option<Duration>,
+    /// Ours is to be announced.
+    timeout_due: bool,
     /// A reset to send.
     reset: Option<Header>,
     /// Nobody takes what arrives any more.
@@ -198,6 +205,9 @@ impl Connection {
             keep_alive_count: 0,
             stuck_since: None,
             ends_at: None,
+            search: path::PathSearch::default(),
+            peer_timeout: None,
+            timeout_due: settings.announce_user_timeout,
             reset: None,
             is_deaf: false,
             events: Events::default(),
@@ -391,27 +401,12 @@ impl Connection {
                 self.heard_at = now;
                 self.keep_alive_count = 0;
             }
+            StreamSetting::UserTimeout(_) | StreamSetting::AnnounceUserTimeout(_) => {
+                self.announce_timeout();
+            }
             _ => {}
         }
         true
-    }
-
-    /// The layer below carries messages of at most `path` octets whole now.
-    pub fn set_path(&mut self, path: u32) {
-        let is_smaller = path < self.ends.path;
-        self.ends.path = path;
-        self.resize(is_smaller);
-    }
-
-    /// Finds out how much data a segment carries (RFC 6691); `lost` if larger ones did not arrive.
-    fn resize(&mut self, lost: bool) {
-        let whole = self.ends.segment(&self.settings).min(self.peer_segment);
-        let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let segment = whole.saturating_sub(options).max(1);
-        if segment != self.segment {
-            self.segment = segment;
-            self.recovery.set_mss(u32::from(segment), lost);
-        }
     }
 
     /// Notes what the peer's SYN says.
@@ -436,6 +431,9 @@ impl Connection {
         self.sack = settings.sack && peer.sack;
         self.ecn = settings.ecn && self.ecn_offered && peer.ecn;
         self.peer_segment = peer.segment_max;
+        if let Some(field) = peer.user_timeout {
+            self.take_user_timeout(field);
+        }
         self.resize(false);
         self.heard_at = now;
     }

@@ -30,6 +30,10 @@ pub struct Settings {
     pub keep_alive: Option<KeepAlive>,
     /// How long octets may stay unacknowledged; [`USER_TIMEOUT`](Self::USER_TIMEOUT) if `None`.
     pub user_timeout: Option<Duration>,
+    /// The application has set that itself: then the peer's does not count (CHANGEABLE of RFC 5482, section 3.1).
+    pub is_timeout_own: bool,
+    /// Announce the user timeout, and heed the peer's (ENABLED of RFC 5482, section 3.1).
+    pub announce_user_timeout: bool,
     /// The receiver tells what it has consumed.
     pub manual_window: bool,
     /// Offer window scaling and timestamps (RFC 7323).
@@ -65,7 +69,10 @@ impl Settings {
             }
             StreamSetting::KeepAlive(keep_alive) => self.keep_alive = keep_alive,
             StreamSetting::UserTimeout(Some(time)) if time.is_zero() => return false,
-            StreamSetting::UserTimeout(time) => self.user_timeout = time,
+            StreamSetting::UserTimeout(time) => {
+                (self.user_timeout, self.is_timeout_own) = (time, time.is_some());
+            }
+            StreamSetting::AnnounceUserTimeout(on) => self.announce_user_timeout = on,
             StreamSetting::ManualWindow(on) => self.manual_window = on,
             StreamSetting::ReceiveBuffer(octets) if is_buffer(octets) => {
                 self.receive_buffer_max = octets;
@@ -114,6 +121,8 @@ impl Default for Settings {
             cork: false,
             keep_alive: None,
             user_timeout: None,
+            is_timeout_own: false,
+            announce_user_timeout: false,
             manual_window: false,
             extensions: true,
             sack: true,

@@ -35,10 +35,7 @@ impl Connection {
         let live = !matches!(self.state, State::Closed | State::TimeWait);
         if live {
             consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
-            consider(
-                self.stuck_since
-                    .map(|since| since + self.settings.timeout()),
-            );
+            consider(self.stuck_since.map(|since| since + self.patience()));
             consider(self.keep_alive_at());
         }
         first
@@ -70,7 +67,7 @@ impl Connection {
         if self.state == State::TimeWait {
             return;
         }
-        let patience = self.settings.timeout();
+        let patience = self.patience();
         if self
             .stuck_since
             .is_some_and(|since| since + patience <= now)
@@ -121,23 +118,11 @@ impl Connection {
                     self.give_up();
                 }
             }
-            _ if times >= BLACK_HOLE_TIMEOUTS => self.suspect_black_hole(times, now),
+            _ if times >= BLACK_HOLE_TIMEOUTS => {
+                let last = usize::from(times >= 2 * BLACK_HOLE_TIMEOUTS);
+                self.suspect_black_hole(PATHS_BELOW[last] - LOWER_HEADER, now);
+            }
             _ => {}
-        }
-    }
-
-    /// Large segments do not arrive, and nobody says why: smaller ones may.
-    fn suspect_black_hole(&mut self, times: u32, _: Time) {
-        let below = PATHS_BELOW.map(|path| path - LOWER_HEADER);
-        let path = if times < 2 * BLACK_HOLE_TIMEOUTS {
-            below[0]
-        } else {
-            below[1]
-        };
-        let lost = self.recovery.board().next_lost().map(|(_, octets)| octets);
-        let is_large = lost.is_some_and(|octets| octets + super::HEADER > path);
-        if is_large && path < self.ends.path {
-            self.set_path(path);
         }
     }
 

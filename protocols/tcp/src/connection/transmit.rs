@@ -63,7 +63,10 @@ impl Connection {
         if !is_due {
             return None;
         }
-        let header = self.header(now, self.snd_nxt(), Flags::NONE);
+        let mut header = self.header(now, self.snd_nxt(), Flags::NONE);
+        if core::mem::take(&mut self.timeout_due) {
+            header.options.user_timeout = self.settings.announced();
+        }
         Some(Out::bare(header))
     }
 
@@ -99,6 +102,7 @@ impl Connection {
             clock: self.timestamps.then_some(self.ts_recent),
             sack: self.sack,
             ecn: self.ecn,
+            user_timeout: None,
         });
         let mut header = syn(
             &self.settings,
@@ -164,6 +168,7 @@ impl Connection {
                 if !self.recovery.resent(lost.start, now) {
                     return None;
                 }
+                self.note_resent(lost.start);
                 (lost.start, lost.start + lost.octets)
             }
         };
@@ -251,7 +256,8 @@ impl Connection {
         } else {
             u32::from(self.segment)
         };
-        let octets = self.sensible(room);
+        let probe = self.path_probe(now, unsent, self.usable());
+        let octets = probe.unwrap_or_else(|| self.sensible(room));
         let has_fin = self.send.is_shut && self.send.fin.is_none() && octets == unsent;
         if octets == 0 && !has_fin {
             return None;
@@ -263,8 +269,14 @@ impl Connection {
         let nxt = self.snd_nxt();
         let payload = match octets {
             0 => None,
-            // Without a buffer there will be another occasion: that of the next timer.
-            octets => Some(self.send.cut(nxt, octets).ok()?),
+            octets => match self.send.cut(nxt, octets) {
+                Ok(payload) => Some(payload),
+                Err(_) => {
+                    // There will be another occasion: that of the next timer.
+                    self.forget_path_probe();
+                    return None;
+                }
+            },
         };
         let mut flags = Flags::NONE;
         if octets > 0 && (octets == unsent || octets < room) {

@@ -260,6 +260,17 @@ impl Recovery {
         if self.phase != Phase::Open || self.board.lost_octets() == 0 {
             return;
         }
+        let lost = self.board.lost_octets();
+        let is_probe = self
+            .board
+            .next_lost()
+            .is_some_and(|(start, octets)| octets == lost && self.path_probe.take() == Some(start));
+        if is_probe {
+            self.phase = Phase::Recovery;
+            self.recover = self.board.nxt();
+            (self.prr, self.undo) = (None, None);
+            return;
+        }
         self.counters.recoveries += 1;
         let trouble = self.trouble(false, now);
         self.congestion.on_loss(&trouble);

@@ -234,6 +234,8 @@ pub struct Recovery {
     pub(super) rto_at: Option<Time>,
     pub(super) reorder_at: Option<Time>,
     pub(super) probe_at: Option<Time>,
+    /// Where a segment begins that finds out whether the path bears so large ones: its loss says nothing of congestion.
+    pub(super) path_probe: Option<Seq>,
     /// Marks are answered again when this is acknowledged.
     pub(super) ecn_until: Option<Seq>,
     pub(super) last_sent: Time,
@@ -274,6 +276,7 @@ impl Recovery {
             rto_at: None,
             reorder_at: None,
             probe_at: None,
+            path_probe: None,
             ecn_until: None,
             last_sent: Time::ZERO,
             now: Time::ZERO,
@@ -332,6 +335,12 @@ impl Recovery {
             self.prr = None;
             self.undo = None;
         }
+    }
+
+    /// The next segment, which begins at `start`, is larger than is known to pass: if it alone gets lost, that is no sign of congestion
+    /// (RFC 4821, section 7.5).
+    pub fn path_probe(&mut self, start: Seq) {
+        self.path_probe = Some(start);
     }
 
     /// Records that the next `octets` sequence numbers, SYN and FIN included, were sent now.

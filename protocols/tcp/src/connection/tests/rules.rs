@@ -484,7 +484,7 @@ fn a_smaller_path_makes_smaller_segments() {
     let mut lone = Lone::new(plain());
     lone.write(&pattern(2000, 1));
     assert_eq!(lone.sent().len(), 2);
-    lone.machine.set_path(520);
+    lone.machine.set_path(520, Time::ZERO);
     let again = lone.sent();
     let octets: Vec<u8> = again.iter().flat_map(|s| s.1.clone()).collect();
     assert!(again.iter().all(|s| s.1.len() <= 500));
