@@ -283,18 +283,55 @@ pub fn join(pieces: &mut Vec<Message>) -> Option<Message> {
     Some(whole)
 }
 
-/// Whether an Ethernet frame of `len` octets, of which `octets` are the first, holds a TCP segment whose sender has put nothing
-/// but the sum over the pseudo-header into its checksum, for the wire to go on from. Then it may well be a run.
-#[must_use]
-pub fn is_left_open(octets: &[u8], len: usize) -> bool {
-    let Some(at) = word(octets, TYPE_AT)
+/// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it can only be a run, from a
+/// wire that does not say of what: TCP's, of segments as long as the link carries; of another's the ends are lost.
+///
+/// # Errors
+/// Why it was dropped.
+pub fn arrive_long(
+    pool: &Pool,
+    frame: Message,
+    mtu: usize,
+    arrivals: &mut VecDeque<Message>,
+) -> Result<(), &'static Reason> {
+    if frame.len() <= LINK_OCTETS + TAG_OCTETS + mtu {
+        arrivals.push_back(frame);
+        return Ok(());
+    }
+    let (octets, count) = front(&frame);
+    let octets = octets.get(..count).unwrap_or_default();
+    let is_tagged = word(octets, TYPE_AT) == Some(VLAN);
+    let link = LINK_OCTETS + if is_tagged { TAG_OCTETS } else { 0 };
+    let at = layout(octets, link, frame.len()).filter(|at| at.protocol == TCP);
+    let at = at.ok_or(&reason::TOO_BIG)?;
+    let size = (link + mtu).saturating_sub(at.payload);
+    let size = u16::try_from(size).unwrap_or(u16::MAX);
+    let is_open = is_begun(octets, &at, frame.len());
+    arrive(pool, frame, (size, is_open), arrivals)
+}
+
+/// Whether the checksum's field of a packet that ends with a message of `len` octets holds the sum over the pseudo-header alone.
+fn is_begun(octets: &[u8], at: &Layout, len: usize) -> bool {
+    let begun = !pseudo(octets, at, len - at.transport).finish();
+    word(octets, at.transport + sum_at(at.protocol)) == Some(begun)
+}
+
+/// Notes on an Ethernet frame that its sender has only begun the transport checksum, for the wire to go on from, if that is what the
+/// field looks like: where nobody tells. One whose right checksum happens to be the same number loses nothing by it.
+///
+/// # Errors
+/// [`NoBuffers`], counted at the pool.
+pub fn note_begun(pool: &Pool, frame: &mut Message) -> Result<(), NoBuffers> {
+    let (octets, count) = front(frame);
+    let octets = octets.get(..count).unwrap_or_default();
+    let found = word(octets, TYPE_AT)
         .filter(|kind| *kind == IPV4)
-        .and_then(|_| layout(octets, LINK_OCTETS, len))
-    else {
-        return false;
-    };
-    let begun = pseudo(octets, &at, len - at.transport);
-    word(octets, at.transport + sum_at(at.protocol)) == Some(!begun.finish())
+        .and_then(|_| layout(octets, LINK_OCTETS, frame.len()))
+        .filter(|at| is_begun(octets, at, frame.len()));
+    match found {
+        Some(at) => offload::note_partial(pool, frame, (at.transport, sum_at(at.protocol))),
+        None => Ok(()),
+    }
 }
 
 /// The sum over the pseudo-header of a transport's segment of `segment` octets.

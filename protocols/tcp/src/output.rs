@@ -9,6 +9,7 @@ use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
+use xk_kit::segments::Segments;
 
 /// Room for the headers of this layer and those below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -20,6 +21,8 @@ pub(crate) struct Seal {
     pub(crate) pseudo: Checksum,
     /// The layers below complete checksums.
     pub(crate) leaves_sums: bool,
+    /// They cut it into segments of so many octets of data, unless this is 0.
+    pub(crate) run: u16,
 }
 
 /// Puts a header in front of `payload`, with its checksum.
@@ -57,6 +60,15 @@ pub(crate) fn seal(
     };
     let [a, b] = checksum.to_be_bytes();
     (octets[CHECKSUM_AT], octets[CHECKSUM_AT + 1]) = (a, b);
+    if seal.run > 0 {
+        let run = Segments {
+            segment: segment as u32,
+            header: length as u16,
+            size: seal.run,
+        };
+        // Without it nothing this long could go: it is lost, and sent again in single segments.
+        message.set_attribute(run).map_err(|_| NoBuffers)?;
+    }
     let room = message.push_header(length)?;
     if let Some(octets) = octets.get(..room.len()) {
         room.copy_from_slice(octets);
@@ -88,6 +100,7 @@ pub(crate) fn send_alone(
     let how = Seal {
         pseudo: sent(origin),
         leaves_sums: false,
+        run: 0,
     };
     // The pool has counted what it could not give, the layer below what it did not take.
     seal(cx, how, header, None).is_ok_and(|segment| lower.push(cx, segment).is_ok())

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
-use crate::origin::{hosts, leaves_sums};
+use crate::origin::{hosts, offloads};
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
@@ -207,7 +207,7 @@ impl Tcp {
         let link = Link {
             lower: lower.clone(),
             origin,
-            leaves_sums: leaves_sums(cx, lower),
+            offloads: offloads(cx, lower),
         };
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, body);

@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
-use crate::origin::{hosts, is_intact, leaves_sums, path, received};
+use crate::origin::{hosts, is_intact, offloads, path, received};
 use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
@@ -256,7 +256,7 @@ impl Tcp {
         let link = Link {
             lower: lower.clone(),
             origin,
-            leaves_sums: leaves_sums(cx, lower),
+            offloads: offloads(cx, lower),
         };
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);

@@ -16,7 +16,7 @@ use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
 use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
 use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
-use xk_kit::offload::TransportChecksum;
+use xk_kit::offload::{Offloads, TransportChecksum};
 use xk_kit::ports::Origin;
 use xk_kit::segments::Segments;
 use xk_kit::stream::{
@@ -31,8 +31,8 @@ const WHOLE_OCTETS_MIN: usize = 512;
 pub(crate) struct Link {
     pub(crate) lower: SessionRef,
     pub(crate) origin: Origin,
-    /// The layers below complete checksums.
-    pub(crate) leaves_sums: bool,
+    /// What the layers below do for us.
+    pub(crate) offloads: Offloads,
 }
 
 pub(crate) struct TcpSession {
@@ -114,8 +114,9 @@ impl TcpSession {
         link: Link,
         key: Key,
         upper: &ProtocolRef,
-        connection: Connection,
+        mut connection: Connection,
     ) -> Self {
+        connection.set_runs(link.offloads.tx_segments);
         Self {
             table: Rc::clone(table),
             link,
@@ -230,7 +231,8 @@ impl TcpSession {
     fn seal(&self, cx: &Kernel, out: Out) -> Option<Message> {
         let how = Seal {
             pseudo: sent(&self.link.origin),
-            leaves_sums: self.link.leaves_sums,
+            leaves_sums: self.link.offloads.tx_checksum,
+            run: out.run,
         };
         let mut payload = out.payload;
         if let Some(payload) = &mut payload {

@@ -38,7 +38,7 @@ impl Connection {
     /// The next segment to be taken in stands for a run of segments of `size` octets each: acknowledgements are counted by those
     /// (RFC 9293, section 3.8.6.3: at least every second full-sized one).
     pub fn expect_run(&mut self, size: u16) {
-        self.run_size = u32::from(size);
+        self.runs.arriving = size;
     }
 
     /// Takes a segment in. `payload` is what follows its header; `congested` says that a router marked it (RFC 3168).
@@ -501,7 +501,10 @@ impl Connection {
 
     fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
         let octets = payload.len() as u32;
-        let full = octets.min(core::mem::replace(&mut self.run_size, u32::MAX));
+        let full = match core::mem::take(&mut self.runs.arriving) {
+            0 => octets,
+            size => octets.min(u32::from(size)),
+        };
         self.peer_full = self.peer_full.max(full);
         match self.receive.take(seq, payload) {
             Taken::InOrder { at_gap } => {

@@ -88,8 +88,8 @@ pub struct Connection {
     unacked: u32,
     /// The largest segment that came.
     peer_full: u32,
-    /// Octets of each segment in the run that is about to be taken ([`expect_run`](Self::expect_run)).
-    run_size: u32,
+    /// Runs of segments, each way.
+    runs: transmit::Runs,
     /// Congestion was seen, and the sender has not said that it knows (RFC 3168, section 6.1.3).
     ece: bool,
     /// The next new segment says that the window was reduced.
@@ -189,7 +189,7 @@ impl Connection {
             ack_due: AckDue::No,
             unacked: 0,
             peer_full: 1,
-            run_size: u32::MAX,
+            runs: transmit::Runs::default(),
             ece: false,
             cwr: false,
             syn_due: false,

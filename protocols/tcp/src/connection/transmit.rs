@@ -1,11 +1,23 @@
 //! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC 9293, sections 3.8 and 3.10).
 
-use super::{AckDue, Connection, syn};
+use super::{AckDue, Connection, SEGMENTS_MAX, syn};
 use crate::options::{Options, Timestamps};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::{Flags, Header};
 use xk_core::{Message, Time};
+
+/// Octets of data in the longest run: an IPv4 packet of any length, less the longest headers.
+const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
+
+/// What a connection knows of runs of segments.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Runs {
+    /// Somebody below cuts those that are sent.
+    pub(super) are_cut: bool,
+    /// Octets of each segment in the run that is about to be taken in; 0 if it is none.
+    pub(super) arriving: u16,
+}
 
 /// A segment to be sent.
 pub struct Out {
@@ -15,6 +27,8 @@ pub struct Out {
     pub payload: Option<Message>,
     /// Whether a router may mark it instead of dropping it (RFC 3168, section 6.1.5).
     pub markable: bool,
+    /// Octets of each segment, if it is a run of several that somebody below cuts; else 0.
+    pub run: u16,
 }
 
 impl Out {
@@ -23,11 +37,17 @@ impl Out {
             header,
             payload: None,
             markable: false,
+            run: 0,
         }
     }
 }
 
 impl Connection {
+    /// Whether somebody below cuts runs of segments: see [`Out::run`].
+    pub fn set_runs(&mut self, are_cut: bool) {
+        self.runs.are_cut = are_cut;
+    }
+
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
         if let Some(reset) = self.reset.take() {
@@ -198,6 +218,7 @@ impl Connection {
             header,
             payload,
             markable: false,
+            run: 0,
         })
     }
 
@@ -239,6 +260,28 @@ impl Connection {
         }
     }
 
+    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as may, if somebody below cuts them.
+    fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
+        if !self.runs.are_cut || octets != room {
+            return octets;
+        }
+        let free = SEGMENTS_MAX.saturating_sub(self.recovery.board().segments());
+        let most = self.send.unsent().min(self.usable()).min(allowed);
+        let count = (most.min(RUN_OCTETS_MAX) / room).min(free);
+        octets * count.max(1)
+    }
+
+    /// Records what is sent as segments of `one` octets each: they are lost, and sent again, singly.
+    fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
+        let mut left = octets;
+        // There is room: `may_send` was more than nothing, and a run has been measured.
+        while left > one {
+            let _ = self.recovery.sent(one, now);
+            left -= one;
+        }
+        let _ = self.recovery.sent(left + u32::from(has_fin), now);
+    }
+
     /// New data, and our end behind them.
     fn transmit_new(&mut self, now: Time) -> Option<Out> {
         let unsent = self.send.unsent();
@@ -258,14 +301,16 @@ impl Connection {
         };
         let probe = self.path_probe(now, unsent, self.usable());
         let octets = probe.unwrap_or_else(|| self.sensible(room));
-        let has_fin = self.send.is_shut && self.send.fin.is_none() && octets == unsent;
-        if octets == 0 && !has_fin {
+        let allows_fin = self.send.is_shut && self.send.fin.is_none();
+        if octets == 0 && !(allows_fin && unsent == 0) {
             return None;
         }
         let allowed = self.recovery.may_send(now);
         if allowed < octets || allowed == 0 {
             return None;
         }
+        let (one, octets) = (octets, self.run_octets(octets, room, allowed));
+        let has_fin = allows_fin && octets == unsent;
         let nxt = self.snd_nxt();
         let payload = match octets {
             0 => None,
@@ -289,8 +334,7 @@ impl Connection {
         if octets > 0 && core::mem::take(&mut self.cwr) {
             flags |= Flags::CWR;
         }
-        // There is room: `may_send` was more than nothing.
-        let _ = self.recovery.sent(octets + u32::from(has_fin), now);
+        self.record_sent((octets, one), has_fin, now);
         self.window_probe = None;
         (self.persist_at, self.persist_count) = (None, 0);
         self.stuck_since.get_or_insert(now);
@@ -299,6 +343,7 @@ impl Connection {
             header: self.header(now, nxt, flags),
             payload,
             markable: self.ecn && octets > 0,
+            run: if octets > one { one as u16 } else { 0 },
         })
     }
 
@@ -313,6 +358,7 @@ impl Connection {
                 header: self.header(now, nxt, Flags::NONE),
                 payload: octet,
                 markable: false,
+            run: 0,
             };
         }
         Out::bare(self.header(now, nxt - 1, Flags::NONE))
