@@ -1,8 +1,8 @@
 //! What all wires have in common, but for the outside: a protocol on which one other stands, with one session.
 
 use crate::control::{LinkType, MaxPacket, OptPacket};
-use crate::{offload, segments};
 use crate::wire_end::WireEnd;
+use crate::{offload, segments};
 use alloc::rc::Rc;
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::wire::{Sleeper, Wire};

@@ -376,9 +376,7 @@ pub fn split(mut message: Message) -> Result<Split, &'static Reason> {
         .into_iter()
         .filter_map(|packet| layout(octets, packet, message.len()))
         .find(|at| at.transport == transport);
-    let at = found
-        .filter(|_| run.size > 0)
-        .ok_or(&reason::MALFORMED)?;
+    let at = found.filter(|_| run.size > 0).ok_or(&reason::MALFORMED)?;
     message.remove_attribute::<Segments>();
     let known = message.remove_attribute::<TransportChecksum>();
     let has_sum = at.protocol == TCP || known.is_some() || {

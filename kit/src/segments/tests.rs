@@ -97,7 +97,10 @@ impl Made {
         assert_eq!(octets[..link], self.frame(true)[..link]);
         assert_eq!(octets[payload..], self.payload[offset..end]);
         assert_eq!(word(octets, link + 2), Some((octets.len() - link) as u16));
-        assert_eq!(word(octets, link + 4), Some(self.id.wrapping_add(at as u16)));
+        assert_eq!(
+            word(octets, link + 4),
+            Some(self.id.wrapping_add(at as u16))
+        );
         assert_eq!(plain_sum(&[&octets[link..packet]]), 0xffff, "header's sum");
         let segment = (octets.len() - packet) as u16;
         let pseudo = self.pseudo(segment);
@@ -251,7 +254,7 @@ fn example(protocol: u8, tagged: bool) -> Made {
 fn runs_of_tcp_arrive_whole_and_others_apart() {
     let pool = pool();
     let mut arrivals = VecDeque::new();
-    let mut arrive = |made: &Made, open| {
+    let mut arrive = |made: &Made, open: bool| {
         let frame = pool.copy_from(0, &made.frame(!open)).unwrap();
         let arrived = super::arrive(&pool, frame, (1448, open), &mut arrivals);
         arrived.map(|()| arrivals.drain(..).collect::<Vec<_>>())

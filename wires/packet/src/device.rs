@@ -7,9 +7,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::error::{PacketError, TransmitError};
 use crate::frame::{Frame, FrameInfo, Open, Run, note};
-use crate::ring_unsafe::{
-    Inconsistent, NOTE_OCTETS, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS,
-};
+use crate::ring_unsafe::{Inconsistent, NOTE_OCTETS, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
 use crate::run::RunSender;
 use crate::socket_unsafe::{self, Interface};
 

@@ -184,7 +184,10 @@ impl Queued<'_> {
         let Some((first, others)) = parts.split_first_mut() else {
             return false;
         };
-        let tag = self.tag.as_ref().map_or(&[][..], <[u8; VLAN_OCTETS]>::as_slice);
+        let tag = self
+            .tag
+            .as_ref()
+            .map_or(&[][..], <[u8; VLAN_OCTETS]>::as_slice);
         let Some((addresses, rest)) = first.split_at_mut_checked(ADDRESSES_OCTETS) else {
             return false;
         };

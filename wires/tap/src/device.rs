@@ -275,10 +275,7 @@ impl TapDevice {
     ///
     /// # Errors
     /// The device is gone or failed, or there are too many parts (`InvalidInput`).
-    pub fn receive_parts(
-        &mut self,
-        frame: &mut [&mut [u8]],
-    ) -> io::Result<Option<(usize, Note)>> {
+    pub fn receive_parts(&mut self, frame: &mut [&mut [u8]]) -> io::Result<Option<(usize, Note)>> {
         // The driver cuts a long frame without a word; one octet behind the caller's buffer shows it.
         let room = frame.iter().map(|part| part.len()).sum::<usize>();
         let mut spill = [0];

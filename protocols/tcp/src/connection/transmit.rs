@@ -358,7 +358,7 @@ impl Connection {
                 header: self.header(now, nxt, Flags::NONE),
                 payload: octet,
                 markable: false,
-            run: 0,
+                run: 0,
             };
         }
         Out::bare(self.header(now, nxt - 1, Flags::NONE))
