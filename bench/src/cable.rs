@@ -60,6 +60,11 @@ pub(crate) const HEADROOM: usize = 128;
 impl Host {
     /// A host with `top` on IP: a line of a graph file, such as `udp ip`.
     pub(crate) fn new(pool: &Pool, number: u8, top: &str) -> Self {
+        Self::with_timers(pool, number, top, 1 << 12)
+    }
+
+    /// The same with room for so many timers.
+    pub(crate) fn with_timers(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
         let shepherds = Shepherds::new(
             Box::new(NoSwitch),
             Limits {
@@ -71,7 +76,7 @@ impl Host {
             seed: u64::from(number),
             pool: pool.clone(),
             shepherds,
-            timers_max: 1 << 12,
+            timers_max,
         };
         let cx = Rc::new(Kernel::new(config));
         let end = Rc::new(CableEnd {

@@ -18,6 +18,7 @@ const WORKS: &[(&str, Work)] = &[
     ("demux-memory", crate::demux::memory),
     ("round-trips", crate::papers::round_trips),
     ("footprint", crate::footprint::measure),
+    ("tcp-idle", crate::tcp_idle::measure),
 ];
 
 /// Runs one of the works in a fresh process of this program and waits for its answer.

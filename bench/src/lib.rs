@@ -24,6 +24,7 @@ mod sim;
 mod smoltcp_cable;
 mod stack;
 mod talks;
+mod tcp_idle;
 mod tcp_inprocess;
 mod udp_inprocess;
 
@@ -52,6 +53,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         demux::benchmark(),
         sim::benchmark(),
         footprint::benchmark(),
+        tcp_idle::benchmark(),
     ];
     list.extend(net::benchmarks());
     list.extend(papers::benchmarks());

@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         ("round_trips_have_percentiles", round_trips_have_percentiles),
         ("streams_count_what_arrives", streams_count_what_arrives),
         ("frames_count_what_arrives", frames_count_what_arrives),
+        (
+            "tcp_is_measured_between_processes",
+            tcp_is_measured_between_processes,
+        ),
         ("a_killed_run_leaves_nothing", a_killed_run_leaves_nothing),
     ])
 }
@@ -72,8 +76,13 @@ fn surroundings() -> BTreeSet<String> {
 
 /// Runs a benchmark and looks at what all records have in common.
 fn run_whole(name: &str, check: impl Fn(&Record)) {
+    run_some(name, &[], check);
+}
+
+/// The same with the rows that contain one of these words.
+fn run_some(name: &str, only: &[&str], check: impl Fn(&Record)) {
     let before = surroundings();
-    let records = records(name, &[]);
+    let records = records(name, only);
     assert_eq!(surroundings(), before, "nothing is left behind");
     let mut measured = 0;
     for record in &records {
@@ -119,6 +128,19 @@ fn frames_count_what_arrives() {
     needs_root!();
     needs_program!("ip");
     run_whole("frames", counted);
+}
+
+fn tcp_is_measured_between_processes() {
+    needs_root!();
+    needs_program!("ip");
+    run_some("tcp-stream", &[], |_| {});
+    run_some("tcp-rtt", &["1 octet, spinning"], |record| {
+        assert!(
+            record.p50.is_some() && record.p50 <= record.p99,
+            "{record:?}"
+        );
+    });
+    run_some("tcp-connect", &["one core"], |_| {});
 }
 
 fn counted(record: &Record) {

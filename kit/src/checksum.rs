@@ -268,9 +268,13 @@ fn sum_tail(octets: &[u8]) -> u64 {
 
 #[inline(never)]
 fn sum_long(octets: &[u8]) -> u64 {
+    wide_unsafe::sum_long(octets)
+}
+
+/// The sum where there is no wider way.
+fn sum_plain(octets: &[u8]) -> u64 {
     let (words, tail) = octets.as_chunks::<8>();
-    let sum = wide_unsafe::sum_words(words);
-    add_end_around(sum, sum_tail(tail))
+    add_end_around(sum_words(words), sum_tail(tail))
 }
 
 /// Two accumulators: `all` wraps, `high` holds what the upper halves add up

@@ -29,6 +29,12 @@ pub struct OptPacket {
 }
 question!(OptPacket, "opt-packet");
 
+/// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so (RFC 791, section 2.3; RFC 1191,
+/// section 3); what does not fit the path is refused as too big.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeepWhole;
+question!(KeepWhole, "keep-whole");
+
 /// The local IPv4 host of a session, or the first of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct MyHost {

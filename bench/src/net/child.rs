@@ -77,5 +77,12 @@ fn run(end: &End) -> Result<Value, Trouble> {
         | System::LinuxLoopbackJoined
         | System::Bare(Wire::Host) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
+        System::XkTcp(wire) => stack::streams(end, wire),
+        System::XkTcpSmall => stack::streams(end, Wire::Packet),
+        System::XkTcpLarge => stack::streams(end, Wire::Shm),
+        System::LinuxTcpVeth
+        | System::LinuxTcpVethPlain
+        | System::LinuxTcpSmall
+        | System::LinuxTcpLoopback => super::stream_sockets::run(end),
     }
 }

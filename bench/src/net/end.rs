@@ -52,10 +52,24 @@ pub(crate) enum System {
     LinuxLoopbackJoined,
     /// smoltcp over a packet socket.
     Smoltcp,
+    /// A graph of xk with TCP at its top, over a wire.
+    XkTcp(Wire),
+    /// The same over shared memory whose frames bear 65,535 octets.
+    XkTcpLarge,
+    /// xk's TCP over a packet socket with buffers of four kilobytes.
+    XkTcpSmall,
+    /// Linux's over the veth pair without offloads, with such buffers.
+    LinuxTcpSmall,
+    /// TCP sockets of Linux over the veth pair.
+    LinuxTcpVeth,
+    /// The same without any offload: the devices get frames of 1514 octets with their checksums.
+    LinuxTcpVethPlain,
+    /// TCP sockets of Linux over the loopback device.
+    LinuxTcpLoopback,
 }
 
 impl System {
-    const ALL: [(System, &'static str); 23] = [
+    const ALL: [(System, &'static str); 32] = [
         (Self::XkEth, "xk packet eth"),
         (Self::XkIp, "xk packet ip"),
         (Self::LinuxIp, "Linux raw ip"),
@@ -79,6 +93,15 @@ impl System {
         (Self::LinuxVethJoined, "Linux veth, GSO"),
         (Self::LinuxLoopbackJoined, "Linux loopback, GSO"),
         (Self::Smoltcp, "smoltcp packet"),
+        (Self::XkTcp(Wire::Shm), "xk tcp shm"),
+        (Self::XkTcp(Wire::Xdp), "xk tcp xdp"),
+        (Self::XkTcp(Wire::Packet), "xk tcp packet"),
+        (Self::XkTcpLarge, "xk tcp shm, MTU 65535"),
+        (Self::XkTcpSmall, "xk tcp packet, buffers of 4 KiB"),
+        (Self::LinuxTcpSmall, "Linux tcp veth, buffers of 4 KiB"),
+        (Self::LinuxTcpVeth, "Linux tcp veth"),
+        (Self::LinuxTcpVethPlain, "Linux tcp veth, no offloads"),
+        (Self::LinuxTcpLoopback, "Linux tcp loopback"),
     ];
 
     /// Its name in tables.
@@ -106,20 +129,29 @@ pub(crate) enum Task {
     Send,
     /// Counts what comes.
     Receive,
+    /// Opens a connection, has one octet sent back, closes it, and so on.
+    Connect,
+    /// Takes connections and sends back what comes, until the peer closes.
+    Accept,
 }
 
 impl Task {
     /// Whether it waits for the other side to begin.
     pub(super) fn is_passive(self) -> bool {
-        matches!(self, Self::Answer | Self::Acknowledge | Self::Receive)
+        matches!(
+            self,
+            Self::Answer | Self::Acknowledge | Self::Receive | Self::Accept
+        )
     }
 
-    const ALL: [(Task, &'static str); 5] = [
+    const ALL: [(Task, &'static str); 7] = [
         (Self::Acknowledge, "acknowledge"),
         (Self::Ask, "ask"),
         (Self::Answer, "answer"),
         (Self::Send, "send"),
         (Self::Receive, "receive"),
+        (Self::Connect, "connect"),
+        (Self::Accept, "accept"),
     ];
 }
 

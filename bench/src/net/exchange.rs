@@ -64,6 +64,9 @@ pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
         Task::Answer | Task::Acknowledge => answer(&mut line),
         Task::Send => send(end, &mut line),
         Task::Receive => receive(end, &mut line),
+        Task::Connect | Task::Accept => {
+            Err(Trouble::Failed("datagrams have no connections".into()))
+        }
     }
 }
 
@@ -117,7 +120,8 @@ impl Trips {
                 .get(place)
                 .map(|ns| (f64::from(*ns) - clock).max(0.0))
         };
-        json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len() })
+        let whole: f64 = self.ns.iter().map(|ns| f64::from(*ns)).sum();
+        json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len(), "ns": whole })
     }
 }
 
@@ -275,6 +279,19 @@ impl Window {
     pub(super) fn saw_number(&mut self, number: u64) {
         self.messages += 1;
         self.number = self.number.max(number);
+    }
+
+    /// So many octets of a stream have come.
+    #[inline]
+    pub(super) fn saw_octets(&mut self, octets: u64) {
+        self.messages += octets;
+        self.number = self.messages;
+    }
+
+    /// Whether what comes counts by now.
+    #[inline]
+    pub(super) fn measures(&self) -> bool {
+        self.from.is_some()
     }
 
     /// Looks at the clock. True if the time is over.

@@ -11,6 +11,7 @@ mod frame_rate;
 mod frames;
 mod memory;
 mod memory_unsafe;
+mod pattern;
 mod peer;
 mod raw_ip;
 mod round_trip;
@@ -22,6 +23,9 @@ mod space;
 mod space_unsafe;
 mod stack;
 mod stream;
+mod stream_sockets;
+mod stream_user;
+mod tcp;
 mod user;
 
 use crate::case::{Benchmark, Sample, Trouble};
@@ -31,14 +35,17 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub(crate) use child::run_if_asked;
+pub(crate) use tcp::streamed;
 
 /// The benchmarks between two processes.
-pub(crate) fn benchmarks() -> [Benchmark; 3] {
-    [
+pub(crate) fn benchmarks() -> Vec<Benchmark> {
+    let mut list = vec![
         round_trip::benchmark(),
         stream::benchmark(),
         frame_rate::benchmark(),
-    ]
+    ];
+    list.extend(tcp::benchmarks());
+    list
 }
 
 /// Octets that a bare frame carries in place of a datagram of this size: the headers of IP and UDP, and no less than Ethernet

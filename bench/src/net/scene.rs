@@ -51,6 +51,8 @@ pub(crate) struct Stage {
     /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
     mtu_octets: Option<u16>,
     scene: Rc<OnceCell<Result<Scene, Trouble>>>,
+    /// The same without offloads.
+    plain: Rc<OnceCell<Result<Scene, Trouble>>>,
 }
 
 /// What both ends of a case meet by, removed behind it.
@@ -82,7 +84,10 @@ impl Meeting {
                 meeting.path = Some(memory.path());
                 meeting._memory = Some(memory);
             }
-            System::Xk(Wire::Shm) | System::XkFrames(Wire::Shm) => {
+            System::Xk(Wire::Shm)
+            | System::XkFrames(Wire::Shm)
+            | System::XkTcp(Wire::Shm)
+            | System::XkTcpLarge => {
                 remove_folders_of_the_dead();
                 let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
                 std::fs::create_dir_all(&folder)
@@ -153,6 +158,12 @@ impl Stage {
             System::LinuxLoopback | System::LinuxLoopbackJoined | System::XkHost => {
                 return Ok(None);
             }
+            System::XkTcp(Wire::Shm | Wire::Host) | System::XkTcpLarge => return Ok(None),
+            // Ports and their range are its own there; without the right to one, those of the machine do.
+            System::LinuxTcpLoopback => {
+                let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
+                return Ok(scene.as_ref().ok().map(|scene| scene.path(0)));
+            }
             System::Xk(Wire::Shm | Wire::Host) => return Ok(None),
             System::XkFrames(Wire::Shm | Wire::Host) => return Ok(None),
             System::Bare(Wire::Shm | Wire::Host) => return Ok(None),
@@ -166,9 +177,22 @@ impl Stage {
             | System::LinuxIp
             | System::LinuxVeth
             | System::LinuxVethJoined
+            | System::XkTcp(_)
+            | System::XkTcpSmall
+            | System::LinuxTcpVeth
+            | System::LinuxTcpVethPlain
+            | System::LinuxTcpSmall
             | System::Smoltcp => side,
         };
-        match self.scene.get_or_init(|| Scene::new(self.mtu_octets)) {
+        let scene = match system {
+            System::LinuxTcpVethPlain | System::LinuxTcpSmall => self.plain.get_or_init(|| {
+                let scene = Scene::new(self.mtu_octets)?;
+                scene.leave_nothing_to_devices()?;
+                Ok(scene)
+            }),
+            _ => self.scene.get_or_init(|| Scene::new(self.mtu_octets)),
+        };
+        match scene {
             Ok(scene) => Ok(Some(scene.path(side))),
             Err(trouble) => Err(trouble.clone()),
         }

@@ -43,6 +43,10 @@ impl Space {
             }
             Ok(())
         })?;
+        space.inside(|| {
+            // Connections come faster than their ports are given back; those below are for servers.
+            std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "32768 65535").map_err(failed)
+        })?;
         space.ip("link set lo up")?;
         Ok(space)
     }
@@ -64,21 +68,26 @@ impl Space {
 
     /// Runs `ip` inside with these words.
     fn ip(&self, words: &str) -> Result<(), Trouble> {
+        self.program("ip", words, "iproute2")
+    }
+
+    /// Runs a program of a package inside with these words.
+    fn program(&self, name: &str, words: &str, package: &str) -> Result<(), Trouble> {
         self.inside(|| {
-            let output = Command::new("ip")
+            let output = Command::new(name)
                 .args(words.split(' '))
                 .stdin(Stdio::null())
                 .output()
                 .map_err(|error| {
                     Trouble::Skipped(format!(
-                        "needs the program ip: {error} (apt install iproute2)"
+                        "needs the program {name}: {error} (apt install {package})"
                     ))
                 })?;
             if output.status.success() {
                 return Ok(());
             }
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(failed(format!("ip {words}: {}", said.trim())))
+            Err(failed(format!("{name} {words}: {}", said.trim())))
         })
     }
 }
@@ -124,6 +133,15 @@ impl Scene {
             space.ip(&format!("link set {} up", VETH[side]))?;
         }
         Ok(Self { spaces })
+    }
+
+    /// Has Linux make frames of their real size with their checksums, and take each by itself.
+    pub(super) fn leave_nothing_to_devices(&self) -> Result<(), Trouble> {
+        for (side, space) in self.spaces.iter().enumerate() {
+            let words = format!("-K {} tx off rx off tso off gso off gro off", VETH[side]);
+            space.program("ethtool", &words, "ethtool")?;
+        }
+        Ok(())
     }
 
     /// The namespace of a side.

@@ -1,18 +1,20 @@
 //! xk: a graph composed from its text and run by the poll loop, with a user at its top.
 
 use super::child::{failed, ready};
-use super::end::{End, Wire};
+use super::end::{End, System, Wire};
 use super::frames::{TAP, address_of, header};
 use super::sockets::port;
 use super::space::VETH;
+use super::stream_user::StreamUser;
 use super::user::{Place, User};
 use crate::case::Trouble;
 use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::time::Duration;
 use xk_catalog::Catalog;
 use xk_core::numbers::Number;
-use xk_core::{Part, Participant, Participants};
+use xk_core::{Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_lang::Severity;
 use xk_run::{Idle, Runner, real_kernel};
@@ -155,7 +157,64 @@ pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
     run(end, wire.kind(), &text, place)
 }
 
+/// What stands at the top of a measured graph; clones are the same one.
+pub(super) trait Top: Protocol + Clone {
+    /// What is to be done between two turns of the poll loop. True if it is over.
+    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool;
+
+    /// How long the poll loop may run at most.
+    fn limit(&self) -> Duration;
+
+    /// What was found, in the same form as over a line.
+    ///
+    /// # Errors
+    /// That nothing was, and why.
+    fn result(&self) -> Result<Value, Trouble>;
+}
+
+/// TCP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
+pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
+    let large = match end.system {
+        System::XkTcpLarge => " mtu=65535",
+        _ => "",
+    };
+    let small = match end.system {
+        System::XkTcpSmall => " receive_buffer=\"4KiB\" send_buffer=\"4KiB\"",
+        _ => "",
+    };
+    let text = format!(
+        "host end {{\n{}{large}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\ntcp ip no_delay=#true{small}\n}}\n",
+        wire_line(end, wire),
+        address(end.side),
+    );
+    let host = |side| -> Participant {
+        let host: Ipv4Addr = address(side).parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Participant::of(Part::Host(host))
+    };
+    let is_server = end.task.is_passive();
+    let ends = (
+        host(end.side),
+        host(1 - end.side).with(Part::port(port(end, !is_server))),
+    );
+    run_under(end, wire.kind(), &text, "tcp", |lower| {
+        StreamUser::new(end, ends, port(end, is_server), lower)
+    })
+}
+
 fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
+    let lower = place.lower;
+    run_under(end, kind, text, lower, |lower| User::new(end, place, lower))
+}
+
+/// Runs a graph with what `make` makes on top of its node `lower`.
+fn run_under<T: Top + 'static>(
+    end: &End,
+    kind: &str,
+    text: &str,
+    lower: &'static str,
+    make: impl FnOnce(ProtocolRef) -> T,
+) -> Result<Value, Trouble> {
+    let top = lower;
     let catalog = Catalog::standard();
     if catalog.find(kind).is_none() {
         let what = format!("the catalog has no `{kind}`");
@@ -177,8 +236,8 @@ fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble
     }
     let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(failed("cannot make a kernel"))?);
     let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
-    let lower = built.find(place.lower).cloned();
-    let lower = lower.ok_or_else(|| wrong(format!("the graph has no {}", place.lower)))?;
+    let lower = built.find(top).cloned();
+    let lower = lower.ok_or_else(|| wrong(format!("the graph has no {top}")))?;
     for (lower, number) in [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))] {
         let upper = "user";
         let _ = kernel.numbers_mut().add(Number {
@@ -187,15 +246,15 @@ fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble
             number,
         });
     }
-    let user = User::new(end, place, lower);
-    let found = user.found();
+    let user = make(lower);
+    let found = user.clone();
     let this = kernel.add_protocol("user", "user", user.clone());
     xk_compose::start(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
     let idle = if end.spins { Idle::Spin } else { Idle::Sleep };
     let runner =
         Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
     ready();
-    let turn = Rc::new(move |cx: &xk_core::Kernel| user.turn(cx, &this));
+    let turn = Rc::new(move |cx: &Kernel| user.turn(cx, &this));
     let ended = runner
         .run(Some(found.limit()), turn)
         .map_err(failed("the poll loop ended"));

@@ -2,6 +2,7 @@
 
 use super::end::{End, Task};
 use super::exchange::{BURST, KNOCK, PATIENCE, Trips, Window, sent};
+use super::stack::Top;
 use crate::case::Trouble;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -32,9 +33,6 @@ pub(super) struct Place {
 /// The user; clones are the same one.
 #[derive(Clone)]
 pub(super) struct User(Rc<Inner>);
-
-/// What it finds.
-pub(super) struct Found(Rc<Inner>);
 
 struct Inner {
     task: Task,
@@ -90,13 +88,10 @@ impl User {
             now: Cell::new(Time::ZERO),
         }))
     }
+}
 
-    pub(super) fn found(&self) -> Found {
-        Found(Rc::clone(&self.0))
-    }
-
-    /// What is to be done between two turns of the poll loop. True if it is over.
-    pub(super) fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+impl Top for User {
+    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
         let inner = &*self.0;
         let now = cx.now();
         let Some(begun) = inner.begun.get() else {
@@ -109,13 +104,34 @@ impl User {
         inner.now.set(now);
         match inner.task {
             Task::Ask => inner.done.get() || now.since(inner.heard.get()) > PATIENCE,
-            Task::Answer | Task::Acknowledge => false,
+            Task::Answer | Task::Acknowledge | Task::Connect | Task::Accept => false,
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
             Task::Send => {
                 if now.since(begun) > STREAM_AFTER {
                     inner.send_some(cx);
                 }
                 false
+            }
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.0.time * 2 + PATIENCE * 4
+    }
+
+    fn result(&self) -> Result<Value, Trouble> {
+        let inner = &*self.0;
+        match inner.task {
+            Task::Ask if inner.done.get() => {
+                let trips = inner.trips.replace(Trips::new(Duration::ZERO));
+                Ok(trips.result())
+            }
+            Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
+            Task::Receive => inner.window.borrow().result(),
+            Task::Answer | Task::Acknowledge | Task::Connect | Task::Accept => Ok(json!({})),
+            Task::Send => {
+                let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
+                Ok(sent(inner.number.get(), inner.now.get().since(begun)))
             }
         }
     }
@@ -228,7 +244,7 @@ impl Protocol for User {
                 // One that does not go is missed by whoever asked.
                 let _ = lower.push(cx, message);
             }
-            Task::Send => {}
+            Task::Send | Task::Connect | Task::Accept => {}
         }
         Ok(())
     }
@@ -239,7 +255,7 @@ impl Protocol for User {
         let knocks = match inner.task {
             Task::Ask => !inner.connected.get(),
             Task::Send => inner.number.get() == 0,
-            Task::Answer | Task::Acknowledge | Task::Receive => false,
+            _ => false,
         };
         if knocks {
             inner.send(cx);
@@ -249,30 +265,5 @@ impl Protocol for User {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         drop(self.0.session.take());
-    }
-}
-
-impl Found {
-    /// How long the poll loop may run at most.
-    pub(super) fn limit(&self) -> Duration {
-        self.0.time * 2 + PATIENCE * 4
-    }
-
-    /// What was found, in the same form as over a line.
-    pub(super) fn result(self) -> Result<Value, Trouble> {
-        let inner = &*self.0;
-        match inner.task {
-            Task::Ask if inner.done.get() => {
-                let trips = inner.trips.replace(Trips::new(Duration::ZERO));
-                Ok(trips.result())
-            }
-            Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
-            Task::Receive => inner.window.borrow().result(),
-            Task::Answer | Task::Acknowledge => Ok(json!({})),
-            Task::Send => {
-                let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
-                Ok(sent(inner.number.get(), inner.now.get().since(begun)))
-            }
-        }
     }
 }

@@ -4,8 +4,8 @@
 use super::{SUN_OS, X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Sample};
 use crate::net::end::{System, Task, Wire};
-use crate::net::round_trips;
 use crate::net::scene::{Mode, Stage};
+use crate::net::{round_trips, streamed};
 use crate::plot::Plot;
 use crate::record::Record;
 use std::time::Duration;
@@ -17,9 +17,10 @@ const MODES: [Mode; 2] = [Mode::Spinning, Mode::OneCore];
 const ETH: &str = "ETH";
 const IP: &str = "IP-ETH";
 const UDP: &str = "UDP-IP-ETH";
+const TCP: &str = "TCP-IP-ETH";
 
 /// A stack's row: the paper's milliseconds, ours, and Linux's counterpart.
-const STACKS: [(&str, [f64; 2], System, System); 3] = [
+const STACKS: [(&str, [f64; 2], System, System); 4] = [
     (ETH, [1.68, 4.87], System::XkEth, System::Bare(Wire::Packet)),
     (IP, [1.89, 5.62], System::XkIp, System::LinuxIp),
     (
@@ -27,6 +28,12 @@ const STACKS: [(&str, [f64; 2], System, System); 3] = [
         [2.00, 5.36],
         System::Xk(Wire::Packet),
         System::LinuxVeth,
+    ),
+    (
+        TCP,
+        [3.30, 6.10],
+        System::XkTcp(Wire::Packet),
+        System::LinuxTcpVeth,
     ),
 ];
 
@@ -106,6 +113,7 @@ fn cases_4() -> Vec<Case> {
         .collect();
     for (component, x_kernel, unix) in [
         ("UDP adds", 110.0, 250.0),
+        ("TCP adds", 1410.0, 1300.0),
         ("interface adds", 610.0, 1900.0),
     ] {
         list.push(quoted(component, X_KERNEL, x_kernel));
@@ -123,7 +131,10 @@ fn derived_4(records: &[Record]) -> Vec<Record> {
     };
     let (packet, bare) = (System::Xk(Wire::Packet), System::Bare(Wire::Packet));
     let wire = System::XkFrames(Wire::Packet);
+    let (tcp, linux_tcp) = (System::XkTcp(Wire::Packet), System::LinuxTcpVeth);
     let steps = [
+        ("TCP adds", "xk", (TCP, tcp), (IP, System::XkIp)),
+        ("TCP adds", "Linux", (TCP, linux_tcp), (IP, System::LinuxIp)),
         ("UDP adds", "xk", (UDP, packet), (IP, System::XkIp)),
         ("IP adds", "xk", (IP, System::XkIp), (ETH, System::XkEth)),
         ("ETH adds", "xk", (ETH, System::XkEth), (WIRE, wire)),
@@ -157,7 +168,8 @@ fn derived_4(records: &[Record]) -> Vec<Record> {
 pub(super) fn table_5() -> Benchmark {
     Benchmark::new(
         "papers/xkernel-table-5",
-        "UDP throughput: 16 KiB there, one octet back, user to user, spinning (Hutchinson and Peterson 1991, table V)",
+        "throughput, user to user, spinning: UDP with 16 KiB there and one octet back, TCP with writes of a kilobyte \
+         (Hutchinson and Peterson 1991, table V)",
         "kilobytes/s",
         cases_5,
     )
@@ -201,6 +213,42 @@ fn cases_5() -> Vec<Case> {
         list.push(quoted(row, X_KERNEL, x_kernel));
         list.extend(unix.map(|unix| quoted(row, SUN_OS, unix)));
     }
+    list.extend(streams_5());
+    list
+}
+
+const SMALL_WINDOW: &str = "TCP, packets of 1 kilobyte, a window of 4";
+const LARGE_WINDOW: &str = "TCP, packets of 1 kilobyte, any window";
+
+/// TCP's rows: a kilobyte a write, and as the paper had it a window of four, so that the sender stops and waits.
+fn streams_5() -> Vec<Case> {
+    let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
+    let pairs = [
+        (SMALL_WINDOW, System::XkTcpSmall, System::LinuxTcpSmall),
+        (
+            LARGE_WINDOW,
+            System::XkTcp(Wire::Packet),
+            System::LinuxTcpVethPlain,
+        ),
+    ];
+    let mut list = Vec::new();
+    for (row, ours, theirs) in pairs {
+        for system in [ours, theirs] {
+            let stage = kilobyte.clone();
+            let case = Case::measured(row, move |effort| {
+                let gbits = streamed(&stage, system, KILOBYTE as usize, TIME.mul_f64(effort))?;
+                Ok((gbits.value * 1e9 / 8.0 / KILOBYTE).into())
+            });
+            let case = case.of(system.name());
+            list.push(if system == ours {
+                case.beside(theirs.name())
+            } else {
+                case
+            });
+        }
+    }
+    list.push(quoted(SMALL_WINDOW, X_KERNEL, 417.0));
+    list.push(quoted(SMALL_WINDOW, SUN_OS, 303.0));
     list
 }
 

@@ -50,6 +50,8 @@ fn empty_and_extremes() {
     assert_eq!(checksum(&[0; 1460]), 0xffff);
     for len in [2, 64, 1460, 65536, 1 << 20] {
         assert_eq!(checksum(&vec![0xff; len]), 0, "{len} octets of ones");
+        assert_eq!(checksum(&vec![0; len]), 0xffff, "{len} octets of zeros");
+        assert_eq!(checksum(&vec![0x80; len]), naive(&vec![0x80; len]), "{len}");
     }
     assert!(!is_valid(&[0; 20]));
 }

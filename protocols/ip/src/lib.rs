@@ -323,6 +323,10 @@ const QUESTIONS: &[QuestionInfo] = &[
     question("max-packet", "65515: the longest datagram less its header"),
     question("opt-packet", "the path's maximum less the header"),
     question(
+        "keep-whole",
+        "of a session: from now on nothing is fragmented, and routers are told not to",
+    ),
+    question(
         "pseudo-header",
         "of a session: sum over both hosts and the protocol number",
     ),

@@ -13,7 +13,7 @@ use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, S
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
-use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use xk_kit::control::{KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
 use xk_kit::offload::Offloads;
 use xk_kit::segments;
 
@@ -30,7 +30,9 @@ pub(crate) struct IpSession {
     /// Unique among the packets from this source to this peer of this protocol (RFC 6864, section 4.3).
     id: Cell<u16>,
     /// [`Fragment::DONT`] if all that fits the path goes that way.
-    whole: Fragment,
+    whole: Cell<Fragment>,
+    /// What does not fit the path is refused.
+    keeps_whole: Cell<bool>,
     /// The session to the next hop; `None` to ourselves, or before the path is known.
     lower: SessionSlot,
     /// Octets of the largest packet on the path; 0 if packets do not go straight to `lower`.
@@ -58,7 +60,8 @@ impl IpSession {
             source: Cell::new(source),
             template: Cell::new(template(shared, key, source)),
             id: Cell::new(cx.random().next_u16()),
-            whole,
+            whole: Cell::new(whole),
+            keeps_whole: Cell::new(false),
             lower: SessionSlot::default(),
             mtu: Cell::new(0),
             generation: Cell::new(0),
@@ -149,7 +152,11 @@ impl IpSession {
     fn wishes(&self, message: &Message) -> Wishes {
         let dont = message.attribute::<DontFragment>().is_some();
         Wishes {
-            whole: if dont { Fragment::DONT } else { self.whole },
+            whole: if dont {
+                Fragment::DONT
+            } else {
+                self.whole.get()
+            },
             // What arrived marked, and goes back as it is, is not marked on this way.
             ecn: message
                 .attribute::<Ecn>()
@@ -191,7 +198,7 @@ impl IpSession {
             let wishes = self.wishes(message);
             return self.prepare_as(message, wishes) && fulfilled(message);
         }
-        let (whole, ecn) = (self.whole, None);
+        let (whole, ecn) = (self.whole.get(), None);
         self.prepare_as(message, Wishes { whole, ecn })
     }
 
@@ -252,7 +259,7 @@ impl IpSession {
             Err(error) => return self.fail(cx, this, error),
         };
         let wishes = self.wishes(&message);
-        let dont = message.attribute::<DontFragment>().is_some();
+        let dont = message.attribute::<DontFragment>().is_some() || self.keeps_whole.get();
         fulfilled(&mut message);
         if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
@@ -391,6 +398,9 @@ impl Session for IpSession {
                 Err(_) => crate::wire::MTU_MIN,
             };
             q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
+        } else if ask.get::<KeepWhole>().is_some() {
+            self.whole.set(Fragment::DONT);
+            self.keeps_whole.set(true);
         } else if let Some(q) = ask.get::<PseudoHeader>() {
             let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
             let others = words(self.peer()) + u32::from(self.key.protocol());

@@ -12,7 +12,9 @@ use xk_core::{Part, Participants, Pool, reason};
 use xk_ip::wire::Fragment;
 use xk_ip::{DontFragment, reasons};
 use xk_kit::attribute::LinkCast;
-use xk_kit::control::{IsLocalHost, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use xk_kit::control::{
+    IsLocalHost, KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader,
+};
 use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, octets};
 
 #[test]
@@ -450,6 +452,22 @@ fn whoever_may_not_be_fragmented_is_told_the_maximum() {
     assert!(header(&host.sent(0)[0]).fragment.dont());
     let huge = session.push(&host.cx, host.cx.pool().alloc(64, 65516).unwrap());
     assert_eq!(huge, Err(PushError::TooBig { max: 65515 }));
+}
+
+#[test]
+fn a_session_may_ask_that_nothing_is_fragmented() {
+    let host = Host::new(Graph::host(), &[1500]);
+    let session = host.open(PEER);
+    session.push(&host.cx, host.cx.message(&[0; 1481])).unwrap();
+    assert_eq!(host.sent(0).len(), 2);
+    assert!(session.ask(&host.cx, KeepWhole).is_some());
+    session.push(&host.cx, host.cx.message(&[0; 1])).unwrap();
+    session.push(&host.cx, host.cx.message(&[0; 1480])).unwrap();
+    let too_big = session.push(&host.cx, host.cx.message(&[0; 1481]));
+    assert_eq!(too_big, Err(PushError::TooBig { max: 1480 }));
+    let sent = host.sent(0);
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|p| header(p).fragment == Fragment::DONT));
 }
 
 #[test]

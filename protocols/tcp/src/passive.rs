@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
-use crate::origin::{hosts, offloads};
+use crate::origin::hosts;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
@@ -204,11 +204,7 @@ impl Tcp {
         let settings = self.table.settings.borrow().clone();
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
-        let link = Link {
-            lower: lower.clone(),
-            origin,
-            offloads: offloads(cx, lower),
-        };
+        let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, body);
         lower.hold();

@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
-use crate::origin::{hosts, is_intact, offloads, path, received};
+use crate::origin::{hosts, is_intact, path, received};
 use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
@@ -179,7 +179,8 @@ impl Protocol for Tcp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<StreamSet>() {
-            question.taken = self.table.settings.borrow_mut().set(question.setting);
+            let mut settings = self.table.settings.borrow_mut();
+            question.taken = Rc::make_mut(&mut settings).set(question.setting);
             return Answer::Answered;
         }
         if self.table.talkers.answer(this, ask) {
@@ -253,11 +254,7 @@ impl Tcp {
         let settings = self.table.settings.borrow().clone();
         let ends = self.ends(cx, lower, hosts, (local, peer));
         let connection = Connection::open(settings, ends, iss, cx.now());
-        let link = Link {
-            lower: lower.clone(),
-            origin,
-            offloads: offloads(cx, lower),
-        };
+        let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
         if sessions.bind(cx, key, session.clone()).is_err() {

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Out};
 use crate::inquiry;
-use crate::origin::{is_intact, received, sent};
+use crate::origin::{is_intact, offloads, received, sent};
 use crate::output::{Seal, seal};
 use crate::seq::Seq;
 use crate::state::State;
@@ -14,8 +14,8 @@ use xk_core::control::{Describe, Question};
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
-use xk_kit::attribute::{DontFragment, Ecn, LinkCast};
-use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
+use xk_kit::attribute::{Ecn, LinkCast};
+use xk_kit::control::{KeepWhole, MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
 use xk_kit::offload::{Offloads, TransportChecksum};
 use xk_kit::ports::Origin;
 use xk_kit::segments::Segments;
@@ -24,15 +24,24 @@ use xk_kit::stream::{
     StreamSpace,
 };
 
-/// Payloads of fewer octets go however a router likes.
-const WHOLE_OCTETS_MIN: usize = 512;
-
 /// The way down.
 pub(crate) struct Link {
     pub(crate) lower: SessionRef,
     pub(crate) origin: Origin,
     /// What the layers below do for us.
     pub(crate) offloads: Offloads,
+}
+
+impl Link {
+    /// The way through `lower`, which is asked not to cut segments: how large they may be is found out.
+    pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin) -> Self {
+        let _ = lower.ask(cx, KeepWhole);
+        Self {
+            lower: lower.clone(),
+            origin,
+            offloads: offloads(cx, lower),
+        }
+    }
 }
 
 pub(crate) struct TcpSession {
@@ -242,15 +251,9 @@ impl TcpSession {
             payload.remove_attribute::<Ecn>();
             payload.remove_attribute::<Segments>();
         }
-        let is_large = payload
-            .as_ref()
-            .is_some_and(|p| p.len() >= WHOLE_OCTETS_MIN);
         let mut message = seal(cx, how, &out.header, payload).ok()?;
-        if is_large {
-            // There are few attributes on a fresh segment: these find room.
-            let _ = message.set_attribute(DontFragment);
-        }
         if out.markable {
+            // There are few attributes on a fresh segment: this one finds room.
             let _ = message.set_attribute(Ecn::CapableZero);
         }
         Some(message)

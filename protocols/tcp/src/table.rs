@@ -4,6 +4,7 @@ use crate::connection::Settings;
 use crate::cookie::Cookies;
 use crate::isn::Secret;
 use crate::pending::Pending;
+use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::Params;
@@ -112,7 +113,7 @@ pub(crate) struct Table {
     /// The peers whose segments were dropped.
     pub(crate) talkers: Talkers,
     /// How sessions to come are to behave.
-    pub(crate) settings: RefCell<Settings>,
+    pub(crate) settings: RefCell<Rc<Settings>>,
     pub(crate) secret: Secret,
     /// How many challenges may still be sent in this second (RFC 5961, section 7), and since when it lasts.
     pub(crate) challenges: Cell<(u32, u64)>,
@@ -131,7 +132,7 @@ impl Table {
             cookies: Cookies::default(),
             origins: Origins::new(key),
             talkers: Talkers::new(limits.sources_max),
-            settings: RefCell::new(settings),
+            settings: RefCell::new(Rc::new(settings)),
             secret: Secret::of(cx),
             challenges: Cell::new((0, u64::MAX)),
             resets: Cell::new((0, u64::MAX)),

@@ -39,9 +39,9 @@ impl Pair {
     fn new(loss: u32) -> Self {
         let now = Time::from_s(1);
         let settings = Settings::default();
-        let mut a = Connection::open(settings.clone(), ends(1, 2), Seq(10), now);
+        let mut a = Connection::open(settings.clone().into(), ends(1, 2), Seq(10), now);
         let syn = a.transmit(now).expect("a SYN").header;
-        let b = Connection::accept(settings, ends(2, 1), Seq(20), &Syn::of(&syn), now);
+        let b = Connection::accept(settings.into(), ends(2, 1), Seq(20), &Syn::of(&syn), now);
         Self {
             a,
             b,

@@ -7,6 +7,7 @@ use crate::options::BLOCKS_MAX;
 use crate::seq::Seq;
 use crate::state::{Cause, State};
 use crate::wire::{Flags, Header};
+use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Message, Time};
@@ -67,13 +68,13 @@ impl Connection {
             acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
         if acks && !is_ours {
             if !flags.has(Flags::RST) {
-                self.reset = Some(Header::new(
+                self.reset = Some(Box::new(Header::new(
                     header.dst,
                     header.src,
                     header.ack,
                     Seq(0),
                     Flags::RST,
-                ));
+                )));
             }
             return Err(&BAD_ACK);
         }
@@ -325,13 +326,13 @@ impl Connection {
     fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
         let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
         if !is_ours {
-            self.reset = Some(Header::new(
+            self.reset = Some(Box::new(Header::new(
                 header.dst,
                 header.src,
                 header.ack,
                 Seq(0),
                 Flags::RST,
-            ));
+            )));
             return Err(&BAD_ACK);
         }
         self.acknowledge(now, header, 0);
@@ -492,7 +493,7 @@ impl Connection {
         }
         if self.is_deaf && (seq + octets).after(self.receive.rcv_nxt) {
             // Nobody reads it any more, and the peer is to know (RFC 9293, section 3.6.1).
-            self.reset = Some(self.reset_header());
+            self.reset = Some(Box::new(self.reset_header()));
             self.enter(Cause::Reset);
             return Err(&NOT_READ);
         }

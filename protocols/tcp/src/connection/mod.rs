@@ -32,6 +32,8 @@ use crate::loss::{Config, Lost, Recovery};
 use crate::seq::Seq;
 use crate::state::{Cause, State};
 use crate::wire::{Flags, HEADER_LEN, Header};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Message, Reason, Time};
@@ -66,7 +68,8 @@ pub struct Connection {
     /// This side opened it, be it that the peer did as well.
     is_active: bool,
     ends: Ends,
-    settings: Settings,
+    /// Shared by all that were never asked for another.
+    settings: Rc<Settings>,
     send: Send,
     receive: Receive,
     recovery: Recovery,
@@ -123,7 +126,7 @@ pub struct Connection {
     /// Ours is to be announced.
     timeout_due: bool,
     /// A reset to send.
-    reset: Option<Header>,
+    reset: Option<Box<Header>>,
     /// Nobody takes what arrives any more.
     is_deaf: bool,
     events: Events,
@@ -137,7 +140,7 @@ pub struct Connection {
 impl Connection {
     /// An active open: the SYN is the first thing to be transmitted.
     #[must_use]
-    pub fn open(settings: Settings, ends: Ends, iss: Seq, now: Time) -> Self {
+    pub fn open(settings: Rc<Settings>, ends: Ends, iss: Seq, now: Time) -> Self {
         let mut connection = Self::new(settings, ends, iss, Seq(0), now);
         connection.enter(Cause::Open);
         connection.is_active = true;
@@ -147,7 +150,7 @@ impl Connection {
 
     /// A passive open: the peer's SYN has come, ours is the first thing to be transmitted.
     #[must_use]
-    pub fn accept(settings: Settings, ends: Ends, iss: Seq, peer: &Syn, now: Time) -> Self {
+    pub fn accept(settings: Rc<Settings>, ends: Ends, iss: Seq, peer: &Syn, now: Time) -> Self {
         let mut connection = Self::answered(settings, ends, iss, peer, now);
         // Nothing has gone yet: as at the beginning, but for what the peer said.
         connection.recovery = recovery(&connection.settings, iss);
@@ -157,7 +160,7 @@ impl Connection {
 
     /// A passive open whose SYN was answered already, at `sent`; the peer's acknowledgement is the first segment to arrive.
     #[must_use]
-    pub fn answered(settings: Settings, ends: Ends, iss: Seq, peer: &Syn, sent: Time) -> Self {
+    pub fn answered(settings: Rc<Settings>, ends: Ends, iss: Seq, peer: &Syn, sent: Time) -> Self {
         let mut connection = Self::new(settings, ends, iss, peer.irs, sent);
         connection.enter(Cause::ListenSyn);
         connection.learn(peer, sent);
@@ -168,7 +171,7 @@ impl Connection {
         connection
     }
 
-    fn new(settings: Settings, ends: Ends, iss: Seq, irs: Seq, now: Time) -> Self {
+    fn new(settings: Rc<Settings>, ends: Ends, iss: Seq, irs: Seq, now: Time) -> Self {
         let (buffer, max) = (settings.receive_buffer, settings.receive_buffer_max);
         let mut receive = Receive::new(irs, buffer, max, 0, now);
         receive.manual = settings.manual_window;
@@ -337,7 +340,7 @@ impl Connection {
                 | State::CloseWait
         );
         if is_known {
-            self.reset = Some(self.reset_header());
+            self.reset = Some(Box::new(self.reset_header()));
         }
         self.fail(StreamError::Aborted);
     }
@@ -379,7 +382,7 @@ impl Connection {
 
     /// Sets something; false if the value is out of bounds.
     pub fn set(&mut self, setting: StreamSetting, now: Time) -> bool {
-        if !self.settings.set(setting) {
+        if !Rc::make_mut(&mut self.settings).set(setting) {
             return false;
         }
         match setting {
@@ -566,14 +569,6 @@ impl Connection {
         // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
         (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)
     }
-
-    /// Gives back memory that an idle connection does not need.
-    fn rest(&mut self) {
-        if self.recovery.board().is_empty() {
-            self.send.rest();
-            self.recovery.rest();
-        }
-    }
 }
 
 /// Recovery for a connection that begins with `iss`.
@@ -586,7 +581,7 @@ fn recovery(settings: &Settings, iss: Seq) -> Recovery {
         ..Config::default()
     };
     let congestion = crate::congestion::by_name(settings.congestion, segment)
-        .unwrap_or_else(|| alloc::boxed::Box::new(crate::congestion::NewReno::new(segment)));
+        .unwrap_or_else(|| Box::new(crate::congestion::NewReno::new(segment)));
     Recovery::new(config, congestion, iss)
 }
 

@@ -382,6 +382,12 @@ impl Receive {
         Some(message)
     }
 
+    /// Gives back memory that an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        self.ready.shrink_to_fit();
+        self.runs.shrink_to_fit();
+    }
+
     /// The receiver has consumed so many octets more.
     pub(crate) fn consumed(&mut self, octets: u32) {
         self.unconsumed = self.unconsumed.saturating_sub(octets);

@@ -3,10 +3,13 @@
 use super::{AckDue, Connection, Settings};
 use crate::loss::Due;
 use crate::state::{Cause, State};
+use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::Time;
 use xk_kit::stream::StreamError;
 
+/// A connection that has heard nothing for so long is idle.
+const QUIET: Duration = Duration::from_millis(100);
 /// The longest time between two window probes.
 const PERSIST_MAX: Duration = Duration::from_secs(60);
 /// After so many timeouts in a row large segments may be what does not pass (RFC 4821, section 7.7; RFC 2923, section 2.1).
@@ -85,7 +88,19 @@ impl Connection {
             self.persist(now);
         }
         self.keep_alive(now);
-        self.rest();
+        self.rest(now);
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    fn rest(&mut self, now: Time) {
+        if now < self.heard_at + QUIET {
+            return;
+        }
+        if self.recovery.board().is_empty() {
+            self.send.rest();
+            self.recovery.rest();
+        }
+        self.receive.rest();
     }
 
     /// TIME-WAIT is over, or the patience with an orphan's peer.
@@ -103,7 +118,7 @@ impl Connection {
     fn give_up(&mut self) {
         let error = self.soft_error.unwrap_or(StreamError::TimedOut);
         if self.state.is_synchronized() {
-            self.reset = Some(self.reset_header());
+            self.reset = Some(Box::new(self.reset_header()));
         }
         self.fail(error);
     }

@@ -51,7 +51,7 @@ impl Connection {
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
         if let Some(reset) = self.reset.take() {
-            return Some(Out::bare(reset));
+            return Some(Out::bare(*reset));
         }
         match self.state {
             State::Closed => return None,

@@ -110,7 +110,12 @@ impl Channel {
         let iss = Seq(self.random.next_u32());
         let now = self.now;
         let end = self.end(side);
-        end.machine = Some(Connection::open(end.settings.clone(), end.ends, iss, now));
+        end.machine = Some(Connection::open(
+            end.settings.clone().into(),
+            end.ends,
+            iss,
+            now,
+        ));
     }
 
     fn end(&mut self, side: Side) -> &mut End {
@@ -179,7 +184,8 @@ impl Channel {
             Some(machine) => machine,
             None if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) => {
                 let peer = Syn::of(&header);
-                let machine = Connection::accept(end.settings.clone(), end.ends, iss, &peer, now);
+                let machine =
+                    Connection::accept(end.settings.clone().into(), end.ends, iss, &peer, now);
                 end.machine = Some(machine);
                 return;
             }

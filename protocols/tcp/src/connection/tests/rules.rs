@@ -32,7 +32,7 @@ impl Lone {
     fn opening(settings: Settings) -> (Self, Header) {
         let now = Time::from_s(1);
         let mut lone = Self {
-            machine: Connection::open(settings, ends(1, 2), ISS, now),
+            machine: Connection::open(settings.into(), ends(1, 2), ISS, now),
             pool: Pool::new(&PoolConfig::with_octets_max(8 << 20)).unwrap(),
             now,
         };

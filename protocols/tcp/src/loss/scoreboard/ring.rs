@@ -6,9 +6,6 @@ use super::Segment;
 use crate::Seq;
 use alloc::collections::VecDeque;
 
-/// Segments that an idle connection keeps room for.
-const REST_SEGMENTS: usize = 8;
-
 /// Outstanding segments in sequence order.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
@@ -104,11 +101,9 @@ impl Ring {
         count
     }
 
-    /// Gives back what a large flight took; room for a few small exchanges stays.
+    /// Gives back what nothing stands in.
     pub(super) fn rest(&mut self) {
-        if self.segments.capacity() > REST_SEGMENTS {
-            self.segments.shrink_to(REST_SEGMENTS);
-        }
+        self.segments.shrink_to_fit();
     }
 }
 

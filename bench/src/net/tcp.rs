@@ -1,0 +1,221 @@
+//! `tcp-stream`, `tcp-rtt` and `tcp-connect`: TCP between two processes.
+
+use super::end::{System, Task, Wire};
+use super::pattern::WRITE_OCTETS;
+use super::round_trips;
+use super::scene::{Mode, Setting, Stage};
+use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use std::time::Duration;
+
+/// All three.
+pub(super) fn benchmarks() -> [Benchmark; 3] {
+    [stream(), round_trip(), connect()]
+}
+
+const LOOPBACK: System = System::LinuxTcpLoopback;
+const VETH: System = System::LinuxTcpVeth;
+const PLAIN: System = System::LinuxTcpVethPlain;
+
+fn stream() -> Benchmark {
+    Benchmark::new(
+        "tcp-stream",
+        "TCP one way between two processes on two cores, written and read 64 KiB at a time: octets received, checked for their \
+         content before the measured part",
+        "Gb/s",
+        stream_cases,
+    )
+    .higher_is_better()
+}
+
+/// How long a round of a stream measures.
+const STREAM_TIME: Duration = Duration::from_millis(250);
+
+fn stream_cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let systems = [
+        System::XkTcp(Wire::Shm),
+        System::XkTcpLarge,
+        System::XkTcp(Wire::Xdp),
+        System::XkTcp(Wire::Packet),
+        PLAIN,
+        VETH,
+        LOOPBACK,
+    ];
+    systems
+        .into_iter()
+        .map(|system| {
+            let stage = stage.clone();
+            let case = Case::measured("stream", move |effort| {
+                streamed(&stage, system, WRITE_OCTETS, STREAM_TIME.mul_f64(effort))
+            });
+            let case = case.of(system.name());
+            match system {
+                System::XkTcp(Wire::Shm) => case.beside(VETH.name()).beside(LOOPBACK.name()),
+                System::XkTcpLarge => case
+                    .beside(VETH.name())
+                    .goal(Goal::TimesAsFast(3.0))
+                    .beside(LOOPBACK.name()),
+                System::XkTcp(Wire::Xdp) => case
+                    .beside(PLAIN.name())
+                    .goal(Goal::TimesAsFast(1.0))
+                    .beside(VETH.name()),
+                System::XkTcp(_) => case.beside(PLAIN.name()).beside(VETH.name()),
+                _ => case,
+            }
+        })
+        .collect()
+}
+
+/// Gb/s of data received, written so many octets at a time.
+///
+/// # Errors
+/// [`Trouble`], the machine's or an end's.
+pub(crate) fn streamed(
+    stage: &Stage,
+    system: System,
+    octets: usize,
+    time: Duration,
+) -> Result<Sample, Trouble> {
+    let (received, _) = stage.run(&Setting {
+        system,
+        tasks: [Task::Send, Task::Receive],
+        octets,
+        mode: Mode::Spinning,
+        time,
+    })?;
+    let figure = |key: &str| received[key].as_f64();
+    match (figure("messages"), figure("ns")) {
+        (Some(octets), Some(ns)) => Ok((octets * 8.0 / ns).into()),
+        _ => Err(Trouble::Failed("nothing was counted".into())),
+    }
+}
+
+fn round_trip() -> Benchmark {
+    Benchmark::new(
+        "tcp-rtt",
+        "octets there and back on one TCP connection between two processes, user to user; of each round the p50",
+        "us",
+        round_trip_cases,
+    )
+}
+
+/// How long a round of round trips measures.
+const TRIP_TIME: Duration = Duration::from_millis(30);
+const SIZES: [usize; 2] = [1, 1400];
+const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
+const TALKERS: [System; 5] = [
+    System::XkTcp(Wire::Shm),
+    System::XkTcp(Wire::Xdp),
+    System::XkTcp(Wire::Packet),
+    LOOPBACK,
+    VETH,
+];
+
+fn round_trip_cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    for octets in SIZES {
+        for mode in MODES {
+            if octets > 1 && mode == Mode::TwoCores {
+                // What the octets cost is seen in the others; here it drowns in two wake-ups.
+                continue;
+            }
+            for system in TALKERS {
+                let stage = stage.clone();
+                let row = match octets {
+                    1 => format!("1 octet, {}", mode.name()),
+                    n => format!("{n} octets, {}", mode.name()),
+                };
+                let case = Case::measured(row, move |effort| {
+                    let time = TRIP_TIME.mul_f64(effort);
+                    round_trips(&stage, system, (octets, Task::Answer), mode, time)
+                });
+                list.push(trip_goals(case.of(system.name()), mode, system));
+            }
+        }
+    }
+    list
+}
+
+/// What each is compared with, and what it is to reach.
+fn trip_goals(case: Case, mode: Mode, system: System) -> Case {
+    match (system, mode) {
+        (System::XkTcp(Wire::Shm), Mode::Spinning) => {
+            case.beside(LOOPBACK.name()).goal(Goal::TimesAsFast(15.0))
+        }
+        (System::XkTcp(Wire::Shm), _) => case.beside(LOOPBACK.name()),
+        (System::XkTcp(Wire::Xdp), Mode::Spinning) => {
+            case.beside(VETH.name()).goal(Goal::TimesAsFast(1.5))
+        }
+        (System::XkTcp(_), _) => case.beside(VETH.name()),
+        _ => case,
+    }
+}
+
+fn connect() -> Benchmark {
+    Benchmark::new(
+        "tcp-connect",
+        "TCP connections one after the other between two processes: opened, one octet there and back, closed by the client",
+        "connections/s",
+        connect_cases,
+    )
+    .higher_is_better()
+}
+
+/// How long a round of connections measures.
+const CONNECT_TIME: Duration = Duration::from_millis(80);
+
+const CALLERS: [System; 4] = [
+    System::XkTcp(Wire::Shm),
+    System::XkTcp(Wire::Xdp),
+    LOOPBACK,
+    VETH,
+];
+
+fn connect_cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    for mode in MODES {
+        for system in CALLERS {
+            let stage = stage.clone();
+            let case = Case::measured(mode.name(), move |effort| {
+                connections(&stage, system, mode, CONNECT_TIME.mul_f64(effort))
+            });
+            let case = case.of(system.name());
+            list.push(match system {
+                System::XkTcp(Wire::Shm) => {
+                    case.beside(LOOPBACK.name()).goal(Goal::TimesAsFast(1.0))
+                }
+                System::XkTcp(_) => case.beside(VETH.name()).goal(Goal::TimesAsFast(1.0)),
+                _ => case,
+            });
+        }
+    }
+    list
+}
+
+/// Connections per second; beside it how long one took.
+fn connections(
+    stage: &Stage,
+    system: System,
+    mode: Mode,
+    time: Duration,
+) -> Result<Sample, Trouble> {
+    let (found, _) = stage.run(&Setting {
+        system,
+        tasks: [Task::Connect, Task::Accept],
+        octets: 1,
+        mode,
+        time,
+    })?;
+    let figure = |key: &str| found[key].as_f64();
+    let (Some(count), Some(ns)) = (figure("trips"), figure("ns").filter(|ns| *ns > 0.0)) else {
+        return Err(Trouble::Failed("no connection was timed".into()));
+    };
+    let us = |key| figure(key).map_or(f64::NAN, |ns| ns / 1e3);
+    Ok(Sample {
+        value: count / ns * 1e9,
+        also: vec![("p50 us", us("p50")), ("p99 us", us("p99"))],
+        ..Sample::default()
+    })
+}
