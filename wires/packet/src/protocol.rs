@@ -58,6 +58,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let options = Options {
         promiscuous,
         offload: params.get("offload").is_none() || params.flag("offload"),
+        long_octets: params.octets("long_queue", Options::default().long_octets),
         ..Options::default()
     };
     let device = PacketDevice::open(name(params), &options).map_err(environment)?;

@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
         offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
         offload::a_router_completes_what_another_wire_does_not over Tap;
+        offload::a_router_cuts_what_another_wire_does_not over Tap;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
         tools::fping_finds_us over Tap;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         xdp::outlasts_its_interface over XdpGeneric XdpNative;
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
-        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
+        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload VxlanOffload XdpGeneric XdpNative;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
         tcp::streams_outlast_a_bad_link over Tap Veth VethOffload;
