@@ -282,10 +282,12 @@ impl Filter for Fault {
             return hop.push(cx, message);
         }
         if segments::of(&message).is_some() {
-            return apart(cx, hop, message).fold(Ok(()), |result, piece| {
+            let mut result = Ok(());
+            for piece in apart(cx, hop, message) {
                 let pushed = self.down(cx, hop, piece);
-                result.and(pushed)
-            });
+                result = result.and(pushed);
+            }
+            return result;
         }
         if let Some(max) = self.too_big(&message) {
             hop.this.discard(cx, message, &reason::TOO_BIG);
@@ -310,10 +312,12 @@ impl Filter for Fault {
         }
         if segments::of(&message).is_some() {
             // Whoever refuses has counted it.
-            return apart(cx, hop, message).fold(Ok(()), |result, piece| {
+            let mut result = Ok(());
+            for piece in apart(cx, hop, message) {
                 let delivered = self.up(cx, hop, piece);
-                result.and(delivered)
-            });
+                result = result.and(delivered);
+            }
+            return result;
         }
         if self.too_big(&message).is_some() {
             hop.this.discard(cx, message, &reason::TOO_BIG);

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload VxlanOffload XdpGeneric XdpNative;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
-        tcp::streams_outlast_a_bad_link over Tap Veth VethOffload;
+        tcp::streams_outlast_a_bad_link over Tap TapOffload Veth VethOffload XdpGeneric;
         hostile::survives_noise over Tap Veth;
         hostile::survives_scanners over Tap;
     })

@@ -153,11 +153,16 @@ pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
 const STREAM_OCTETS: usize = 1 << 20;
 
 /// What TCP may show behind a router that cuts runs: the first window is longer than the VXLAN's socket has room for on a busy machine.
-const LOST: [(&str, &str); 4] = [
+const LOST: [(&str, &str); 6] = [
     ("etransmission", "a full queue on the way"),
     ("uplicate ACK", "a full queue on the way"),
     ("revious segment", "a full queue on the way"),
     ("out-of-order", "a full queue on the way"),
+    ("D-SACK", "a loss probe that was not needed"),
+    (
+        "completely full",
+        "socat writes more at once than the window has room for",
+    ),
 ];
 
 pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {

@@ -165,7 +165,10 @@ pub(crate) fn streams_outlast_a_bad_link(wire: Wire) {
     needs_program!("ip", "socat", "tshark");
     let lan = Lan::new("bad_link", wire);
     // Where runs of segments are cut before they suffer, the two kinds of loss show it.
-    let kinds = if wire == Wire::VethOffload { 2 } else { 5 };
+    let kinds = match wire {
+        Wire::Tap | Wire::Veth => 5,
+        _ => 2,
+    };
     for (at, damage) in [
         "loss=\"1%\"",
         "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
