@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Expert severities of Wireshark (`epan/proto.h`, `PI_WARN` and `PI_ERROR`); notes are below.
 const WARN: u32 = 0x0060_0000;
@@ -102,6 +103,25 @@ pub enum CheckError {
     Form(String),
 }
 
+/// The protocols that `tshark` finds in any stream whose octets look like theirs. Octets without meaning sometimes do.
+fn guesses() -> &'static [String] {
+    static GUESSES: OnceLock<Vec<String>> = OnceLock::new();
+    GUESSES.get_or_init(|| {
+        let list = Command::new("tshark")
+            .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
+            .args(["-G", "heuristic-decodes"])
+            .output();
+        let text = list.map_or(String::new(), |list| {
+            String::from_utf8_lossy(&list.stdout).into_owned()
+        });
+        text.lines()
+            .filter_map(|line| line.strip_prefix("tcp\t")?.split('\t').next())
+            .filter(|name| *name != "rpc")
+            .map(str::to_owned)
+            .collect()
+    })
+}
+
 /// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the texts of `allow` is counted
 /// and left out.
 ///
@@ -126,6 +146,9 @@ pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckErro
         command
             .arg("-o")
             .arg(format!("{protocol}.check_checksum:TRUE"));
+    }
+    for name in guesses() {
+        command.args(["--disable-protocol", name]);
     }
     // Octets without a known form are no fault of the capture's writer.
     command.args([

@@ -270,6 +270,47 @@ impl Message {
         Ok(clone)
     }
 
+    /// Another message of the `len` octets from `at` on, on the same buffers, without attributes. See
+    /// [`try_clone`](Self::try_clone), which it is like in all else.
+    ///
+    /// # Errors
+    /// [`SplitError`]; the message is unchanged.
+    pub fn try_clone_part(&self, at: usize, len: usize) -> Result<Message, SplitError> {
+        if at.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(SplitError::TooShort);
+        }
+        let (mut desc, mut within) = self.find(at);
+        if within == desc.len()
+            && len > 0
+            && let Some(next) = desc.next.get()
+        {
+            (desc, within) = (next, 0);
+        }
+        let head = self.share(desc)?;
+        desc.limit_room(desc.data.get());
+        head.skip(within);
+        head.rest.set(0);
+        head.attributes.clear();
+        let clone = Message { head };
+        let mut last = head;
+        let mut left = len;
+        while left > last.len()
+            && let Some(next) = desc.next.get()
+        {
+            left -= last.len();
+            desc = next;
+            // On failure the clone so far is dropped as a whole chain.
+            let shared = self.share(desc)?;
+            desc.limit_room(desc.data.get());
+            last.next.set(Some(shared));
+            last = shared;
+        }
+        last.len.set(left as u32);
+        head.tail.set(Some(last));
+        head.rest.set(len - head.len());
+        Ok(clone)
+    }
+
     /// Puts `other` behind this message, in constant time. This message's attributes stay, `other`'s are dropped.
     /// Slices that are neighbours in the same buffer become one again.
     #[inline]

@@ -417,6 +417,9 @@ impl Script<'_> {
     }
 
     fn clone_one(&mut self, pair: Pair) -> Pair {
+        if self.next().is_multiple_of(4) {
+            return self.clone_part(pair);
+        }
         if self.pairs.len() + 1 < MESSAGES_MAX
             && let Ok(message) = pair.message.try_clone()
         {
@@ -425,6 +428,25 @@ impl Script<'_> {
                 octets: pair.octets.clone(),
                 mark: pair.mark,
             });
+        }
+        pair
+    }
+
+    fn clone_part(&mut self, pair: Pair) -> Pair {
+        let whole = pair.octets.len();
+        let at = self.up_to(whole + 1);
+        let len = self.up_to(whole + 1);
+        if self.pairs.len() + 1 >= MESSAGES_MAX {
+            return pair;
+        }
+        match pair.message.try_clone_part(at, len) {
+            Ok(message) => self.pairs.push(Pair {
+                message,
+                octets: pair.octets[at..at + len].to_vec(),
+                mark: None,
+            }),
+            Err(SplitError::TooShort) => assert!(at + len > whole),
+            Err(SplitError::NoBuffers) => assert!(at + len <= whole),
         }
         pair
     }

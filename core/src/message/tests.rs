@@ -122,6 +122,32 @@ fn the_original_keeps_the_headroom_of_a_clone() {
 }
 
 #[test]
+fn a_part_is_cloned_out_of_the_midst() {
+    let pool = pool();
+    let mut message = pool.copy_from(64, b"front").unwrap();
+    message.join(pool.copy_from(0, b"back").unwrap());
+    for at in 0..=9 {
+        for len in 0..=9 - at {
+            let mut part = message.try_clone_part(at, len).unwrap();
+            assert!(part.eq_octets(&b"frontback"[at..at + len]), "{at} {len}");
+            part.push_array(b"x").unwrap();
+            assert!(message.eq_octets(b"frontback"));
+        }
+        assert_eq!(
+            message.try_clone_part(at, 10 - at).unwrap_err(),
+            SplitError::TooShort
+        );
+    }
+    assert_eq!(
+        message.try_clone_part(usize::MAX, 2).unwrap_err(),
+        SplitError::TooShort
+    );
+    assert_eq!(live(&pool), (2, 2));
+    message.push_array(b"header").unwrap();
+    assert_eq!(live(&pool), (2, 2));
+}
+
+#[test]
 fn a_popped_header_that_a_clone_sees_is_not_overwritten() {
     let pool = pool();
     let mut message = pool.copy_from(64, b"headerdata").unwrap();

@@ -58,9 +58,26 @@ impl Message {
         }
     }
 
+    /// The octets of the slices, from the front, for whoever does not ask where they lie.
+    #[inline]
+    pub fn octet_slices(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        let mut next = Some(self.head);
+        core::iter::from_fn(move || {
+            loop {
+                let desc = next?;
+                next = desc.next.get();
+                // Only the head may be empty.
+                if desc.len() != 0 {
+                    return Some(self.octets_of(desc));
+                }
+            }
+        })
+    }
+
     /// All octets, one by one, from the front.
     pub fn octets(&self) -> impl Iterator<Item = u8> + '_ {
-        self.slices().flat_map(|slice| slice.octets.iter().copied())
+        self.octet_slices()
+            .flat_map(|octets| octets.iter().copied())
     }
 
     /// Copies octets from `offset` on into `to`; answers how many there were.

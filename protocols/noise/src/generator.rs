@@ -3,6 +3,7 @@
 mod internet;
 mod link;
 mod octets;
+mod transport;
 
 pub use octets::FRAME_OCTETS_MAX;
 
@@ -35,6 +36,10 @@ pub enum Kind {
     Sessions,
     /// Echo requests that are all right, each from a new host.
     Pings,
+    /// TCP segments: SYNs and any others, with any options, right ones and wrong ones.
+    Segments,
+    /// SYNs to the port that are all right, each from a new peer that never answers.
+    Syns,
     /// Any of these.
     Mixed,
 }
@@ -51,8 +56,10 @@ impl Kind {
         "ethernet",
         "sessions",
         "pings",
+        "segments",
+        "syns",
     ];
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Arp,
         Self::Fragments,
         Self::Udp,
@@ -61,6 +68,8 @@ impl Kind {
         Self::Ethernet,
         Self::Sessions,
         Self::Pings,
+        Self::Segments,
+        Self::Syns,
     ];
 
     /// The kind that a graph file's word names.
@@ -127,6 +136,8 @@ impl Generator {
             Kind::Ip => self.ip(&mut out),
             Kind::Sessions => self.session(&mut out),
             Kind::Pings => self.ping(&mut out),
+            Kind::Segments => self.segment(&mut out),
+            Kind::Syns => self.syn(&mut out),
             Kind::Ethernet | Kind::Mixed => self.ethernet(&mut out),
         }
         out.len()

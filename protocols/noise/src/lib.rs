@@ -19,7 +19,8 @@
 //! never complete, beyond the longest datagram, twice), `udp` (right and wrong, for the port and others), `icmp` (requests,
 //! errors with forged quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
 //! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that are all right, each from a
-//! new peer), `pings` (the same for echo requests), or `mixed`: any of these.
+//! new peer), `pings` (the same for echo requests), `segments` (TCP's, right and wrong, with any flags and options), `syns` (SYNs
+//! for the port that are all right, each from a new peer), or `mixed`: any of these.
 //!
 //! When the wire takes no more, the rest of the group waits for the next one. With `answers` it answers ARP requests for
 //! the hosts that it pretends to be, so that the victim's cache fills with confirmed entries.

@@ -88,6 +88,7 @@ mod errors;
 #[doc(hidden)]
 pub mod fuzz;
 mod inquiry;
+mod intake;
 mod isn;
 pub mod loss;
 pub mod options;

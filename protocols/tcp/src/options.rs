@@ -30,6 +30,20 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+impl Timestamps {
+    /// Writes the option to the start of `octets`, laid out as usual; answers how many octets it takes.
+    #[inline]
+    fn emit(self, octets: &mut [u8]) -> usize {
+        let Some(place) = octets.first_chunk_mut::<TIMESTAMPS_LEN>() else {
+            return 0;
+        };
+        place[..4].copy_from_slice(&ALIGNED_TIMESTAMPS.to_be_bytes());
+        place[4..8].copy_from_slice(&self.value.to_be_bytes());
+        place[8..].copy_from_slice(&self.echo.to_be_bytes());
+        TIMESTAMPS_LEN
+    }
+}
+
 /// Octets that have arrived: from the first up to, without, the second.
 pub type Block = (Seq, Seq);
 
@@ -93,7 +107,10 @@ pub struct Options {
 }
 
 /// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out (RFC 7323, appendix A).
-const ALIGNED_TIMESTAMPS: [u8; 4] = [kind::NOTHING, kind::NOTHING, kind::TIMESTAMPS, 10];
+pub(crate) const ALIGNED_TIMESTAMPS: u32 =
+    u32::from_be_bytes([kind::NOTHING, kind::NOTHING, kind::TIMESTAMPS, 10]);
+/// Octets of the option so laid out.
+pub(crate) const TIMESTAMPS_LEN: usize = 12;
 
 fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     octets
@@ -122,7 +139,7 @@ impl Options {
         if octets.is_empty() {
             return Some(options);
         }
-        if octets.len() == 12 && octets.first_chunk() == Some(&ALIGNED_TIMESTAMPS) {
+        if octets.len() == TIMESTAMPS_LEN && u32_at(octets, 0) == Some(ALIGNED_TIMESTAMPS) {
             let (value, echo) = (u32_at(octets, 4)?, u32_at(octets, 8)?);
             options.timestamps = Some(Timestamps { value, echo });
             return Some(options);
@@ -174,6 +191,9 @@ impl Options {
     /// Of the SACK blocks as many are written as find room.
     #[inline]
     pub fn emit(&self, octets: &mut [u8]) -> usize {
+        if let Some(timestamps) = self.only_timestamps() {
+            return timestamps.emit(octets);
+        }
         let mut out = Writer { octets, at: 0 };
         if let Some(octets) = self.segment_max {
             let [a, b] = octets.to_be_bytes();
@@ -212,6 +232,17 @@ impl Options {
             }
         }
         out.at
+    }
+
+    /// The timestamps, if there is nothing else.
+    #[inline]
+    pub(crate) fn only_timestamps(&self) -> Option<&Timestamps> {
+        let is_else = self.segment_max.is_some()
+            || self.window_scale.is_some()
+            || self.sack_permitted
+            || self.sack.count > 0
+            || self.user_timeout.is_some();
+        self.timestamps.as_ref().filter(|_| !is_else)
     }
 
     /// Octets that [`emit`](Self::emit) writes.

@@ -35,10 +35,45 @@ pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
     }
     let mut sum = pseudo;
     sum.add_u32(message.len() as u32);
-    for slice in message.slices() {
-        sum.add(slice.octets);
+    add_octets(&mut sum, message);
+    sum.is_valid()
+}
+
+/// The same for a message whose header of `N` octets lies together in front, as [`Message::peek_in_place`] shows it.
+#[inline]
+pub(crate) fn is_intact_behind<const N: usize>(pseudo: Checksum, message: &Message) -> bool {
+    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
+        return true;
+    }
+    let mut sum = pseudo;
+    sum.add_u32(message.len() as u32);
+    let mut slices = message.octet_slices();
+    let first = slices
+        .next()
+        .and_then(|first| first.split_first_chunk::<N>());
+    let Some((header, behind)) = first else {
+        return is_intact(pseudo, message);
+    };
+    sum.add(header);
+    if !behind.is_empty() {
+        sum.add(behind);
+    }
+    for octets in slices {
+        sum.add(octets);
     }
     sum.is_valid()
+}
+
+/// Adds all octets of a message.
+#[inline]
+pub(crate) fn add_octets(sum: &mut Checksum, message: &Message) {
+    if let Some(octets) = message.single_slice() {
+        sum.add(octets);
+    } else {
+        for octets in message.octet_slices() {
+            sum.add(octets);
+        }
+    }
 }
 
 /// Octets of the largest message that goes through `lower` whole.

@@ -1,8 +1,9 @@
 //! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293, section 3.10.7.1).
 
-use crate::origin::sent;
+use crate::connection::Out;
+use crate::origin::{add_octets, sent};
 use crate::seq::Seq;
-use crate::wire::{CHECKSUM_AT, Flags, HEADER_LEN_MAX, Header};
+use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, SEQ_AT};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
@@ -21,57 +22,104 @@ pub(crate) struct Seal {
     pub(crate) pseudo: Checksum,
     /// The layers below complete checksums.
     pub(crate) leaves_sums: bool,
-    /// They cut it into segments of so many octets of data, unless this is 0.
-    pub(crate) run: u16,
+}
+
+/// A header ready to go in front of segments that differ in their numbers, flags and data alone.
+pub(crate) struct Sealer {
+    how: Seal,
+    octets: [u8; HEADER_LEN_MAX],
+    length: usize,
+    /// Over the header without number and flags.
+    sum: Checksum,
+}
+
+impl Sealer {
+    #[inline]
+    pub(crate) fn new(how: Seal, header: &Header) -> Self {
+        let mut octets = [0; HEADER_LEN_MAX];
+        let blank = Header {
+            seq: Seq(0),
+            flags: Flags::NONE,
+            ..*header
+        };
+        let length = blank.emit(&mut octets);
+        let mut sum = Checksum::new();
+        sum.add(octets.get(..length).unwrap_or_default());
+        Self {
+            how,
+            octets,
+            length,
+            sum,
+        }
+    }
+
+    /// Puts the header in front of a segment's data, with its checksum.
+    #[inline]
+    pub(crate) fn seal(
+        &mut self,
+        seq: Seq,
+        flags: Flags,
+        message: &mut Message,
+    ) -> Result<(), NoBuffers> {
+        let segment = self.length + message.len();
+        let mut sum = self.how.pseudo;
+        let is_left = self.how.leaves_sums && message.len() >= LONG && {
+            let partial = TransportChecksum::Partial {
+                segment: segment as u32,
+                field: CHECKSUM_AT as u16,
+            };
+            message.set_attribute(partial).is_ok()
+        };
+        // The data come last: there may be an odd number of them.
+        sum.add_u32(segment as u32);
+        let checksum = if is_left {
+            !sum.finish()
+        } else {
+            sum.join(self.sum);
+            sum.add_u32(seq.0);
+            sum.add_u16(u16::from(flags.0));
+            add_octets(&mut sum, message);
+            sum.finish()
+        };
+        self.octets[SEQ_AT..SEQ_AT + 4].copy_from_slice(&seq.0.to_be_bytes());
+        self.octets[FLAGS_AT] = flags.0;
+        self.octets[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
+        let header = self.octets.get(..self.length).unwrap_or_default();
+        message.push_header(header.len())?.copy_from_slice(header);
+        Ok(())
+    }
 }
 
 /// Puts a header in front of `payload`, with its checksum.
 #[inline]
 pub(crate) fn seal(
     cx: &Kernel,
-    seal: Seal,
+    how: Seal,
     header: &Header,
     payload: Option<Message>,
 ) -> Result<Message, NoBuffers> {
-    let mut octets = [0; HEADER_LEN_MAX];
-    let length = header.emit(&mut octets);
     let mut message = match payload {
         Some(payload) => payload,
         None => cx.pool().empty(HEADROOM)?,
     };
-    let segment = length + message.len();
-    let mut sum = seal.pseudo;
-    sum.add_u32(segment as u32);
-    let is_left = seal.leaves_sums && message.len() >= LONG && {
-        let partial = TransportChecksum::Partial {
-            segment: segment as u32,
-            field: CHECKSUM_AT as u16,
-        };
-        message.set_attribute(partial).is_ok()
-    };
-    let checksum = if is_left {
-        !sum.finish()
-    } else {
-        sum.add(octets.get(..length).unwrap_or_default());
-        for slice in message.slices() {
-            sum.add(slice.octets);
-        }
-        sum.finish()
-    };
-    let [a, b] = checksum.to_be_bytes();
-    (octets[CHECKSUM_AT], octets[CHECKSUM_AT + 1]) = (a, b);
-    if seal.run > 0 {
+    Sealer::new(how, header).seal(header.seq, header.flags, &mut message)?;
+    Ok(message)
+}
+
+/// The same for what a connection gives, be it a run of segments that somebody below cuts.
+#[inline]
+pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBuffers> {
+    let data = out.payload.as_ref().map_or(0, Message::len);
+    let mut message = seal(cx, how, &out.header, out.payload)?;
+    if out.run > 0 {
+        let segment = message.len();
         let run = Segments {
             segment: segment as u32,
-            header: length as u16,
-            size: seal.run,
+            header: (segment - data) as u16,
+            size: out.run,
         };
         // Without it nothing this long could go: it is lost, and sent again in single segments.
         message.set_attribute(run).map_err(|_| NoBuffers)?;
-    }
-    let room = message.push_header(length)?;
-    if let Some(octets) = octets.get(..room.len()) {
-        room.copy_from_slice(octets);
     }
     Ok(message)
 }
@@ -100,7 +148,6 @@ pub(crate) fn send_alone(
     let how = Seal {
         pseudo: sent(origin),
         leaves_sums: false,
-        run: 0,
     };
     // The pool has counted what it could not give, the layer below what it did not take.
     seal(cx, how, header, None).is_ok_and(|segment| lower.push(cx, segment).is_ok())

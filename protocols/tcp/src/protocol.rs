@@ -7,6 +7,7 @@ use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
+use core::cell::Cell;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::message::PullUpError;
@@ -26,6 +27,9 @@ use xk_kit::stream::{StreamNotice, StreamSet};
 
 /// How many resets for segments of no connection are sent in a second.
 const RESETS_MAX: u32 = 1000;
+
+/// So many ports are looked at for one that was not used lately.
+const UNUSED_TRIES: u32 = 64;
 
 /// One instance of the layer.
 pub struct Tcp {
@@ -233,11 +237,21 @@ impl Tcp {
         let hosts = hosts(&origin, lower.id().0);
         let local = match local {
             Wild::Is(port) => port,
-            Wild::Any => self.ephemeral(cx, hosts, peer, |port| {
+            Wild::Any => {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
-                is_free(&self.table.takers, port, host)
-                    && sessions.get(&key(lower, ports(port, peer))).is_none()
-            })?,
+                let old = |port| sessions.get(&key(lower, ports(port, peer)));
+                let may_open = |port| is_free(&self.table.takers, port, host);
+                let is_over = |old| can_be_replaced(cx, &old).is_some();
+                let tries = Cell::new(0);
+                // Where nearly all are in use, some only wait for late segments.
+                let may_take = |port| {
+                    tries.set(tries.get() + 1);
+                    may_open(port)
+                        && old(port).is_none_or(|old| tries.get() > UNUSED_TRIES && is_over(old))
+                };
+                self.ephemeral(cx, hosts, peer, may_take)
+                    .or_else(|_| self.ephemeral(cx, hosts, peer, may_take))?
+            }
         };
         let pair = ports(local, peer);
         let key = key(lower, pair);

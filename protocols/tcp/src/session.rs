@@ -1,13 +1,14 @@
 //! A session: one connection, and its place between the layers.
 
-use crate::connection::{Connection, Out};
+use crate::connection::{Connection, Run};
 use crate::inquiry;
-use crate::origin::{is_intact, offloads, received, sent};
-use crate::output::{Seal, seal};
+use crate::intake::Held;
+use crate::origin::{offloads, sent};
+use crate::output::{Seal, Sealer, seal_out};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::table::{Key, Table};
-use crate::wire::{HEADER_LEN, Header};
+use crate::wire::Flags;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::control::{Describe, Question};
@@ -45,11 +46,11 @@ impl Link {
 }
 
 pub(crate) struct TcpSession {
-    table: Rc<Table>,
-    link: Link,
+    pub(crate) table: Rc<Table>,
+    pub(crate) link: Link,
     key: Key,
     upper: ProtocolRef,
-    connection: RefCell<Connection>,
+    pub(crate) connection: RefCell<Connection>,
     timer: Cell<Option<(Timer, Time)>>,
     /// Somebody hands octets up: whoever comes meanwhile leaves that to him, so that they stay in order.
     is_delivering: Cell<bool>,
@@ -139,7 +140,7 @@ impl TcpSession {
         }
     }
 
-    fn peer_port(&self) -> u16 {
+    pub(crate) fn peer_port(&self) -> u16 {
         (self.key.1 >> 16) as u16
     }
 
@@ -224,39 +225,69 @@ impl TcpSession {
     }
 
     /// Puts segments to be sent behind those in `burst` until it is full; false if there was none.
-    fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
+    pub(crate) fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
         let before = burst.len();
         while !burst.is_full() {
-            let next = self.connection.borrow_mut().transmit(cx.now());
-            let Some(out) = next else { break };
-            match self.seal(cx, out) {
-                Some(message) => burst.push(message),
-                None => cx_count(cx, this, &reason::NO_BUFFERS),
+            let first = burst.len();
+            let connection = &mut *self.connection.borrow_mut();
+            if connection.is_quiet(cx.now()) {
+                break;
+            }
+            if let Some(run) = connection.transmit_run(cx.now(), burst) {
+                self.seal_run(cx, this, &run, (burst, first));
+                continue;
+            }
+            let Some(out) = connection.transmit(cx.now()) else {
+                break;
+            };
+            let markable = out.markable;
+            match seal_out(cx, self.how(), out) {
+                Ok(mut message) => {
+                    mark(&mut message, markable);
+                    burst.push(message);
+                }
+                Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
             }
         }
         burst.len() > before
     }
 
-    fn seal(&self, cx: &Kernel, out: Out) -> Option<Message> {
-        let how = Seal {
+    /// Puts their headers in front of the messages of `burst` from `first` on.
+    fn seal_run(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        run: &Run,
+        (burst, first): (&mut Outgoing, usize),
+    ) {
+        let mut sealer = Sealer::new(self.how(), &run.header);
+        let (mut seq, mut at) = (run.header.seq, first);
+        let mut left = burst.len() - first;
+        while let Some(message) = burst.get_mut(at) {
+            left -= 1;
+            let octets = message.len() as u32;
+            let flags = if run.pushes && left == 0 {
+                run.header.flags | Flags::PSH
+            } else {
+                run.header.flags
+            };
+            if sealer.seal(seq, flags, message).is_ok() {
+                mark(message, run.markable);
+                at += 1;
+            } else {
+                // As if it were lost on the way.
+                burst.remove(at);
+                cx_count(cx, this, &reason::NO_BUFFERS);
+            }
+            seq += octets;
+        }
+    }
+
+    fn how(&self) -> Seal {
+        Seal {
             pseudo: sent(&self.link.origin),
             leaves_sums: self.link.offloads.tx_checksum,
-            run: out.run,
-        };
-        let mut payload = out.payload;
-        if let Some(payload) = &mut payload {
-            // What the octets once came with says nothing about how they go.
-            payload.remove_attribute::<TransportChecksum>();
-            payload.remove_attribute::<LinkCast>();
-            payload.remove_attribute::<Ecn>();
-            payload.remove_attribute::<Segments>();
         }
-        let mut message = seal(cx, how, &out.header, payload).ok()?;
-        if out.markable {
-            // There are few attributes on a fresh segment: this one finds room.
-            let _ = message.set_attribute(Ecn::CapableZero);
-        }
-        Some(message)
     }
 
     fn flush(&self, cx: &Kernel, burst: &mut Outgoing) {
@@ -325,73 +356,6 @@ impl TcpSession {
         self.table.sessions.get(&self.key).as_ref() == Some(this)
     }
 
-    /// Takes a segment in, its header in front.
-    fn take(&self, cx: &Kernel, this: &SessionRef, mut message: Message) {
-        let dropped = match self.read(&mut message) {
-            Ok(header) => {
-                let congested = message.has_attributes()
-                    && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
-                let joined = message.remove_attribute::<Segments>();
-                message.remove_attribute::<TransportChecksum>();
-                let payload = (!message.is_empty()).then_some(message);
-                let connection = &mut *self.connection.borrow_mut();
-                if let Some(run) = joined {
-                    connection.expect_run(run.size);
-                }
-                connection.segment(cx.now(), &header, payload, congested)
-            }
-            Err(why) => Err(why),
-        };
-        if let Err(why) = dropped {
-            cx_count(cx, this, why);
-            self.table
-                .talkers
-                .blame(cx, &self.link.lower, self.peer_port(), why);
-        }
-    }
-
-    /// Checks a segment and takes its header off.
-    fn read(&self, message: &mut Message) -> Result<Header, &'static xk_core::Reason> {
-        if message.pull_up(HEADER_LEN).is_err() {
-            return Err(&reason::TRUNCATED);
-        }
-        let length = message.peek::<HEADER_LEN>().map_or(usize::MAX, |fixed| {
-            Header::length(fixed).unwrap_or(usize::MAX)
-        });
-        if length > message.len() {
-            return Err(&reason::BAD_LENGTH);
-        }
-        if message.pull_up(length).is_err() {
-            return Err(&reason::NO_BUFFERS);
-        }
-        if !is_intact(received(&self.link.origin), message) {
-            return Err(&reason::BAD_CHECKSUM);
-        }
-        if message.has_attributes() && message.attribute::<LinkCast>().is_some() {
-            return Err(&reason::NOT_MINE);
-        }
-        let parsed = message.peek_slice(length).map(Header::parse);
-        let Some(Ok((header, _))) = parsed else {
-            return Err(&reason::MALFORMED);
-        };
-        if !message.strip(length) {
-            return Err(&reason::BAD_LENGTH);
-        }
-        Ok(header)
-    }
-
-    /// Whether a segment begins a new connection in this one's place.
-    fn gives_way(&self, message: &mut Message) -> bool {
-        if self.connection.borrow().state() != State::TimeWait {
-            return false;
-        }
-        let Ok(mut copy) = message.try_clone() else {
-            return false;
-        };
-        self.read(&mut copy)
-            .is_ok_and(|header| self.connection.borrow().gives_way_to(&header))
-    }
-
     fn report(&self, cx: &Kernel, this: &SessionRef, report: &Report) {
         let connection = &self.connection;
         match (report.kind, report.seq) {
@@ -443,16 +407,37 @@ impl TcpSession {
     }
 }
 
+/// Says whether a router may mark the segment.
+#[inline]
+fn mark(message: &mut Message, is_markable: bool) {
+    if is_markable {
+        // There are few attributes on a fresh segment: this one finds room.
+        let _ = message.set_attribute(Ecn::CapableZero);
+    }
+}
+
+/// What octets came with says nothing about how they go.
+#[inline]
+fn forget_origin(message: &mut Message) {
+    if message.has_attributes() {
+        message.remove_attribute::<TransportChecksum>();
+        message.remove_attribute::<LinkCast>();
+        message.remove_attribute::<Ecn>();
+        message.remove_attribute::<Segments>();
+    }
+}
+
 /// Counts a segment as dropped at the session's protocol.
 #[cold]
-fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Reason) {
+pub(crate) fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Reason) {
     if let Some(protocol) = this.protocol(cx) {
         protocol.head().drops().count(why);
     }
 }
 
 impl Session for TcpSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        forget_origin(&mut message);
         let taken = self.connection.borrow_mut().send(message);
         if taken.is_err() {
             cx_count(cx, this, &reason::QUEUE_FULL);
@@ -469,7 +454,8 @@ impl Session for TcpSession {
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
         let mut result = Ok(());
-        for message in burst.drain(..) {
+        for mut message in burst.drain(..) {
+            forget_origin(&mut message);
             let taken = self.connection.borrow_mut().send(message);
             if taken.is_err() {
                 cx_count(cx, this, &reason::QUEUE_FULL);
@@ -493,7 +479,9 @@ impl Session for TcpSession {
             lower.close(cx);
             return taken;
         }
-        self.take(cx, this, message);
+        let mut held = Held::default();
+        self.take(cx, this, message, &mut held);
+        self.settle(cx, this, &mut held);
         self.work(cx, this);
         Ok(())
     }
@@ -508,11 +496,17 @@ impl Session for TcpSession {
         }
         self.is_sending.set(true);
         let mut outgoing = Outgoing::new();
+        let mut held = Held::default();
         while let Some(message) = burst.next() {
-            self.take(cx, this, message);
-            self.gather(cx, this, &mut outgoing);
-            if outgoing.is_full() {
-                self.flush(cx, &mut outgoing);
+            self.take(cx, this, message, &mut held);
+            if burst.is_empty() {
+                self.settle(cx, this, &mut held);
+            }
+            if !self.connection.borrow().is_quiet_so_far() {
+                self.gather(cx, this, &mut outgoing);
+                if outgoing.is_full() {
+                    self.flush(cx, &mut outgoing);
+                }
             }
         }
         self.flush(cx, &mut outgoing);

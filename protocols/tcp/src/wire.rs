@@ -1,6 +1,6 @@
 //! Segments on the wire (RFC 9293, section 3.1): header, flags, options.
 
-use crate::options::Options;
+use crate::options::{ALIGNED_TIMESTAMPS, Options, TIMESTAMPS_LEN, Timestamps};
 use crate::seq::Seq;
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
@@ -13,6 +13,10 @@ pub const HEADER_LEN: usize = 20;
 pub const HEADER_LEN_MAX: usize = 60;
 /// Octets of the longest options.
 pub const OPTIONS_LEN_MAX: usize = HEADER_LEN_MAX - HEADER_LEN;
+/// Where in a header the sequence number is.
+pub const SEQ_AT: usize = 4;
+/// Where in a header the control bits are.
+pub const FLAGS_AT: usize = 13;
 /// Where in a header the checksum is.
 pub const CHECKSUM_AT: usize = 16;
 /// The protocol's number in IP.
@@ -97,6 +101,49 @@ pub struct Header {
     pub urgent: u16,
     /// What the options say.
     pub options: Options,
+}
+
+/// Octets of a header whose only option are the timestamps, as nearly every segment's is.
+pub const PLAIN_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
+
+/// The header of a segment with nothing unusual: an acknowledgement, perhaps pushed, with the timestamps for its only option, laid out
+/// as nearly every sender does (RFC 7323, appendix A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// As of [`Header`].
+    pub seq: Seq,
+    /// As of [`Header`].
+    pub ack: Seq,
+    /// As of [`Header`].
+    pub window: u16,
+    /// The timestamps.
+    pub timestamps: Timestamps,
+}
+
+impl Plain {
+    /// Data offset and reserved bits of such a header.
+    const OFFSET: u8 = (PLAIN_LEN as u8 / 4) << 4;
+
+    /// Reads such a header; `None` if this is another one. Says nothing of ports, checksum and data.
+    #[inline]
+    #[must_use]
+    pub fn parse(octets: &[u8; PLAIN_LEN]) -> Option<Self> {
+        let long = |at: usize| {
+            u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+        };
+        let is_plain = octets[12] == Self::OFFSET
+            && Flags(octets[13] & !Flags::PSH.0) == Flags::ACK
+            && long(20) == ALIGNED_TIMESTAMPS;
+        is_plain.then(|| Self {
+            seq: Seq(long(4)),
+            ack: Seq(long(8)),
+            window: u16::from_be_bytes([octets[14], octets[15]]),
+            timestamps: Timestamps {
+                value: long(24),
+                echo: long(28),
+            },
+        })
+    }
 }
 
 /// Why octets are no segment.

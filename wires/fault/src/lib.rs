@@ -16,20 +16,21 @@
 //! # Behaviour
 //! For each message of the chosen direction, in this order: one larger than `mtu` is refused (going down) or dropped
 //! (going up); one is dropped with probability `loss`; one bit of it is flipped, in a private copy, with probability
-//! `corrupt`; it goes on twice with probability `duplicate`. With a `rate`, messages take their turns on a line of that
+//! `corrupt`; an Internet packet, with or without an Ethernet header, whose sender can be told of congestion (RFC 3168) gets the
+//! mark of a router that has it, with probability `mark`; it goes on twice with probability `duplicate`. With a `rate`, messages take their turns on a line of that
 //! speed, one for each direction. Then each waits for `delay`, and with probability `reorder` for `reorder_delay` more, so
 //! that later ones overtake it.
 //!
 //! At most `queue` messages are held back; more are dropped, and refused to who sends them. All chance comes from the kernel's
 //! seed and the layer's name. Every fault is counted among the layer's drops under its own reason: `lost`, `corrupted`,
-//! `duplicated`, `reordered`, `queue full`, `too big`.
+//! `marked`, `duplicated`, `reordered`, `queue full`, `too big`.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (no more than `mtu`); forwards the rest.
 //!
 //! # Parameters
 //! - `direction`: whose messages suffer: `down`, `up` or `both`.
-//! - `loss`, `duplicate`, `reorder`, `corrupt`: shares of the messages.
+//! - `loss`, `duplicate`, `reorder`, `corrupt`, `mark`: shares of the messages.
 //! - `reorder_delay`: how long a reordered message is held back.
 //! - `delay`: how long every message is held back.
 //! - `rate`: bits per second.
@@ -46,11 +47,12 @@
 //! ```
 //!
 //! # Standard
-//! None.
+//! None; for marks RFC 3168, section 5.
 
+mod mark;
 mod protocol;
 
-pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, REORDERED};
+pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, MARKED, REORDERED};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
@@ -103,6 +105,12 @@ pub static ENTRY: Entry = Entry {
             ParamKind::Fraction,
             "0%",
             "the share with one bit flipped",
+        ),
+        ParamSpec::new(
+            "mark",
+            ParamKind::Fraction,
+            "0%",
+            "the share that is marked for congestion, of what can be",
         ),
         ParamSpec::new(
             "delay",

@@ -1,10 +1,11 @@
 //! The faults, and the messages held back for them.
 
+use crate::mark::copy_marked;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use xk_core::graph::{Build, BuildError};
-use xk_core::message::attribute_key;
+use xk_core::message::{NoBuffers, attribute_key};
 use xk_core::object::{PushError, Refused};
 use xk_core::random::Random;
 use xk_core::reason::Class;
@@ -19,6 +20,8 @@ use xk_kit::segments;
 pub static LOST: Reason = Reason::new("lost", Class::Bad);
 /// Went on with one bit flipped.
 pub static CORRUPTED: Reason = Reason::new("corrupted", Class::Bad);
+/// Went on with the mark of congestion.
+pub static MARKED: Reason = Reason::new("marked", Class::Bad);
 /// Went on twice.
 pub static DUPLICATED: Reason = Reason::new("duplicated", Class::Bad);
 /// Held back so that later ones overtake it.
@@ -41,6 +44,8 @@ pub struct Faults {
     pub reorder_delay: Duration,
     /// The share with one bit flipped.
     pub corrupt: f64,
+    /// The share that is marked for congestion, of the packets that can be.
+    pub mark: f64,
     /// How long every message is held back.
     pub delay: Duration,
     /// Bits per second.
@@ -62,6 +67,7 @@ impl Default for Faults {
             reorder: 0.0,
             reorder_delay: Duration::from_millis(1),
             corrupt: 0.0,
+            mark: 0.0,
             delay: Duration::ZERO,
             rate_bit_s: None,
             mtu_octets: None,
@@ -108,6 +114,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         reorder: params.fraction("reorder"),
         reorder_delay: params.duration("reorder_delay", none.reorder_delay),
         corrupt: params.fraction("corrupt"),
+        mark: params.fraction("mark"),
         delay: params.duration("delay", none.delay),
         rate_bit_s: params.rate("rate"),
         mtu_octets: params.get("mtu").map(|_| params.octets("mtu", usize::MAX)),
@@ -124,6 +131,17 @@ fn count(cx: &Kernel, hop: Hop<'_>, reason: &'static Reason) {
     if let Some(this) = hop.this.protocol(cx) {
         this.head().drops().count(reason);
     }
+}
+
+/// `message` with the octets of `copy` in place of its own; without a copy it comes back as it was.
+fn replaced(mut message: Message, copy: Result<Message, NoBuffers>) -> Result<Message, Message> {
+    let Ok(copy) = copy else {
+        return Err(message);
+    };
+    // The attributes stay with what is left of the message.
+    message.truncate(0);
+    message.join(copy);
+    Ok(message)
 }
 
 impl Fault {
@@ -161,14 +179,27 @@ impl Fault {
         }
         if !message.is_empty() && self.hits(self.faults.corrupt) {
             let bit = self.random.below(message.len() as u64 * 8) as usize;
-            let Ok(copy) = copy_flipped(cx.pool(), &message, bit) else {
-                hop.this.discard(cx, message, &reason::NO_BUFFERS);
-                return Outcome::Full(PushError::NoBuffers);
+            let copy = copy_flipped(cx.pool(), &message, bit);
+            message = match replaced(message, copy) {
+                Ok(message) => message,
+                Err(message) => {
+                    hop.this.discard(cx, message, &reason::NO_BUFFERS);
+                    return Outcome::Full(PushError::NoBuffers);
+                }
             };
-            // The attributes stay with what is left of the message.
-            message.truncate(0);
-            message.join(copy);
             count(cx, hop, &CORRUPTED);
+        }
+        if self.hits(self.faults.mark)
+            && let Some(copy) = copy_marked(cx.pool(), &message)
+        {
+            message = match replaced(message, copy) {
+                Ok(message) => message,
+                Err(message) => {
+                    hop.this.discard(cx, message, &reason::NO_BUFFERS);
+                    return Outcome::Full(PushError::NoBuffers);
+                }
+            };
+            count(cx, hop, &MARKED);
         }
         let second = self
             .hits(self.faults.duplicate)

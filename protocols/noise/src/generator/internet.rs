@@ -6,6 +6,8 @@ use core::net::Ipv4Addr;
 
 /// Octets of an Ethernet header.
 const ETH: usize = 14;
+/// Octets of both headers, without options.
+pub(super) const IP_HEADERS: usize = ETH + IP;
 /// Octets of an IPv4 header without options.
 const IP: usize = 20;
 /// Protocol numbers (RFC 792, RFC 768).
@@ -28,7 +30,7 @@ enum Fault {
 }
 
 /// What varies in a header that is right.
-struct Packet {
+pub(super) struct Packet {
     from: Ipv4Addr,
     protocol: u8,
     id: u16,
@@ -36,7 +38,7 @@ struct Packet {
 }
 
 impl Generator {
-    fn packet(&self, protocol: u8) -> Packet {
+    pub(super) fn packet(&self, protocol: u8) -> Packet {
         Packet {
             from: self.source(),
             protocol,
@@ -45,8 +47,8 @@ impl Generator {
         }
     }
 
-    /// Both headers in front; length and checksum are set at the end.
-    fn begin(&self, out: &mut Octets<'_>, packet: &Packet) {
+    /// Both headers in front; length and checksum are set at the end. Gives the sender.
+    pub(super) fn begin(&self, out: &mut Octets<'_>, packet: &Packet) -> Ipv4Addr {
         self.header(out, packet.from, TYPE_IP);
         out.put(&[0x45, 0, 0, 0]);
         out.put(&packet.id.to_be_bytes());
@@ -54,10 +56,11 @@ impl Generator {
         out.put(&[64, packet.protocol, 0, 0]);
         out.put(&packet.from.octets());
         out.put(&self.target.host.octets());
+        packet.from
     }
 
     /// Sets length and checksum of the IPv4 header.
-    fn end(&self, out: &mut Octets<'_>) {
+    pub(super) fn end(&self, out: &mut Octets<'_>) {
         out.set_u16(ETH + 2, (out.len() - ETH) as u16);
         out.seal_header(ETH, ETH + IP, ETH + 10, false);
     }

@@ -35,7 +35,7 @@ fn one_seed_is_one_sequence() {
 
 #[test]
 fn pings_and_sessions_are_right() {
-    for (kind, protocol) in [(Kind::Pings, 1), (Kind::Sessions, 17)] {
+    for (kind, protocol) in [(Kind::Pings, 1), (Kind::Sessions, 17), (Kind::Syns, 6)] {
         let mut generator = Generator::new(target(), kind, 3);
         let mut frame = [0; FRAME_OCTETS_MAX];
         let mut sources = BTreeSet::new();
@@ -46,9 +46,9 @@ fn pings_and_sessions_are_right() {
             assert_eq!((packet[9], length), (protocol, packet.len()));
             assert_eq!(xk_kit::checksum::checksum(&packet[..20]), 0);
             let mut sum = xk_kit::Checksum::new();
-            if protocol == 17 {
+            if protocol != 1 {
                 sum.add(&packet[12..20]);
-                sum.add_u16(17);
+                sum.add_u16(u16::from(protocol));
                 sum.add_u16((packet.len() - 20) as u16);
             }
             sum.add(&packet[20..]);

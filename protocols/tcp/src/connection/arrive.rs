@@ -3,7 +3,7 @@
 use super::receive::Taken;
 use super::{AckDue, Connection, Syn, Verdict};
 use crate::loss::{Ack, Acked, SackBlock};
-use crate::options::BLOCKS_MAX;
+use crate::options::{BLOCKS_MAX, Timestamps};
 use crate::seq::Seq;
 use crate::state::{Cause, State};
 use crate::wire::{Flags, Header};
@@ -346,8 +346,7 @@ impl Connection {
         let (una, nxt, ack) = (self.snd_una(), self.snd_nxt(), header.ack);
         if ack == nxt + 1
             && let Some(sent) = self.window_probe.take()
-            && self.send.unsent() > 0
-            && self.send.cut(nxt, 1).is_ok()
+            && self.send.skip_octet()
         {
             // The peer took the octet of our window probe: it counts as sent.
             let _ = self.recovery.sent(1, sent);
@@ -371,7 +370,11 @@ impl Connection {
         };
         let window = u32::from(header.window) << shift;
         let is_same_window = window == self.send.snd_wnd;
-        self.take_window(header, window);
+        if header.flags.has(Flags::SYN) {
+            self.set_window(header.seq, ack, window);
+        } else {
+            self.take_window(header.seq, ack, window);
+        }
         if ack.before(una) {
             return;
         }
@@ -406,6 +409,12 @@ impl Connection {
     /// When the segment was sent that this one answers, if the peer's echo says so.
     fn echoed(&self, now: Time, header: &Header) -> Option<Time> {
         let stamps = header.options.timestamps.filter(|_| self.timestamps)?;
+        self.echo(now, stamps)
+    }
+
+    /// The same for a connection that has agreed on timestamps.
+    #[inline]
+    pub(super) fn echo(&self, now: Time, stamps: Timestamps) -> Option<Time> {
         let ago = self.ends.clock(now).wrapping_sub(stamps.echo);
         let at = now.as_ms().checked_sub(u64::from(ago))?;
         // What lies before the connection is no echo of ours.
@@ -413,7 +422,7 @@ impl Connection {
     }
 
     /// What follows from octets having been acknowledged.
-    fn take_acked(&mut self, now: Time, una: Seq, acked: &Acked) {
+    pub(super) fn take_acked(&mut self, now: Time, una: Seq, acked: &Acked) {
         self.cwr |= acked.cwr;
         if self.persist_at.is_some() {
             // The peer lives, though its window may be closed (RFC 9293, section 3.8.6.1).
@@ -445,16 +454,22 @@ impl Connection {
     }
 
     /// The send window (RFC 9293, section 3.10.7.4, fifth): from the latest segment, and of those of the latest acknowledgement.
-    fn take_window(&mut self, header: &Header, window: u32) {
-        let send = &mut self.send;
-        let is_later = send.snd_wl1.before(header.seq)
-            || send.snd_wl1 == header.seq && send.snd_wl2.at_or_before(header.ack);
-        if !is_later && !header.flags.has(Flags::SYN) {
-            return;
+    #[inline]
+    pub(super) fn take_window(&mut self, seq: Seq, ack: Seq, window: u32) {
+        let send = &self.send;
+        let is_later =
+            send.snd_wl1.before(seq) || send.snd_wl1 == seq && send.snd_wl2.at_or_before(ack);
+        if is_later {
+            self.set_window(seq, ack, window);
         }
+    }
+
+    #[inline]
+    fn set_window(&mut self, seq: Seq, ack: Seq, window: u32) {
+        let send = &mut self.send;
         send.snd_wnd = window;
         send.max_snd_wnd = send.max_snd_wnd.max(window);
-        (send.snd_wl1, send.snd_wl2) = (header.seq, header.ack);
+        (send.snd_wl1, send.snd_wl2) = (seq, ack);
         if window > 0 {
             (self.persist_at, self.persist_count) = (None, 0);
         }
@@ -502,35 +517,61 @@ impl Connection {
 
     fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
         let octets = payload.len() as u32;
-        let full = match core::mem::take(&mut self.runs.arriving) {
-            0 => octets,
-            size => octets.min(u32::from(size)),
-        };
-        self.peer_full = self.peer_full.max(full);
         match self.receive.take(seq, payload) {
             Taken::InOrder { at_gap } => {
-                self.unacked = self.unacked.saturating_add(octets);
-                let is_second = self.unacked >= 2 * self.peer_full;
-                if at_gap || is_second {
+                self.note_next(now, octets);
+                if at_gap {
                     self.ack_due = AckDue::Now;
-                } else if self.ack_due == AckDue::No {
-                    self.ack_due = AckDue::At(now + self.settings.delayed_ack);
                 }
-                let round_trip = self.recovery.rtt().smoothed();
-                self.receive.tune(now, round_trip);
                 if self.receive.is_at_end() {
                     self.take_fin(now);
                 }
                 Ok(())
             }
             Taken::OutOfOrder => {
+                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Ok(())
             }
             Taken::Dropped(why) => {
+                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Err(why)
             }
+        }
+    }
+
+    /// The next octets, while nothing is kept out of order and no end is known.
+    #[inline]
+    pub(super) fn take_next(&mut self, now: Time, payload: Message) {
+        let octets = payload.len() as u32;
+        self.receive.append(payload);
+        self.note_next(now, octets);
+    }
+
+    /// Data have come: how large the largest segment was.
+    #[inline]
+    fn note_full(&mut self, octets: u32) {
+        let full = match core::mem::take(&mut self.runs.arriving) {
+            0 => octets,
+            size => octets.min(u32::from(size)),
+        };
+        self.peer_full = self.peer_full.max(full);
+    }
+
+    /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).
+    #[inline]
+    fn note_next(&mut self, now: Time, octets: u32) {
+        self.note_full(octets);
+        self.unacked = self.unacked.saturating_add(octets);
+        if self.unacked >= 2 * self.peer_full {
+            self.ack_due = AckDue::Now;
+        } else if self.ack_due == AckDue::No {
+            self.ack_due = AckDue::At(now + self.settings.delayed_ack);
+        }
+        if self.receive.is_to_tune() {
+            let round_trip = self.recovery.rtt().smoothed();
+            self.receive.tune(now, round_trip);
         }
     }
 

@@ -10,7 +10,9 @@ mod handshake;
 mod info;
 mod path;
 mod patience;
+mod predict;
 mod receive;
+mod run;
 mod send;
 mod settings;
 #[cfg(test)]
@@ -22,6 +24,8 @@ pub use arrive::{
     BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
 };
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
+pub use predict::Predicted;
+pub use run::Run;
 pub use settings::{BUFFER_MAX, BUFFER_MIN, SEGMENT_MIN, Settings};
 pub use transmit::Out;
 
@@ -280,6 +284,10 @@ impl Connection {
             return Err(PushError::QueueFull);
         }
         if octets > 0 {
+            if self.send.unsent() == 0 {
+                // It had run dry until now.
+                self.recovery.limited_by_application();
+            }
             self.send.push(message);
         }
         Ok(())
@@ -543,31 +551,6 @@ impl Connection {
             return Some(StreamEvent::EndOfStream);
         }
         core::mem::take(&mut events.closed).then_some(StreamEvent::Closed)
-    }
-
-    /// Whether a SYN with this header may begin a new connection in place of this one (RFC 6191, section 2; RFC 9293, section
-    /// 3.6.1): it can be told from every segment of this one.
-    #[must_use]
-    pub fn gives_way_to(&self, header: &Header) -> bool {
-        if self.state != State::TimeWait
-            || !header.flags.has(Flags::SYN)
-            || header.flags.any(Flags::ACK | Flags::RST)
-        {
-            return false;
-        }
-        match header.options.timestamps {
-            Some(stamps) if self.timestamps && stamps.value != self.ts_recent => {
-                Seq(stamps.value).after(Seq(self.ts_recent))
-            }
-            _ => header.seq.after(self.receive.rcv_nxt),
-        }
-    }
-
-    /// Where a new connection between the same ends may begin, if this one only waits for late segments.
-    #[must_use]
-    pub fn replacement(&self) -> Option<Seq> {
-        // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
-        (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)
     }
 }
 

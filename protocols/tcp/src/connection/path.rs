@@ -137,9 +137,15 @@ impl Connection {
         }
     }
 
+    /// Whether the next new segment might be a probe of the path.
+    #[inline]
+    pub(super) fn searches_path(&self) -> bool {
+        self.search.top != 0
+    }
+
     /// Octets of the next new segment if that is to be a probe of the path.
     pub(super) fn path_probe(&mut self, now: Time, unsent: u32, usable: u32) -> Option<u32> {
-        if self.search.top == 0 || self.recovery.phase() != Phase::Open {
+        if !self.searches_path() || self.recovery.phase() != Phase::Open {
             return None;
         }
         let path = self.search.next(self.ends.path, now)?;

@@ -185,7 +185,8 @@ impl Receive {
     }
 
     /// Puts octets behind those that are ready.
-    fn append(&mut self, octets: Message) {
+    #[inline]
+    pub(super) fn append(&mut self, octets: Message) {
         let len = octets.len() as u32;
         self.rcv_nxt += len;
         self.ready_octets += len;
@@ -407,10 +408,16 @@ impl Receive {
         self.run_segments = 0;
     }
 
+    /// Whether so much has arrived that [`tune`](Self::tune) has something to do.
+    #[inline]
+    pub(crate) fn is_to_tune(&self) -> bool {
+        self.tuned_octets >= self.buffer / 2 && self.buffer < self.buffer_max
+    }
+
     /// Lets the buffer grow with what arrives: if more than half of it came within a round trip, the window is what limits the
     /// sender (dynamic right-sizing). A sender's pauses are no reason to shrink.
     pub(crate) fn tune(&mut self, now: Time, round_trip: Option<Duration>) {
-        if self.buffer >= self.buffer_max || self.tuned_octets < self.buffer / 2 {
+        if !self.is_to_tune() {
             return;
         }
         let elapsed = now.since(self.tuned_at);

@@ -1,17 +1,17 @@
 //! The send side: octets that were pushed, as references to the buffers that they were pushed in (RFC 9293, section 3.3.1).
 //!
-//! What is not sent yet is one chain of buffers. It is cut when a segment goes for the first time; the cut stays, so that
-//! sending it again is a reference to it and no search.
+//! What was pushed stays as it is until all of it is acknowledged. A segment is a reference to a part of it, whether it goes for the
+//! first time or once more.
 
 use crate::seq::Seq;
 use alloc::collections::VecDeque;
 use xk_core::Message;
-use xk_core::message::NoBuffers;
+use xk_core::message::{NoBuffers, SplitError};
 
-/// How many messages may wait to be sent, of whatever size: each takes a buffer, be it for one octet.
-const PUSHES_MAX: u32 = 16_384;
+/// How many messages may wait to be sent or acknowledged, of whatever size: each takes a buffer, be it for one octet.
+const PUSHES_MAX: usize = 16_384;
 
-/// What went in one segment.
+/// What was pushed, in one slice.
 struct Piece {
     start: Seq,
     octets: Message,
@@ -37,11 +37,14 @@ pub(crate) struct Send {
     pub(crate) snd_wl2: Seq,
     /// The shift of the windows that the peer announces.
     pub(crate) shift: u8,
-    /// Sent and not acknowledged.
+    /// Not acknowledged, by number, each the next of the one before.
     pieces: VecDeque<Piece>,
-    unsent: Option<Message>,
-    /// How many messages were joined to what is unsent.
-    pushes: u32,
+    /// The piece that the next new segment begins in.
+    current: usize,
+    /// Where what was pushed ends, where what was sent of it ends, and where what was acknowledged of it ends.
+    end: Seq,
+    sent: Seq,
+    una: Seq,
     /// The end of what was pushed when somebody said that nothing follows.
     pub(crate) is_shut: bool,
     /// Our FIN's place, once it went.
@@ -64,8 +67,10 @@ impl Send {
             snd_wl2: Seq(0),
             shift: 0,
             pieces: VecDeque::new(),
-            unsent: None,
-            pushes: 0,
+            current: 0,
+            end: iss + 1,
+            sent: iss + 1,
+            una: iss + 1,
             is_shut: false,
             fin: None,
             is_wanted: false,
@@ -77,70 +82,81 @@ impl Send {
     /// Octets pushed and not sent.
     #[inline]
     pub(crate) fn unsent(&self) -> u32 {
-        self.unsent.as_ref().map_or(0, |unsent| unsent.len() as u32)
-    }
-
-    /// Octets sent and not acknowledged, up to the end of the segment that holds the oldest.
-    fn unacknowledged(&self) -> u32 {
-        match (self.pieces.front(), self.pieces.back()) {
-            (Some(first), Some(last)) => last.end().since(first.start),
-            _ => 0,
-        }
+        self.end.since(self.sent)
     }
 
     /// Octets that a push may have now.
     pub(crate) fn space(&self) -> u32 {
-        if self.pushes >= PUSHES_MAX {
+        if self.pieces.len() >= PUSHES_MAX {
             return 0;
         }
-        let used = self.unsent() + self.unacknowledged();
-        self.buffer.saturating_sub(used)
+        self.buffer.saturating_sub(self.end.since(self.una))
     }
 
     /// Puts a message behind what waits; the caller has looked at the space.
-    pub(crate) fn push(&mut self, message: Message) {
-        self.pushes += 1;
-        match &mut self.unsent {
-            Some(unsent) => unsent.join(message),
-            None => self.unsent = Some(message),
+    pub(crate) fn push(&mut self, mut message: Message) {
+        // By slices, so that no part is far from where its piece begins.
+        loop {
+            let octets = message.front_slice().len();
+            let rest = match octets < message.len() {
+                true => message.split_off(octets).ok(),
+                false => None,
+            };
+            let start = self.end;
+            self.end += message.len() as u32;
+            self.pieces.push_back(Piece {
+                start,
+                octets: message,
+            });
+            match rest {
+                Some(rest) => message = rest,
+                None => break,
+            }
         }
     }
 
-    /// Cuts the next segment of `octets` octets, which begins at `start`, for its first transmission. The message has what
-    /// headroom there is; a reference to its octets stays here.
-    pub(crate) fn cut(&mut self, start: Seq, octets: u32) -> Result<Message, NoBuffers> {
-        let Some(unsent) = &mut self.unsent else {
-            return Err(NoBuffers);
+    /// Takes the next `octets` octets for their first transmission; the message has the headroom of what was pushed if it is all of that.
+    #[inline]
+    pub(crate) fn cut(&mut self, octets: u32) -> Result<Message, NoBuffers> {
+        let (from, upto) = (self.sent, self.sent + octets);
+        let message = match self.pieces.get_mut(self.current) {
+            Some(piece) if piece.start == from && piece.end() == upto => {
+                let kept = piece.octets.try_clone()?;
+                core::mem::replace(&mut piece.octets, kept)
+            }
+            Some(_) => self.part(self.current, from, octets)?,
+            None => return Err(NoBuffers),
         };
-        let is_all = octets as usize >= unsent.len();
-        if is_all {
-            let kept = unsent.try_clone()?;
-            self.pieces.push_back(Piece {
-                start,
-                octets: kept,
-            });
-            self.pushes = 0;
-            return self.unsent.take().ok_or(NoBuffers);
+        self.sent = upto;
+        while let Some(piece) = self.pieces.get(self.current)
+            && piece.end().at_or_before(upto)
+        {
+            self.current += 1;
         }
-        let first = unsent.split_front(octets as usize).map_err(|_| NoBuffers)?;
-        match first.try_clone() {
-            Ok(kept) => {
-                self.pieces.push_back(Piece {
-                    start,
-                    octets: kept,
-                });
-                Ok(first)
-            }
-            Err(error) => {
-                // Back in front of the rest.
-                let mut whole = first;
-                if let Some(rest) = self.unsent.take() {
-                    whole.join(rest);
+        Ok(message)
+    }
+
+    /// A reference to `octets` octets from `from` on, which lies in the piece `at`.
+    #[inline]
+    fn part(&self, at: usize, from: Seq, octets: u32) -> Result<Message, NoBuffers> {
+        let mut left = octets as usize;
+        let mut take = |piece: &Piece, from: Seq| {
+            let skipped = from.since(piece.start) as usize;
+            let taken = left.min(piece.octets.len().saturating_sub(skipped));
+            left -= taken;
+            piece.octets.try_clone_part(skipped, taken)
+        };
+        let first = self.pieces.get(at).ok_or(NoBuffers)?;
+        let mut message = take(first, from).map_err(no_buffers)?;
+        if message.len() < octets as usize {
+            for piece in self.pieces.range(at + 1..) {
+                message.join(take(piece, piece.start).map_err(no_buffers)?);
+                if message.len() >= octets as usize {
+                    break;
                 }
-                self.unsent = Some(whole);
-                Err(error)
             }
         }
+        Ok(message)
     }
 
     /// A reference to at most `octets` octets from `start` on, which went before.
@@ -150,28 +166,34 @@ impl Send {
         if piece.start.after(start) {
             return None;
         }
-        let mut message = piece.octets.try_clone().ok()?;
-        if !message.strip(start.since(piece.start) as usize) {
-            return None;
-        }
-        message.truncate(octets as usize);
-        Some(message)
+        let octets = octets.min(self.sent.since(start));
+        self.part(at, start, octets).ok()
     }
 
     /// A reference to the first octet that was not sent.
     pub(crate) fn first_octet(&self) -> Option<Message> {
-        let mut octet = self.unsent.as_ref()?.try_clone().ok()?;
-        octet.truncate(1);
-        Some(octet)
+        if self.unsent() == 0 {
+            return None;
+        }
+        self.part(self.current, self.sent, 1).ok()
+    }
+
+    /// The peer took the first octet that was not sent, which came to it as a probe of its window.
+    pub(crate) fn skip_octet(&mut self) -> bool {
+        self.unsent() > 0 && self.cut(1).is_ok()
     }
 
     /// Lets go of what lies before `una`.
     #[inline]
     pub(crate) fn acknowledge(&mut self, una: Seq) {
+        // Our end counts for one more than there are octets.
+        self.una = una.min(self.sent).max(self.una);
         while let Some(piece) = self.pieces.front()
             && piece.end().at_or_before(una)
+            && self.current > 0
         {
             self.pieces.pop_front();
+            self.current -= 1;
         }
     }
 
@@ -183,8 +205,8 @@ impl Send {
     /// Lets go of everything.
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
-        self.unsent = None;
-        self.pushes = 0;
+        self.current = 0;
+        (self.sent, self.una) = (self.end, self.end);
     }
 
     /// Gives back memory that an idle connection does not need.
@@ -193,4 +215,9 @@ impl Send {
             self.pieces = VecDeque::new();
         }
     }
+}
+
+/// All that is cut lies in what was pushed.
+fn no_buffers(_: SplitError) -> NoBuffers {
+    NoBuffers
 }

@@ -2,7 +2,9 @@
 
 use super::{AckDue, Connection, Settings};
 use crate::loss::Due;
+use crate::seq::Seq;
 use crate::state::{Cause, State};
+use crate::wire::{Flags, Header};
 use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::Time;
@@ -114,6 +116,31 @@ impl Connection {
         }
     }
 
+    /// Whether a SYN with this header may begin a new connection in place of this one (RFC 6191, section 2; RFC 9293, section
+    /// 3.6.1): it can be told from every segment of this one.
+    #[must_use]
+    pub fn gives_way_to(&self, header: &Header) -> bool {
+        if self.state != State::TimeWait
+            || !header.flags.has(Flags::SYN)
+            || header.flags.any(Flags::ACK | Flags::RST)
+        {
+            return false;
+        }
+        match header.options.timestamps {
+            Some(stamps) if self.timestamps && stamps.value != self.ts_recent => {
+                Seq(stamps.value).after(Seq(self.ts_recent))
+            }
+            _ => header.seq.after(self.receive.rcv_nxt),
+        }
+    }
+
+    /// Where a new connection between the same ends may begin, if this one only waits for late segments.
+    #[must_use]
+    pub fn replacement(&self) -> Option<Seq> {
+        // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
+        (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)
+    }
+
     /// The peer has not answered for too long.
     fn give_up(&mut self) {
         let error = self.soft_error.unwrap_or(StreamError::TimedOut);
@@ -167,6 +194,9 @@ impl Connection {
         self.persist_at = Some(now + self.persist_delay());
         if self.is_waiting() {
             self.force = true;
+            // A window that stays small has a small buffer behind it by now: not each piece waits for this timer.
+            let send = &mut self.send;
+            send.max_snd_wnd = (send.max_snd_wnd / 2).max(send.snd_wnd);
         } else {
             self.poke = true;
         }

@@ -73,14 +73,39 @@ impl Connection {
         self.transmit_ack(now)
     }
 
-    /// Whether anything at all may be due, in the way that most calls find: nothing. Saves the longer look.
-    fn transmit_ack(&mut self, now: Time) -> Option<Out> {
-        let is_due = match self.ack_due {
+    /// Whether an established connection has nothing to send, as most calls find: saves the longer look.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self, now: Time) -> bool {
+        self.is_quiet_so_far() && !self.is_ack_due(now)
+    }
+
+    /// The same as long as no time passes and nothing is delivered.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet_so_far(&self) -> bool {
+        self.ack_due != AckDue::Now
+            && self.state == State::Established
+            && self.send.unsent() == 0
+            && self.recovery.board().lost_octets() == 0
+            && self.again.is_none()
+            && self.probe.is_none()
+            && self.reset.is_none()
+            && !self.force
+            && !self.poke
+    }
+
+    #[inline]
+    fn is_ack_due(&self, now: Time) -> bool {
+        match self.ack_due {
             AckDue::Now => true,
             AckDue::At(at) => at <= now || self.receive.is_opened(self.peer_full),
             AckDue::No => self.state != State::TimeWait && self.receive.is_opened(self.peer_full),
-        };
-        if !is_due {
+        }
+    }
+
+    fn transmit_ack(&mut self, now: Time) -> Option<Out> {
+        if !self.is_ack_due(now) {
             return None;
         }
         let mut header = self.header(now, self.snd_nxt(), Flags::NONE);
@@ -143,7 +168,7 @@ impl Connection {
     }
 
     /// A segment that acknowledges what has arrived; with it that is done.
-    fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
+    pub(super) fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
         let (local, peer) = (self.ends.local, self.ends.peer);
         let mut flags = flags | Flags::ACK;
         if self.ece {
@@ -223,7 +248,7 @@ impl Connection {
     }
 
     /// Octets that the peer's window has room for behind what was sent.
-    fn usable(&self) -> u32 {
+    pub(super) fn usable(&self) -> u32 {
         let end = self.snd_una() + self.send.snd_wnd;
         let nxt = self.snd_nxt();
         if end.after(nxt) { end.since(nxt) } else { 0 }
@@ -286,9 +311,6 @@ impl Connection {
     fn transmit_new(&mut self, now: Time) -> Option<Out> {
         let unsent = self.send.unsent();
         if unsent == 0 && !self.is_fin_due() {
-            if self.send.fin.is_none() {
-                self.recovery.limited_by_application();
-            }
             self.force = false;
             return None;
         }
@@ -314,7 +336,7 @@ impl Connection {
         let nxt = self.snd_nxt();
         let payload = match octets {
             0 => None,
-            octets => match self.send.cut(nxt, octets) {
+            octets => match self.send.cut(octets) {
                 Ok(payload) => Some(payload),
                 Err(_) => {
                     // There will be another occasion: that of the next timer.
@@ -335,9 +357,7 @@ impl Connection {
             flags |= Flags::CWR;
         }
         self.record_sent((octets, one), has_fin, now);
-        self.window_probe = None;
-        (self.persist_at, self.persist_count) = (None, 0);
-        self.stuck_since.get_or_insert(now);
+        self.note_sent(now);
         self.force = false;
         Some(Out {
             header: self.header(now, nxt, flags),
@@ -345,6 +365,14 @@ impl Connection {
             markable: self.ecn && octets > 0,
             run: if octets > one { one as u16 } else { 0 },
         })
+    }
+
+    /// New data went, so the window is open and something is outstanding.
+    #[inline]
+    pub(super) fn note_sent(&mut self, now: Time) {
+        self.window_probe = None;
+        (self.persist_at, self.persist_count) = (None, 0);
+        self.stuck_since.get_or_insert(now);
     }
 
     /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if data wait, else none with an old number

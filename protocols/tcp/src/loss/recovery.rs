@@ -348,10 +348,7 @@ impl Recovery {
     /// # Errors
     /// [`Full`] if no more segments may be outstanding; [`may_send`](Recovery::may_send) is zero before that happens.
     pub fn sent(&mut self, octets: u32, now: Time) -> Result<(), Full> {
-        let stamp = self
-            .rate
-            .on_sent(octets, self.board.in_flight_octets(), now);
-        if !self.board.sent(octets, now, stamp) {
+        if !self.note_sent(octets, now) {
             return Err(Full);
         }
         self.after_send(octets, now);
@@ -361,6 +358,23 @@ impl Recovery {
             self.schedule_probe(now);
         }
         Ok(())
+    }
+
+    /// Records that the next `count` segments of `octets` sequence numbers each were sent now, none of them a loss probe. The caller
+    /// has seen to it that there is room.
+    pub fn sent_run(&mut self, count: u32, octets: u32, now: Time) {
+        for _ in 0..count {
+            let _ = self.note_sent(octets, now);
+        }
+        self.after_send(count * octets, now);
+        self.schedule_probe(now);
+    }
+
+    #[inline]
+    fn note_sent(&mut self, octets: u32, now: Time) -> bool {
+        let in_flight = self.board.in_flight_octets();
+        let stamp = self.rate.on_sent(octets, in_flight, now);
+        self.board.sent(octets, now, stamp)
     }
 
     /// Records that the segment that begins at `start` was sent again now. `false` if no such segment is lost or in flight.

@@ -189,10 +189,17 @@ impl Scoreboard {
         self.ring.len()
     }
 
+    /// How many further segments find room.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.segments_max.saturating_sub(self.ring.len())
+    }
+
     /// Whether no further segment finds room.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.ring.len() >= self.segments_max
+        self.room() == 0
     }
 
     /// Whether nothing is outstanding.

@@ -3,11 +3,15 @@
 //!
 //! No capture is judged here: what is sent is meant to be wrong.
 //!
+//! `XK_SYN_FRAMES` and `XK_SYN_RATE` do the same for the flood of SYNs: 1000000 at a rate of 10000000.
 //! `XK_NOISE_FRAMES` and `XK_NOISE_RATE` make the noise longer and faster: 10000000 frames at a rate of 10000000 a second are
 //! as many as the machine can.
 
 use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use xk_peers::scene::{DEVICE, Lan, OURS, PATIENCE, Wire, end};
@@ -52,7 +56,8 @@ impl Victim {
         let lan = Lan::new(test, wire);
         let graph = format!(
             "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
-             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\nudp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n}}\n",
+             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\nudp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n\
+             tcp ip\necho tcp name=stream port=7\n}}\n",
             lan.wire_line()
         );
         let xk = xk.to_string_lossy().into_owned();
@@ -118,11 +123,11 @@ fn control_socket() -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
-/// Sends noise from Linux's end until all is sent; answers how long that took.
-fn send_noise(victim: &Victim, frames: u64, rate: u64, seed: u64) -> Duration {
+/// Sends noise of a kind from Linux's end until all is sent; answers how long that took.
+fn send_noise(victim: &Victim, kind: &str, frames: u64, rate: u64, seed: u64) -> Duration {
     let graph = format!(
         "host attacker {{\npacket device={DEVICE} address=\"02:00:00:00:00:66\"\n\
-         noise packet to=\"{OURS}\" ether=\"{STATION}\" sources=\"10.64.0.0/10\" kind=mixed rate={rate} count={frames} seed={seed}\n}}\n"
+         noise packet to=\"{OURS}\" ether=\"{STATION}\" sources=\"10.64.0.0/10\" kind={kind} port=7 rate={rate} count={frames} seed={seed}\n}}\n"
     );
     let file = write(&victim.lan, "attacker.kdl", &graph);
     let begun = Instant::now();
@@ -155,11 +160,11 @@ pub(crate) fn survives_noise(wire: Wire) {
     };
     let idle = victim.resident_kib();
     // Fills the tables and touches the buffers; from here on nothing may grow.
-    send_noise(&victim, frames.min(500_000), rate, 1);
+    send_noise(&victim, "mixed", frames.min(500_000), rate, 1);
     let filled = victim.resident_kib();
     let ping = ["ping", "-i", "0.02", "-w", "3600", "-W", "1", "-q", OURS];
     let pinging = victim.lan.linux.spawn(&ping).unwrap();
-    let took = send_noise(&victim, frames, rate, 2);
+    let took = send_noise(&victim, "mixed", frames, rate, 2);
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
     victim.lan.linux.exec(&interrupt).unwrap();
     pinging.wait(PATIENCE).unwrap();
@@ -294,5 +299,76 @@ pub(crate) fn survives_scanners(wire: Wire) {
     }
     // The tables fill once; what they take is bounded (docs/hostile.md).
     assert!(after <= before + 32 * 1024, "{before} KiB, then {after}");
+    victim.end();
+}
+
+/// What became of connections that Linux made one after the other until it was told to stop.
+struct Served {
+    answered: u64,
+    failed: u64,
+    longest: Duration,
+}
+
+/// Connects, asks and takes the answer, again and again.
+fn ask_until(done: &AtomicBool) -> Served {
+    let to = format!("{OURS}:7").parse().unwrap();
+    let mut served = Served {
+        answered: 0,
+        failed: 0,
+        longest: Duration::ZERO,
+    };
+    let ask = || -> io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"anybody there?")?;
+        stream.read_exact(&mut [0; 14])
+    };
+    while !done.load(Ordering::Relaxed) || served.answered == 0 {
+        let begun = Instant::now();
+        match ask() {
+            Ok(()) => served.answered += 1,
+            Err(error) => {
+                println!("not served: {error}");
+                served.failed += 1;
+            }
+        }
+        served.longest = served.longest.max(begun.elapsed());
+    }
+    served
+}
+
+pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let Some(victim) = Victim::start("flood_of_syns", wire) else {
+        return;
+    };
+    let frames = number_of("XK_SYN_FRAMES", 50_000);
+    let rate = number_of("XK_SYN_RATE", 50_000);
+    // Until the tables are full.
+    send_noise(&victim, "syns", 10_000, 20_000, 1);
+    let before = victim.resident_kib();
+    let done = AtomicBool::new(false);
+    let linux = victim.lan.linux.clone();
+    let (served, took) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| linux.enter(|| ask_until(&done)).unwrap());
+        let took = send_noise(&victim, "syns", frames, rate, 2);
+        done.store(true, Ordering::Relaxed);
+        (asking.join().expect("no panic"), took)
+    });
+    let after = victim.resident_kib();
+    println!(
+        "{frames} SYNs in {took:.1?}: {} connections answered, {} not, the slowest in {:.1?}; VmRSS {before} KiB before, {after} KiB after",
+        served.answered, served.failed, served.longest
+    );
+    let dump = victim.dump();
+    for line in dump.lines().filter(|line| line.contains("SYN")) {
+        println!("{}", line.trim());
+    }
+    assert_eq!(served.failed, 0, "somebody was not served");
+    assert!(
+        after <= before + GROWTH_KIB_MAX,
+        "{before} KiB, then {after}"
+    );
     victim.end();
 }

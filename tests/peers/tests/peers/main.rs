@@ -5,11 +5,15 @@
 
 mod arp;
 mod client;
+mod ends;
 mod host;
 mod hostile;
+mod many;
 mod offload;
+mod paths;
 mod program;
 mod router;
+mod streams;
 mod tcp;
 mod tools;
 mod xdp;
@@ -74,7 +78,17 @@ fn main() -> ExitCode {
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
         tcp::streams_outlast_a_bad_link over Tap TapOffload Veth VethOffload XdpGeneric;
+        streams::carries_all_sizes over Tap Veth XdpGeneric XdpNative;
+        streams::outlast_faults over Tap Veth;
+        streams::fit_tiny_windows over Tap Veth;
+        streams::wait_for_closed_windows over Tap Veth;
+        paths::become_narrower over Tap Veth;
+        paths::are_black_holes over Veth;
+        paths::are_marked over Tap Veth;
+        many::stand_at_the_same_time over Tap Veth XdpNative;
+        many::follow_each_other over Tap Veth;
         hostile::survives_noise over Tap Veth;
+        hostile::survives_a_flood_of_syns over Veth;
         hostile::survives_scanners over Tap;
     })
 }

@@ -29,7 +29,7 @@ const FULL: [(&str, &str); 2] = [
 ];
 
 /// What a lossy link, or a ring that overflows on a busy machine, does to streams.
-const DAMAGE: &[(&str, &str)] = &[
+pub(crate) const DAMAGE: &[(&str, &str)] = &[
     ("etransmission", "the link loses segments"),
     ("revious segment", "the link loses segments"),
     ("out-of-order", "the link reorders segments"),
