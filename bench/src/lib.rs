@@ -26,6 +26,7 @@ mod stack;
 mod talks;
 mod tcp_idle;
 mod tcp_inprocess;
+mod tcp_lossy;
 mod udp_inprocess;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};

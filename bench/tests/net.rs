@@ -141,6 +141,7 @@ fn tcp_is_measured_between_processes() {
         );
     });
     run_some("tcp-connect", &["one core"], |_| {});
+    run_some("tcp-lossy", &[], |_| {});
 }
 
 fn counted(record: &Record) {

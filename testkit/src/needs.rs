@@ -60,6 +60,10 @@ fn package(program: &str) -> &str {
         "nc" => "netcat-openbsd",
         "mtr" => "mtr-tiny",
         "nping" => "nmap",
+        "nginx" => "nginx-light",
+        "redis-cli" | "redis-benchmark" => "redis-tools",
+        "ssh" | "ssh-keygen" => "openssh-client",
+        "sshd" => "openssh-server",
         other => other,
     }
 }

@@ -20,6 +20,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("hping3", "hping3"),
     ("python3", "python3"),
     ("curl", "curl"),
+    ("wget", "wget"),
+    ("redis-server", "redis-server"),
+    ("redis-benchmark", "redis-tools"),
+    ("nginx", "nginx-light"),
+    ("openssl", "openssl"),
+    ("ssh", "openssh-client"),
+    ("sshd", "openssh-server"),
     ("valgrind", "valgrind"),
     ("g++", "g++"),
 ];

@@ -1,11 +1,15 @@
 //! `xk exec`: an unmodified program on the sockets of a graph.
 
 use crate::failure::Failure;
+use crate::signals_unsafe::{self, Before};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, kill_process, setrlimit};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use xk_net::Setup;
 use xk_relay::Relay;
 use xk_request::VARIABLE;
@@ -17,7 +21,7 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// How long what was written is still sent behind the program's end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Run a program with its TCP on a graph: addresses of the graph are reached through it, all others through Linux
+/// Run a program with its TCP and UDP on a graph: addresses of the graph are reached through it, all others through Linux
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The graph file
@@ -39,19 +43,21 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         setup = setup.host(host);
     }
     let failed = |error: std::io::Error| Failure::new(error.to_string().trim_end());
+    let before = signals_unsafe::hold_back();
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone()).map_err(failed)?;
-    let status = run(args, &library, relay.token())?;
+    let status = run(args, &library, &relay.ticket().to_string(), before)?;
+    let ended = Instant::now();
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
-    let _ = stack.settle(FAREWELL);
+    let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));
     match code(status) {
         0 => Ok(()),
         code => Err(Failure::Ended(code)),
     }
 }
 
-fn run(args: &Args, library: &OsStr, token: &str) -> Result<ExitStatus, Failure> {
+fn run(args: &Args, library: &OsStr, ticket: &str, before: Before) -> Result<ExitStatus, Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::usage("no program"));
     };
@@ -60,12 +66,44 @@ fn run(args: &Args, library: &OsStr, token: &str) -> Result<ExitStatus, Failure>
         preload.push(":");
         preload.push(others);
     }
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(rest)
         .env(LD_PRELOAD, preload)
-        .env(VARIABLE, token)
-        .status()
-        .map_err(|error| Failure::file("cannot run", program.as_ref(), error))
+        .env(VARIABLE, ticket);
+    signals_unsafe::ends_with_us(&mut command, before);
+    let failed = |error| Failure::file("cannot run", program.as_ref(), error);
+    let mut child = command.spawn().map_err(failed)?;
+    // Each socket of the program has an end here; its own limit stays as it was.
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, all);
+    let pid = Pid::from_child(&child);
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&has_ended);
+    std::thread::Builder::new()
+        .name("xk-signals".into())
+        .spawn(move || pass_signals(pid, &ended))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let status = child.wait().map_err(failed);
+    has_ended.store(true, Ordering::SeqCst);
+    status
+}
+
+/// Passes on to the program what asks this process to end; once the program has ended, ends.
+fn pass_signals(pid: Pid, has_ended: &AtomicBool) {
+    while let Some((signal, from_terminal)) = signals_unsafe::next() {
+        if has_ended.load(Ordering::SeqCst) {
+            std::process::exit(128 + signal.as_raw());
+        }
+        if !from_terminal {
+            // It may be ending just now.
+            let _ = kill_process(pid, signal);
+        }
+    }
 }
 
 /// As a shell has it: that of the program, or 128 and the signal that ended it.

@@ -18,6 +18,7 @@ mod output;
 mod ping;
 mod protocols;
 mod run;
+mod signals_unsafe;
 mod sim;
 mod simulation;
 mod switch;

@@ -78,11 +78,13 @@ fn run(end: &End) -> Result<Value, Trouble> {
         | System::Bare(Wire::Host) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
         System::XkTcp(wire) => stack::streams(end, wire),
-        System::XkTcpSmall => stack::streams(end, Wire::Packet),
+        System::XkTcpSmall | System::XkTcpCubic => stack::streams(end, Wire::Packet),
+        System::Between => super::between::run(end),
         System::XkTcpLarge => stack::streams(end, Wire::Shm),
         System::LinuxTcpVeth
         | System::LinuxTcpVethPlain
         | System::LinuxTcpSmall
+        | System::LinuxTcpCubic
         | System::LinuxTcpLoopback => super::stream_sockets::run(end),
     }
 }

@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// Connections over a wire with faults: many, for chance to even out.
+pub(crate) const FLOWS: u32 = 16;
+
 /// What carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -56,6 +59,12 @@ pub(crate) enum System {
     XkTcp(Wire),
     /// The same over shared memory whose frames bear 65,535 octets.
     XkTcpLarge,
+    /// xk's TCP over a packet socket to the wire with faults.
+    XkTcpCubic,
+    /// Linux's, without offloads, to the same.
+    LinuxTcpCubic,
+    /// The wire with faults between the two ends.
+    Between,
     /// xk's TCP over a packet socket with buffers of four kilobytes.
     XkTcpSmall,
     /// Linux's over the veth pair without offloads, with such buffers.
@@ -69,7 +78,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 32] = [
+    const ALL: [(System, &'static str); 35] = [
         (Self::XkEth, "xk packet eth"),
         (Self::XkIp, "xk packet ip"),
         (Self::LinuxIp, "Linux raw ip"),
@@ -97,12 +106,23 @@ impl System {
         (Self::XkTcp(Wire::Xdp), "xk tcp xdp"),
         (Self::XkTcp(Wire::Packet), "xk tcp packet"),
         (Self::XkTcpLarge, "xk tcp shm, MTU 65535"),
+        (Self::XkTcpCubic, "xk, cubic"),
+        (Self::LinuxTcpCubic, "Linux, cubic"),
+        (Self::Between, "fault between"),
         (Self::XkTcpSmall, "xk tcp packet, buffers of 4 KiB"),
         (Self::LinuxTcpSmall, "Linux tcp veth, buffers of 4 KiB"),
         (Self::LinuxTcpVeth, "Linux tcp veth"),
         (Self::LinuxTcpVethPlain, "Linux tcp veth, no offloads"),
         (Self::LinuxTcpLoopback, "Linux tcp loopback"),
     ];
+
+    /// How many connections send at once.
+    pub(super) fn flows(self) -> u32 {
+        match self {
+            Self::XkTcpCubic | Self::LinuxTcpCubic => FLOWS,
+            _ => 1,
+        }
+    }
 
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {

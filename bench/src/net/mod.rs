@@ -4,6 +4,7 @@
 //! A round of a case starts both ends, lets them exchange messages for a bounded time and ends them; so nothing of one system
 //! runs while another is measured.
 
+mod between;
 mod child;
 pub(crate) mod end;
 mod exchange;
@@ -35,6 +36,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub(crate) use child::run_if_asked;
+pub(crate) use end::FLOWS;
 pub(crate) use tcp::streamed;
 
 /// The benchmarks between two processes.

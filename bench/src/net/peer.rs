@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(6);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A running child; killed if it still runs when this is dropped.
-struct Peer {
+pub(super) struct Peer {
     child: Child,
     lines: Receiver<String>,
     name: String,
 }
 
 impl Peer {
-    fn start(end: &End) -> Result<Self, Trouble> {
+    pub(super) fn start(end: &End) -> Result<Self, Trouble> {
         let name = format!("{:?} of {}", end.task, end.system.name());
         let failed =
             |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
@@ -66,7 +66,7 @@ impl Peer {
         Err(Trouble::Failed(format!("{}: {what}", self.name)))
     }
 
-    fn ready(&mut self) -> Result<(), Trouble> {
+    pub(super) fn ready(&mut self) -> Result<(), Trouble> {
         match self.line(PATIENCE)? {
             line if line == READY => Ok(()),
             line => Err(self.judge(&line).err().unwrap_or_else(|| {

@@ -1,9 +1,10 @@
 //! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
 
 use super::end::{End, System, Task, Wire};
+use super::memory;
 use super::memory_unsafe::Memory;
+use super::peer::{self, Peer};
 use super::space::Scene;
-use super::{memory, peer};
 use crate::case::Trouble;
 use rustix::thread::sched_getaffinity;
 use serde_json::Value;
@@ -53,6 +54,8 @@ pub(crate) struct Stage {
     scene: Rc<OnceCell<Result<Scene, Trouble>>>,
     /// The same without offloads.
     plain: Rc<OnceCell<Result<Scene, Trouble>>>,
+    /// A pair with a wire with faults between its ends, and what carries it.
+    faulty: Rc<OnceCell<Result<(Scene, Peer), Trouble>>>,
 }
 
 /// What both ends of a case meet by, removed behind it.
@@ -179,11 +182,20 @@ impl Stage {
             | System::LinuxVethJoined
             | System::XkTcp(_)
             | System::XkTcpSmall
+            | System::XkTcpCubic
+            | System::LinuxTcpCubic
+            | System::Between
             | System::LinuxTcpVeth
             | System::LinuxTcpVethPlain
             | System::LinuxTcpSmall
             | System::Smoltcp => side,
         };
+        if system.flows() > 1 {
+            return match self.faulty.get_or_init(faulty) {
+                Ok((scene, _)) => Ok(Some(scene.path(side))),
+                Err(trouble) => Err(trouble.clone()),
+            };
+        }
         let scene = match system {
             System::LinuxTcpVethPlain | System::LinuxTcpSmall => self.plain.get_or_init(|| {
                 let scene = Scene::new(self.mtu_octets)?;
@@ -197,6 +209,26 @@ impl Stage {
             Err(trouble) => Err(trouble.clone()),
         }
     }
+}
+
+/// Two ends and, in a space of its own between them, a process that carries frames from one to the other and loses some.
+fn faulty() -> Result<(Scene, Peer), Trouble> {
+    let (scene, between) = Scene::with_space_between()?;
+    let end = End {
+        system: System::Between,
+        task: Task::Answer,
+        side: 0,
+        octets: 0,
+        spins: false,
+        port: port(),
+        core: cores(Mode::TwoCores)?[0],
+        time: Duration::ZERO,
+        space: Some(between),
+        meeting: None,
+    };
+    let mut peer = Peer::start(&end)?;
+    peer.ready()?;
+    Ok((scene, peer))
 }
 
 /// The side that is started first: who makes a device that the other needs, or else who answers or receives.

@@ -71,6 +71,12 @@ impl Space {
         self.program("ip", words, "iproute2")
     }
 
+    /// Has Linux leave neither checksums nor cutting to a device, nor join what comes from it.
+    fn leave_nothing_to(&self, device: &str) -> Result<(), Trouble> {
+        let words = format!("-K {device} tx off rx off tso off gso off gro off");
+        self.program("ethtool", &words, "ethtool")
+    }
+
     /// Runs a program of a package inside with these words.
     fn program(&self, name: &str, words: &str, package: &str) -> Result<(), Trouble> {
         self.inside(|| {
@@ -100,10 +106,13 @@ pub(super) fn enter(link: &File) -> rustix::io::Result<()> {
 /// Two namespaces with a veth pair between them.
 pub(super) struct Scene {
     spaces: [Space; 2],
+    _between: Option<Space>,
 }
 
 /// The devices of the pair.
 pub(super) const VETH: [&str; 2] = ["xkb0", "xkb1"];
+/// Their other ends, if there is a space between.
+pub(super) const BETWEEN: [&str; 2] = ["xkbm0", "xkbm1"];
 /// Linux's addresses on the pair.
 pub(super) const LINUX: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
@@ -132,14 +141,43 @@ impl Scene {
             }
             space.ip(&format!("link set {} up", VETH[side]))?;
         }
-        Ok(Self { spaces })
+        Ok(Self {
+            spaces,
+            _between: None,
+        })
+    }
+
+    /// Makes both with a third between them, which holds the other ends of their devices; answers its path as well. Nothing is left to
+    /// devices.
+    ///
+    /// # Errors
+    /// As for [`Scene::new`].
+    pub(super) fn with_space_between() -> Result<(Self, String), Trouble> {
+        let spaces = [Space::new()?, Space::new()?];
+        let between = Space::new()?;
+        let path = between.path();
+        for (side, space) in spaces.iter().enumerate() {
+            let (mine, other) = (VETH[side], BETWEEN[side]);
+            space.ip(&format!(
+                "link add {mine} type veth peer name {other} netns {path}"
+            ))?;
+            space.ip(&format!("addr add {}/24 dev {mine}", LINUX[side]))?;
+            for (place, device) in [(space, mine), (&between, other)] {
+                place.leave_nothing_to(device)?;
+                place.ip(&format!("link set {device} up"))?;
+            }
+        }
+        let scene = Self {
+            spaces,
+            _between: Some(between),
+        };
+        Ok((scene, path))
     }
 
     /// Has Linux make frames of their real size with their checksums, and take each by itself.
     pub(super) fn leave_nothing_to_devices(&self) -> Result<(), Trouble> {
         for (side, space) in self.spaces.iter().enumerate() {
-            let words = format!("-K {} tx off rx off tso off gso off gro off", VETH[side]);
-            space.program("ethtool", &words, "ethtool")?;
+            space.leave_nothing_to(VETH[side])?;
         }
         Ok(())
     }

@@ -178,12 +178,13 @@ pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
         System::XkTcpLarge => " mtu=65535",
         _ => "",
     };
-    let small = match end.system {
+    let settings = match end.system {
         System::XkTcpSmall => " receive_buffer=\"4KiB\" send_buffer=\"4KiB\"",
+        System::XkTcpCubic => " congestion=cubic",
         _ => "",
     };
     let text = format!(
-        "host end {{\n{}{large}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\ntcp ip no_delay=#true{small}\n}}\n",
+        "host end {{\n{}{large}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\ntcp ip no_delay=#true{settings}\n}}\n",
         wire_line(end, wire),
         address(end.side),
     );
@@ -207,7 +208,7 @@ fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble
 }
 
 /// Runs a graph with what `make` makes on top of its node `lower`.
-fn run_under<T: Top + 'static>(
+pub(super) fn run_under<T: Top + 'static>(
     end: &End,
     kind: &str,
     text: &str,

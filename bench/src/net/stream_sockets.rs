@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use xk_run::interrupt_unsafe::is_requested;
 
 /// Octets that one reading call takes.
@@ -21,6 +22,11 @@ const READ_OCTETS: usize = 256 * 1024;
 
 /// Octets of small buffers, of which Linux makes twice as many and gives half of those as window (tcp(7)).
 const SMALL_OCTETS: usize = 4096;
+
+/// The congestion control of who sends.
+const CONGESTION: &str = "cubic";
+/// How often a receiver of many connections looks at its clock.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The server's address.
 fn server(end: &End) -> SocketAddrV4 {
@@ -160,6 +166,7 @@ pub(super) fn run(end: &End) -> Result<Value, Trouble> {
         let door = Door::open(end).map_err(failed("cannot listen"))?;
         ready();
         return match end.task {
+            Task::Receive if end.system.flows() > 1 => receive_many(end, &door),
             Task::Receive => receive(end, &door),
             _ => serve(&door),
         };
@@ -168,7 +175,7 @@ pub(super) fn run(end: &End) -> Result<Value, Trouble> {
     let trips = match end.task {
         Task::Ask => ask(end),
         Task::Connect => connect(end),
-        _ => return send(end),
+        _ => return send_many(end),
     };
     trips.map(Trips::result).map_err(failed("while asking"))
 }
@@ -236,9 +243,60 @@ fn serve(door: &Door) -> Result<Value, Trouble> {
     }
 }
 
+/// Sends on as many connections as the system has, each from a thread of its own.
+fn send_many(end: &End) -> Result<Value, Trouble> {
+    std::thread::scope(|scope| {
+        for _ in 1..end.system.flows() {
+            scope.spawn(|| send(end));
+        }
+        send(end)
+    })
+}
+
+/// Counts what comes on as many connections as the system has, each read by a thread of its own.
+fn receive_many(end: &End, door: &Door) -> Result<Value, Trouble> {
+    let count = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let read = |mut stream: Stream| {
+        let mut buffer = vec![0; READ_OCTETS];
+        while !is_over.load(Ordering::Relaxed) {
+            match stream.0.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(octets) => drop(count.fetch_add(octets as u64, Ordering::Relaxed)),
+                Err(error) if is_pause(&error) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let read = &read;
+        let accepted = (0..end.system.flows()).try_for_each(|_| {
+            let stream = door.accept()?;
+            scope.spawn(move || read(stream));
+            Ok(())
+        });
+        let mut window = Window::new(end.time);
+        let (begun, mut seen) = (Instant::now(), 0);
+        while accepted.is_ok() && !window.look(begun.elapsed()) && !is_requested() {
+            std::thread::sleep(LOOK_EVERY);
+            let now = count.load(Ordering::Relaxed);
+            window.saw_octets(now - seen);
+            seen = now;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        accepted.map_err(failed("while connections come"))?;
+        window.result()
+    })
+}
+
 /// Sends until told to end, or until the receiver has seen enough.
 fn send(end: &End) -> Result<Value, Trouble> {
     let mut stream = Stream::connect(server(end), end.spins).map_err(failed("cannot connect"))?;
+    // The one that most systems have, whatever this one is set to.
+    let chosen = rustix::net::sockopt::set_tcp_congestion(&stream.0, CONGESTION);
+    if let (Err(error), System::LinuxTcpCubic) = (chosen, end.system) {
+        return Err(Trouble::Skipped(format!("needs {CONGESTION}: {error}")));
+    }
     if end.system == System::LinuxTcpSmall {
         let set = rustix::net::sockopt::set_socket_send_buffer_size(&stream.0, SMALL_OCTETS);
         set.map_err(|error| Trouble::Failed(format!("no small buffer: {error}")))?;

@@ -1,15 +1,15 @@
 //! `tcp-stream`, `tcp-rtt` and `tcp-connect`: TCP between two processes.
 
-use super::end::{System, Task, Wire};
+use super::end::{FLOWS, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
 use super::round_trips;
 use super::scene::{Mode, Setting, Stage};
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
-/// All three.
-pub(super) fn benchmarks() -> [Benchmark; 3] {
-    [stream(), round_trip(), connect()]
+/// All of them.
+pub(super) fn benchmarks() -> [Benchmark; 4] {
+    [stream(), round_trip(), connect(), lossy()]
 }
 
 const LOOPBACK: System = System::LinuxTcpLoopback;
@@ -218,4 +218,68 @@ fn connections(
         also: vec![("p50 us", us("p50")), ("p99 us", us("p99"))],
         ..Sample::default()
     })
+}
+
+fn lossy() -> Benchmark {
+    Benchmark::new(
+        "tcp-lossy",
+        "TCP over a wire that loses 1 % of the frames in each direction and delays them, 20 ms there and back: goodput of one of 16 \
+         connections at once; in real time between two processes through a graph with `fault`, and simulated, a seed a round",
+        "Mb/s",
+        lossy_cases,
+    )
+    .higher_is_better()
+    .why(include_str!("../why/tcp-lossy.md"))
+}
+
+/// How long a round over the wire with faults measures.
+const LOSSY_TIME: Duration = Duration::from_millis(800);
+const LOSSY_ROW: &str = "1 % lost, 20 ms";
+
+fn lossy_cases() -> Vec<Case> {
+    let stage = Stage::default();
+    let linux = System::LinuxTcpCubic;
+    let mut list = Vec::new();
+    for system in [System::XkTcpCubic, linux] {
+        let stage = stage.clone();
+        let case = Case::measured(LOSSY_ROW, move |effort| {
+            goodput(&stage, system, LOSSY_TIME.mul_f64(effort))
+        });
+        list.push(case.of(system.name()));
+    }
+    // In seconds of virtual time; the last one carries ten times as much in each.
+    for (system, congestion, seconds) in [
+        ("simulated, cubic", "cubic", 5.0),
+        ("simulated, newreno", "newreno", 5.0),
+        ("simulated, bbr", "bbr", 0.5),
+    ] {
+        let mut seed = 0;
+        let case = Case::measured(LOSSY_ROW, move |effort| {
+            seed += 1;
+            let time = Duration::from_secs_f64(seconds * effort);
+            crate::tcp_lossy::goodput(congestion, seed, time)
+        });
+        list.push(case.of(system));
+    }
+    let compared = |case: Case| match case.system {
+        "xk, cubic" | "simulated, cubic" => case.beside(linux.name()).goal(Goal::TimesAsFast(0.9)),
+        _ => case,
+    };
+    list.into_iter().map(compared).collect()
+}
+
+/// Mb/s of one connection of many.
+fn goodput(stage: &Stage, system: System, time: Duration) -> Result<Sample, Trouble> {
+    let (received, _) = stage.run(&Setting {
+        system,
+        tasks: [Task::Send, Task::Receive],
+        octets: WRITE_OCTETS,
+        mode: Mode::TwoCores,
+        time,
+    })?;
+    let figure = |key: &str| received[key].as_f64();
+    match (figure("messages"), figure("ns")) {
+        (Some(octets), Some(ns)) => Ok((octets * 8e3 / ns / f64::from(FLOWS)).into()),
+        _ => Err(Trouble::Failed("nothing was counted".into())),
+    }
 }

@@ -4,6 +4,8 @@
 //! the sender's memory, cut into segments, carried over, checked, acknowledged at least every second segment, and taken by an
 //! application that counts them. All checksums are computed and verified on both sides of the comparison.
 
+mod connects;
+mod foreign;
 mod ours;
 mod smoltcp_peer;
 
@@ -19,6 +21,9 @@ const WRITE: usize = 16 * 1024;
 /// Octets of a measurement, in segments.
 const OPERATIONS: u64 = 40_000;
 const ROW: &str = "one segment";
+/// A connection's whole life, for its instructions; between processes `tcp-connect` measures it.
+const CONNECTION: &str = "one connection, an octet there and back";
+const CONNECTIONS: u64 = 10_000;
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -34,8 +39,13 @@ fn cases() -> Vec<Case> {
     vec![
         Case::new(ROW, OPERATIONS, || ours::Pair::new().stream())
             .beside("smoltcp")
-            .goal(Goal::TimesAsFast(1.5)),
+            .goal(Goal::TimesAsFast(1.5))
+            .beside(foreign::LWIP)
+            .beside(foreign::GVISOR),
         Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
+        foreign::lwip(),
+        foreign::gvisor(),
+        Case::new(CONNECTION, CONNECTIONS, connects::connects),
     ]
 }
 
@@ -55,10 +65,12 @@ fn derived(records: &[Record]) -> Vec<Record> {
             .iter()
             .map(|ratio| Ratio {
                 goal: None,
+                ratio: 1.0 / ratio.ratio,
                 ..*ratio
             })
             .collect(),
         ..record.clone()
     };
-    records.iter().map(rate).collect()
+    let streams = records.iter().filter(|record| record.row == ROW);
+    streams.map(rate).collect()
 }

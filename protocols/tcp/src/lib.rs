@@ -18,7 +18,8 @@
 //! octets than he could send back.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, or a link with one other end. All that is asked of it is a pseudo-header,
+//! One protocol whose participants are IPv4 hosts, a link with one other end, or one with ports, such as `host-udp`: then `local`
+//! says which port peers reach it at, and participants have that port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header,
 //! the sizes of its packets and the two hosts; what it does not know is done without.
 //!
 //! # Behaviour
@@ -59,6 +60,7 @@
 //! - `time_wait`: how long an ended connection is remembered.
 //! - `user_timeout`: how long octets may stay unacknowledged.
 //! - `announce_user_timeout`: whether the peer is told that, and its word heeded.
+//! - `local`: what it enables below.
 //! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
@@ -124,7 +126,7 @@ pub static ENTRY: Entry = Entry {
         min: 1,
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
+        families: &[Family::Host, Family::Link, Family::Port],
     },
     header_octets: wire::HEADER_LEN,
     numbers: &[Number {
@@ -239,6 +241,11 @@ static PARAMETERS: &[ParamSpec] = &[
         "announce_user_timeout",
         "#false",
         "whether the peer is told that, and its word heeded",
+    ),
+    ParamSpec::optional(
+        "local",
+        ParamKind::Text("a participant, such as port9000"),
+        "what it enables below",
     ),
     xk_kit::talkers::PARAMETER,
 ];

@@ -2,7 +2,7 @@
 
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
-use xk_kit::control::{max_packet, opt_packet};
+use xk_kit::control::{MyPort, PeerPort, max_packet, opt_packet};
 use xk_kit::offload::{Offloads, TransportChecksum};
 use xk_kit::ports::Origin;
 
@@ -19,12 +19,23 @@ pub(crate) fn received(origin: &Origin) -> Checksum {
     origin.pseudo.map_or(Checksum::new(), |p| p.received)
 }
 
-/// Both hosts as one number; `otherwise` where the layer below has no hosts.
-pub(crate) fn hosts(origin: &Origin, otherwise: u64) -> u64 {
+/// Both hosts as one number; that of the session where it has none.
+pub(crate) fn hosts(origin: &Origin, lower: &SessionRef) -> u64 {
     match (origin.local, origin.peer) {
         (Some(local), Some(peer)) => u64::from(u32::from(peer)) << 32 | u64::from(u32::from(local)),
-        _ => otherwise,
+        _ => lower.id().0,
     }
+}
+
+/// The same where the layer below has ports as well.
+pub(crate) fn hosts_and_ports(cx: &Kernel, origin: &Origin, lower: &SessionRef) -> u64 {
+    // An odd factor keeps different ports apart.
+    let of_port = |port: u16, factor: u64| u64::from(port).wrapping_mul(factor);
+    let mine = lower.ask(cx, MyPort::default());
+    let others = lower.ask(cx, PeerPort::default());
+    hosts(origin, lower)
+        ^ mine.map_or(0, |q| of_port(q.port, 0x9e37_79b9_7f4a_7c15))
+        ^ others.map_or(0, |q| of_port(q.port, 0xc2b2_ae3d_27d4_eb4f))
 }
 
 /// Whether the checksum of a segment is right or known to be, `pseudo` being the sum over addresses and protocol number.

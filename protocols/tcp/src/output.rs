@@ -7,6 +7,7 @@ use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, SEQ_AT};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
+use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::checksum::LONG;
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
@@ -122,6 +123,26 @@ pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBu
         message.set_attribute(run).map_err(|_| NoBuffers)?;
     }
     Ok(message)
+}
+
+/// Says whether a router may mark the segment.
+#[inline]
+pub(crate) fn mark(message: &mut Message, is_markable: bool) {
+    if is_markable {
+        // There are few attributes on a fresh segment: this one finds room.
+        let _ = message.set_attribute(Ecn::CapableZero);
+    }
+}
+
+/// What octets came with says nothing about how they go.
+#[inline]
+pub(crate) fn forget_origin(message: &mut Message) {
+    if message.has_attributes() {
+        message.remove_attribute::<TransportChecksum>();
+        message.remove_attribute::<LinkCast>();
+        message.remove_attribute::<Ecn>();
+        message.remove_attribute::<Segments>();
+    }
 }
 
 /// The reset that answers a segment which belongs to no connection; `None` if that is a reset itself.

@@ -2,7 +2,6 @@
 
 use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
-use crate::origin::hosts;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
@@ -35,7 +34,7 @@ impl Tcp {
         (message, length): (Message, usize),
     ) -> Result<(), Refused> {
         let pair = ports(header.dst, header.src);
-        let pending = (hosts(origin, lower.id().0), pair);
+        let pending = (self.hosts(cx, origin, lower), pair);
         if let Some(note) = self.table.pending.get(&pending) {
             return self.demux_pending(
                 cx,

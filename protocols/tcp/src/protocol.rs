@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
-use crate::origin::{hosts, is_intact, path, received};
+use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
 use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
@@ -14,14 +14,14 @@ use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
-    ANY_HOST, EPHEMERAL_COUNT, definite, enable_of, ephemeral, is_free, key_of, less_header,
-    local_host,
+    ANY_HOST, EPHEMERAL_COUNT, Origin, definite, enable_of, ephemeral, is_free, key_of,
+    less_header, local_host,
 };
 use xk_kit::stream::{StreamNotice, StreamSet};
 
@@ -34,18 +34,25 @@ const UNUSED_TRIES: u32 = 64;
 /// One instance of the layer.
 pub struct Tcp {
     lower: ProtocolRef,
+    /// What it enables below.
+    enables: Participant,
     pub(crate) table: Rc<Table>,
 }
 
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+/// [`BuildError`] if the graph gives it nothing to stand on, or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let limits = Limits::read(build.params);
     let settings = settings(build.params);
     let lower = build.lower(0)?;
-    Ok(add_limited(build.cx, build.name, lower, &limits, settings))
+    let given = build
+        .params
+        .parse("local", "a participant, such as port9000")?;
+    let enables = given.unwrap_or_else(|| Participant::of(Part::Any));
+    let (cx, name) = (build.cx, build.name);
+    Ok(add_limited(cx, name, (lower, enables), &limits, settings))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -60,18 +67,24 @@ pub fn add(
         sessions_max,
         ..Limits::default()
     };
-    add_limited(cx, name, lower, &limits, settings)
+    let enables = Participant::of(Part::Any);
+    add_limited(cx, name, (lower, enables), &limits, settings)
 }
 
 fn add_limited(
     cx: &Kernel,
     name: &str,
-    lower: ProtocolRef,
+    (lower, enables): (ProtocolRef, Participant),
     limits: &Limits,
     settings: Settings,
 ) -> ProtocolRef {
     let table = Rc::new(Table::new(cx, limits, settings));
-    cx.add_protocol(crate::ENTRY.kind, name, Tcp { lower, table })
+    let tcp = Tcp {
+        lower,
+        enables,
+        table,
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, tcp)
 }
 
 /// Both ports as they lie in an arriving header.
@@ -83,8 +96,9 @@ fn ports_of(octets: &[u8; HEADER_LEN]) -> u32 {
 
 impl Protocol for Tcp {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let any = Participants::local(Part::Any);
-        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+        let local = Participants::local(self.enables.clone());
+        let enabled = self.lower.open_enable(cx, Upper::new(this), local);
+        enabled.map(drop)
     }
 
     fn open(
@@ -222,6 +236,15 @@ impl Protocol for Tcp {
 }
 
 impl Tcp {
+    /// What stands for both hosts, and for both ports below where there are such.
+    pub(crate) fn hosts(&self, cx: &Kernel, origin: &Origin, lower: &SessionRef) -> u64 {
+        if self.enables.top() == Some(&Part::Any) {
+            hosts(origin, lower)
+        } else {
+            hosts_and_ports(cx, origin, lower)
+        }
+    }
+
     /// An active open on a lower session, whose hold it takes over.
     fn open_on(
         &self,
@@ -234,7 +257,7 @@ impl Tcp {
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
         let origin = self.table.origins.of(cx, lower);
-        let hosts = hosts(&origin, lower.id().0);
+        let hosts = self.hosts(cx, &origin, lower);
         let local = match local {
             Wild::Is(port) => port,
             Wild::Any => {

@@ -4,7 +4,7 @@ use crate::connection::{Connection, Run};
 use crate::inquiry;
 use crate::intake::Held;
 use crate::origin::{offloads, sent};
-use crate::output::{Seal, Sealer, seal_out};
+use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::table::{Key, Table};
@@ -15,11 +15,11 @@ use xk_core::control::{Describe, Question};
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
-use xk_kit::attribute::{Ecn, LinkCast};
-use xk_kit::control::{KeepWhole, MaxPacket, MyPort, NetworkErrorKind, OptPacket, PeerPort};
-use xk_kit::offload::{Offloads, TransportChecksum};
+use xk_kit::control::{
+    KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort,
+};
+use xk_kit::offload::Offloads;
 use xk_kit::ports::Origin;
-use xk_kit::segments::Segments;
 use xk_kit::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet, StreamShutdown,
     StreamSpace,
@@ -372,11 +372,33 @@ impl TcpSession {
                     .borrow_mut()
                     .unreachable(StreamError::Refused, seq);
             }
-            (_, seq) => connection
-                .borrow_mut()
-                .unreachable(StreamError::Unreachable, seq),
+            (kind, seq) => {
+                connection
+                    .borrow_mut()
+                    .unreachable(StreamError::Unreachable, seq);
+                self.pass_on(cx, this, kind);
+            }
         }
         self.work(cx, this);
+    }
+
+    /// Tells above what does not break a connection, as long as nobody has answered: whoever is above may not want to wait
+    /// (RFC 9293, section 3.9.2.2; RFC 5461, section 4.1).
+    fn pass_on(&self, cx: &Kernel, this: &SessionRef, kind: NetworkErrorKind) {
+        let is_meant = {
+            let connection = self.connection.borrow();
+            connection.state() == State::SynSent && connection.soft_error().is_some()
+        };
+        if is_meant {
+            let error = NetworkError {
+                kind,
+                reporter: None,
+                session: Some(this.clone()),
+                start: [0; 16],
+                start_len: 0,
+            };
+            let _ = self.upper.ask(cx, error);
+        }
     }
 
     /// A question about the stream; `Unknown` if it is none.
@@ -404,26 +426,6 @@ impl TcpSession {
         }
         self.work(cx, this);
         Answer::Answered
-    }
-}
-
-/// Says whether a router may mark the segment.
-#[inline]
-fn mark(message: &mut Message, is_markable: bool) {
-    if is_markable {
-        // There are few attributes on a fresh segment: this one finds room.
-        let _ = message.set_attribute(Ecn::CapableZero);
-    }
-}
-
-/// What octets came with says nothing about how they go.
-#[inline]
-fn forget_origin(message: &mut Message) {
-    if message.has_attributes() {
-        message.remove_attribute::<TransportChecksum>();
-        message.remove_attribute::<LinkCast>();
-        message.remove_attribute::<Ecn>();
-        message.remove_attribute::<Segments>();
     }
 }
 

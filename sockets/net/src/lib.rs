@@ -57,5 +57,5 @@ pub use setup::Setup;
 pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-pub use xk_kit::stream::{KeepAlive, StreamInfo};
+pub use xk_kit::stream::{KeepAlive, StreamInfo, StreamSetting};
 pub use xk_run::Idle;

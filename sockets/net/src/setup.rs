@@ -153,6 +153,11 @@ impl Setup {
             tcp: self.node(&kernel, "tcp", self.tcp.as_deref())?,
             udp: self.node(&kernel, "udp", self.udp.as_deref())?,
         };
+        if places.tcp.is_none() && places.udp.is_none() {
+            return Err(refused(
+                "the host has neither `tcp` nor `udp` for sockets to stand on".into(),
+            ));
+        }
         let layer = sockets.layer();
         layer.stand(&kernel, sockets, places);
         xk_compose::start(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;

@@ -46,7 +46,8 @@ impl<D: Driver> Stack<D> {
     }
 
     /// Waits until what was written into sockets that are closed by now has arrived and their peers have ended, too, at most
-    /// `limit` long; true if all have. Without it the last handle waits for a second.
+    /// `limit` long; true if all have. Beside a stack with a thread of its own peers that have all of it have a second to end.
+    /// Without it the last handle waits for a second.
     ///
     /// # Errors
     /// If the loop cannot run.

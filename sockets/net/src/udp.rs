@@ -25,7 +25,19 @@ impl<D: Driver> UdpSocket<D> {
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
     pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
         each(local, |local| {
-            let socket = stack.driver.datagrams(local)?;
+            let socket = stack.driver.datagrams(local, false)?;
+            Ok(Self(Handle::new(&stack.driver, socket)))
+        })
+    }
+
+    /// The same at a port that connected sockets made by this call may have already, as `SO_REUSEADDR` allows: they keep their
+    /// peers, and this socket hears everybody else.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn bind_shared(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
+        each(local, |local| {
+            let socket = stack.driver.datagrams(local, true)?;
             Ok(Self(Handle::new(&stack.driver, socket)))
         })
     }

@@ -1,52 +1,73 @@
 //! Asking the relay.
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
-use xk_request::{Reply, Request, VARIABLE, WORDS_MAX, control_name};
+use std::time::Duration;
+use xk_request::{Reply, Request, Ticket, VARIABLE, WORDS_MAX, control_name};
 
-/// The token of the stack, if this process belongs to one.
-pub(crate) fn token() -> Option<&'static str> {
-    static TOKEN: OnceLock<Option<String>> = OnceLock::new();
-    TOKEN
-        .get_or_init(|| std::env::var(VARIABLE).ok())
-        .as_deref()
+static TICKET: OnceLock<Option<Ticket>> = OnceLock::new();
+
+/// The ticket to the stack, if this process belongs to one. It is read when the library is loaded: later a program may have
+/// changed its environment, or be in a signal's handler.
+pub(crate) fn ticket() -> Option<&'static Ticket> {
+    TICKET
+        .get_or_init(|| std::env::var(VARIABLE).ok()?.parse().ok())
+        .as_ref()
 }
 
-fn reach() -> io::Result<OwnedFd> {
-    let token = token().ok_or(Errno::NETDOWN)?;
+/// True under `xk exec`.
+pub(crate) fn is_under_exec() -> bool {
+    ticket().is_some()
+}
+
+fn reach() -> io::Result<(OwnedFd, &'static Ticket)> {
+    let ticket = ticket().ok_or(Errno::NETDOWN)?;
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let name = SocketAddrUnix::new_abstract_name(control_name(token).as_bytes())?;
+    let name = SocketAddrUnix::new_abstract_name(control_name(&ticket.token).as_bytes())?;
     rustix::net::connect(&socket, &name)?;
-    Ok(socket)
+    Ok((socket, ticket))
 }
 
 /// Tells the relay something that it does not answer.
 pub(crate) fn tell(request: &Request) -> io::Result<OwnedFd> {
-    let socket = reach()?;
-    let words = request.to_string();
+    let (socket, ticket) = reach()?;
+    let words = format!("{} {request}", ticket.key);
     rustix::net::send(&socket, words.as_bytes(), SendFlags::NOSIGNAL)?;
     Ok(socket)
 }
 
 /// Asks the relay. Without one everything fails with `ENETDOWN`.
 pub(crate) fn ask(request: &Request) -> Reply {
-    asked(request).unwrap_or(Reply::Errno(Errno::NETDOWN.raw_os_error()))
+    loop {
+        match asked(request, None) {
+            Ok(reply) => return reply,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Reply::Errno(Errno::NETDOWN.raw_os_error()),
+        }
+    }
 }
 
-fn asked(request: &Request) -> io::Result<Reply> {
+/// The same, which may take its time.
+///
+/// # Errors
+/// `EINTR` if a signal comes, `EAGAIN` behind the limit.
+pub(crate) fn ask_and_wait(request: &Request, limit: Option<Duration>) -> io::Result<Reply> {
+    asked(request, limit)
+}
+
+fn asked(request: &Request, limit: Option<Duration>) -> io::Result<Reply> {
     let socket = tell(request)?;
+    if limit.is_some() {
+        sockopt::set_socket_timeout(&socket, Timeout::Recv, limit)?;
+    }
     let mut words = [0; WORDS_MAX];
-    let octets = loop {
-        match rustix::net::recv(&socket, &mut words, RecvFlags::empty()) {
-            Ok((octets, _)) => break octets,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    };
-    let reply = std::str::from_utf8(&words[..octets]).map_err(io::Error::other)?;
+    let (octets, _) = rustix::net::recv(&socket, &mut words, RecvFlags::empty())?;
+    let reply = words.get(..octets).unwrap_or_default();
+    let reply = std::str::from_utf8(reply).map_err(io::Error::other)?;
     reply.parse().map_err(io::Error::other)
 }

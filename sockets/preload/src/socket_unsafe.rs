@@ -4,7 +4,7 @@ use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, sockadd
 use std::mem::{offset_of, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use xk_request::{Family, Name};
+use xk_request::{Family, Kind, Name};
 
 /// The descriptor that a program has handed over; none if it cannot be one.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
@@ -64,6 +64,19 @@ pub(crate) unsafe fn internet(
         }
         _ => None,
     }
+}
+
+/// True for the address of no family, by which a socket is connected to nobody again (connect(2)).
+///
+/// # Safety
+/// As for [`internet`].
+pub(crate) unsafe fn is_unspecified(address: *const sockaddr, length: socklen_t) -> bool {
+    if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
+        return false;
+    }
+    // SAFETY: as many octets as the family has are readable, as the caller says.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    c_int::from(family) == libc::AF_UNSPEC
 }
 
 /// Gives the program an address of its family, cut to the room it has, with the full length.
@@ -127,6 +140,37 @@ pub(crate) enum End {
     Peer,
 }
 
+/// The name that an address of the system's stands for, if it is one of ours.
+fn name_of(address: &sockaddr_un, length: usize) -> Option<Name> {
+    if c_int::from(address.sun_family) != libc::AF_UNIX {
+        return None;
+    }
+    // Behind the family, and behind the zero octet of an abstract name.
+    let count = length.checked_sub(offset_of!(sockaddr_un, sun_path))?;
+    let path = address.sun_path.get(..count)?;
+    let mut octets = [0; size_of::<sockaddr_un>()];
+    for (to, from) in octets.iter_mut().zip(path) {
+        *to = *from as u8;
+    }
+    let name = octets.get(..count)?.strip_prefix(&[0])?;
+    let name: Name = std::str::from_utf8(name).ok()?.parse().ok()?;
+    (name.token == crate::ask::ticket()?.token).then_some(name)
+}
+
+/// The address of the system's that a name stands for, and its length.
+pub(crate) fn address_of(name: &str) -> (sockaddr_un, socklen_t) {
+    // SAFETY: all octets zero make a valid address.
+    let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let room = address.sun_path.iter_mut().skip(1);
+    for (to, from) in room.zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let octets = (name.len() + 1).min(address.sun_path.len());
+    let length = offset_of!(sockaddr_un, sun_path) + octets;
+    (address, length as socklen_t)
+}
+
 /// The name of a socket of ours; none for all others.
 fn name(fd: c_int, end: End) -> Option<Name> {
     // SAFETY: all octets zero make a valid address.
@@ -138,28 +182,107 @@ fn name(fd: c_int, end: End) -> Option<Name> {
     };
     // SAFETY: both pointers are to this stack, and the length is that of the address.
     let result = unsafe { libc::syscall(call, fd, &raw mut address, &raw mut length) };
-    if result != 0 || c_int::from(address.sun_family) != libc::AF_UNIX {
+    if result != 0 {
         return None;
     }
-    // Behind the family, and behind the zero octet of an abstract name.
-    let count = (length as usize).checked_sub(offset_of!(sockaddr_un, sun_path))?;
-    let path = address.sun_path.get(..count)?;
-    let octets: Vec<u8> = path.iter().map(|octet| *octet as u8).collect();
-    let name = octets.strip_prefix(&[0])?;
-    let name: Name = std::str::from_utf8(name).ok()?.parse().ok()?;
-    (Some(name.token.as_str()) == crate::ask::token()).then_some(name)
+    name_of(&address, length as usize)
 }
 
 /// What is known of a socket of ours: by the other end's name if it is connected, by its own if it is bound.
 pub(crate) fn ours(fd: c_int) -> Option<Name> {
-    crate::ask::token()?;
+    crate::ask::ticket()?;
     name(fd, End::Peer).or_else(|| name(fd, End::Own))
 }
 
-/// What the system says about an option that is a number.
-pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut length = size_of::<c_int>() as socklen_t;
+/// What an Internet socket that may become one of ours carries: one that Linux has not bound yet.
+pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
+    crate::ask::ticket()?;
+    let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        return None;
+    }
+    let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    let kind = match (kind, protocol) {
+        (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Kind::Stream,
+        (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Kind::Datagrams,
+        _ => return None,
+    };
+    // SAFETY: all octets zero make a valid address of any form.
+    let mut address: sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<sockaddr_storage>() as socklen_t;
+    let (to, count) = (&raw mut address, &raw mut length);
+    // SAFETY: both pointers are to this stack, and the length is that of the storage.
+    let result = unsafe { libc::syscall(libc::SYS_getsockname, fd, to, count) };
+    // SAFETY: the storage is as long as it says.
+    let bound = unsafe { internet(to.cast(), length) };
+    let is_free = result == 0 && bound.is_some_and(|(_, local)| local.port() == 0);
+    is_free.then_some(kind)
+}
+
+/// A place for an address that the system gives, of whatever form.
+pub(crate) struct Place {
+    address: sockaddr_un,
+    length: socklen_t,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            // SAFETY: all octets zero make a valid address.
+            address: unsafe { std::mem::zeroed() },
+            length: size_of::<sockaddr_un>() as socklen_t,
+        }
+    }
+
+    /// Where the system is to write it.
+    pub(crate) fn pointer(&mut self) -> *mut sockaddr {
+        (&raw mut self.address).cast()
+    }
+
+    pub(crate) fn length(&mut self) -> &mut socklen_t {
+        &mut self.length
+    }
+
+    /// Gives it to the program, as an Internet address if it is the name of a socket of ours. Streams name no sender, as TCP
+    /// does not.
+    ///
+    /// # Safety
+    /// As for [`give`].
+    pub(crate) unsafe fn hand_over(&self, to: *mut sockaddr, length: *mut socklen_t) {
+        if to.is_null() || length.is_null() {
+            return;
+        }
+        match name_of(&self.address, self.length as usize) {
+            Some(Name {
+                kind: Kind::Datagrams,
+                family,
+                peer: Some(peer),
+                ..
+            }) => {
+                // SAFETY: the caller says so.
+                unsafe { give(family, peer, to, length) };
+            }
+            // SAFETY: the caller says that `length` is valid.
+            Some(_) => unsafe { *length = 0 },
+            None => {
+                let from = (&raw const self.address).cast::<u8>();
+                let count = self.length as usize;
+                // SAFETY: the caller says that so many octets may be written; no more than the address has are copied.
+                unsafe {
+                    let room = (*length as usize).min(count).min(size_of::<sockaddr_un>());
+                    std::ptr::copy_nonoverlapping(from, to.cast::<u8>(), room);
+                    *length = self.length;
+                }
+            }
+        }
+    }
+}
+
+/// The octets that the system answers for an option, 64 at most.
+pub(crate) fn option_octets(fd: c_int, level: c_int, option: c_int) -> Option<Vec<u8>> {
+    let mut value = [0u8; 64];
+    let mut length = value.len() as socklen_t;
     // SAFETY: both pointers are to this stack, and the length is that of the value.
     let result = unsafe {
         libc::syscall(
@@ -167,9 +290,44 @@ pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Option<c_int> {
             fd,
             level,
             option,
-            &raw mut value,
+            value.as_mut_ptr(),
             &raw mut length,
         )
     };
-    (result == 0).then_some(value)
+    (result == 0).then(|| value.get(..length as usize).map(<[u8]>::to_vec))?
+}
+
+/// What the system says about an option that is a number.
+pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Option<c_int> {
+    let octets = option_octets(fd, level, option)?;
+    octets.get(..4)?.try_into().ok().map(c_int::from_ne_bytes)
+}
+
+/// Sets an option of one socket on another, of those that are the socket's and not its protocol's. It is the same number that
+/// is answered and set, but for buffers, which Linux doubles.
+pub(crate) fn copy_option(from: c_int, to: c_int, option: c_int) {
+    let level = libc::SOL_SOCKET;
+    let Some(mut value) = option_octets(from, level, option) else {
+        return;
+    };
+    if let (libc::SO_RCVBUF | libc::SO_SNDBUF, Ok(octets)) = (option, value[..].try_into()) {
+        value = (c_int::from_ne_bytes(octets) / 2).to_ne_bytes().into();
+    }
+    // SAFETY: as many octets as the length says are readable. If the other socket does not take it, it goes without.
+    unsafe {
+        libc::syscall(
+            libc::SYS_setsockopt,
+            to,
+            level,
+            option,
+            value.as_ptr(),
+            value.len() as socklen_t,
+        );
+    }
+}
+
+/// The program's `errno`.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the C library answers a valid pointer to this thread's own number.
+    unsafe { *libc::__errno_location() }
 }

@@ -1,5 +1,6 @@
 //! A stream of the stack joined to a stream socket of the system, whose other end a program has.
 
+use crate::options::Options;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use xk_net::{Source, TcpStream, Thread, WatchId};
 
 /// Turns of one direction before others have theirs.
-const TURNS: usize = 16;
+pub(crate) const TURNS: usize = 16;
 /// Octets that are moved at once.
 pub(crate) const SCRATCH: usize = 64 << 10;
 
@@ -37,6 +38,9 @@ pub(crate) struct Joined {
     pub(crate) gone: bool,
     /// Who waits to hear whether it stands.
     pub(crate) waiting: Vec<OwnedFd>,
+    /// The program has heard by a call of its own that it stands.
+    pub(crate) confirmed: bool,
+    pub(crate) options: Options,
 }
 
 /// One direction.
@@ -52,7 +56,7 @@ fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(104)
 }
 
-fn blocks(error: &io::Error) -> bool {
+pub(crate) fn blocks(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -62,6 +66,7 @@ impl Joined {
         unix: OwnedFd,
         watch: WatchId,
         connected: bool,
+        options: Options,
     ) -> Self {
         Self {
             stream,
@@ -73,6 +78,8 @@ impl Joined {
             to_peer: Half::default(),
             gone: false,
             waiting: Vec::new(),
+            confirmed: connected,
+            options,
         }
     }
 
@@ -83,6 +90,10 @@ impl Joined {
 
     /// Moves what can be moved.
     pub(crate) fn tend(&mut self, scratch: &mut [u8]) -> Next {
+        if self.stuffing.is_none() && !self.gone {
+            // The program is still at it, and is to find the end of what it begins.
+            return Next::Wait;
+        }
         if !self.connected {
             if !self.stream.ready().is_writable() {
                 return if self.gone {
@@ -98,6 +109,16 @@ impl Joined {
         }
         if self.unstuff(scratch).is_err() {
             return Next::Over(None);
+        }
+        // Nobody reads any more who would find it; behind the peer's end there is nobody to write to (as Linux has it).
+        if self.to_program.ended
+            && self.to_program.rest.is_empty()
+            && let Ok(Some(error)) = self.stream.take_error()
+        {
+            return Next::Over(Some(match errno(&error) {
+                libc::ECONNRESET => libc::EPIPE,
+                number => number,
+            }));
         }
         let down = self.tend_program(scratch);
         let up = self.tend_peer(scratch);

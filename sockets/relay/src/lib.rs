@@ -1,51 +1,62 @@
 //! Joins the sockets of unmodified programs to a stack: the part of `xk exec` that runs beside the stack.
 //!
-//! Programs below `xk exec` have `xk-preload` loaded. It turns their TCP sockets for addresses of the graph into stream sockets of
-//! the system (unix(7)) whose other ends are held here, one thread's loop moving octets between those and the stack. The words
+//! Programs below `xk exec` have `xk-preload` loaded. It turns their sockets for addresses of the graph into sockets of the system
+//! (unix(7)) whose other ends are held here, one thread's loop moving octets between those and the stack. The words
 //! spoken are those of `xk-request`.
 
+mod asks;
 mod bell;
+mod datagrams;
 mod joined;
 mod listening;
+mod options;
 mod relay;
 
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use xk_net::{Stack, Thread};
+use xk_request::Ticket;
 
 /// A running relay; it ends when it is dropped.
 pub struct Relay {
-    token: String,
+    ticket: Ticket,
     bell: Arc<bell::Bell>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Relay {
-    /// Begins to serve programs of this user that know the [`token`](Self::token).
+    /// Begins to serve programs that have the [`ticket`](Self::ticket).
     ///
     /// # Errors
     /// If the system gives no descriptors or no thread.
     pub fn start(stack: Stack<Thread>) -> io::Result<Self> {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let token = format!("{:016x}", u64::from_ne_bytes(random));
+        let ticket = Ticket {
+            token: random_word()?,
+            key: random_word()?,
+        };
         let bell = Arc::new(bell::Bell::new()?);
-        let mut inner = relay::Inner::new(stack, token.clone(), Arc::clone(&bell))?;
+        let mut inner = relay::Inner::new(stack, ticket.clone(), Arc::clone(&bell))?;
         let thread = std::thread::Builder::new()
             .name("xk-relay".into())
             .spawn(move || inner.run())?;
         Ok(Self {
-            token,
+            ticket,
             bell,
             thread: Some(thread),
         })
     }
 
     /// What programs are to have in their environment under [`xk_request::VARIABLE`].
-    pub fn token(&self) -> &str {
-        &self.token
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
+}
+
+fn random_word() -> io::Result<String> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }
 
 impl Drop for Relay {

@@ -1,5 +1,6 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
+use crate::options::Options;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -7,10 +8,10 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
-use xk_request::{Family, Name};
+use xk_request::{Family, Kind, Name};
 
 /// How long a program may take to bind the name that it was given.
-const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
@@ -24,6 +25,8 @@ pub(crate) struct Listening {
     taken: bool,
     /// Who could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
+    /// Those of the streams to come.
+    pub(crate) options: Options,
 }
 
 /// What became of handing over.
@@ -66,6 +69,7 @@ impl Listening {
             born: Instant::now(),
             taken: false,
             waiting: None,
+            options: Options::default(),
         }
     }
 
@@ -115,6 +119,7 @@ impl Listening {
         let name = Name {
             token: token.into(),
             id,
+            kind: Kind::Stream,
             family: self.family,
             local,
             peer: Some(*peer),
@@ -123,6 +128,7 @@ impl Listening {
         let program = SocketAddrUnix::new_abstract_name(self.name.as_bytes())?;
         rustix::net::connect(&unix, &program)?;
         stream.set_nonblocking(true)?;
+        self.options.apply_all(stream);
         Ok(unix)
     }
 }

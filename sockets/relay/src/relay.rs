@@ -1,22 +1,22 @@
 //! The relay's loop.
 
+use crate::asks::answer;
 use crate::bell::Bell;
+use crate::datagrams::Datagrams;
 use crate::joined::{Joined, Next, SCRATCH};
-use crate::listening::{Handed, Listening, named};
+use crate::listening::{Handed, Listening};
+use crate::options::Options;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xk_net::{Source, Stack, TcpListener, TcpStream, Thread};
-use xk_request::{Family, Name, Reply, Request, WORDS_MAX, control_name};
+use xk_net::{Source, Stack, TcpStream, Thread};
+use xk_request::{Reply, Ticket, control_name};
 
 /// Numbers of what is no socket of a program.
 const CONTROL: u64 = 0;
@@ -32,41 +32,42 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const OFFER_EVERY: Duration = Duration::from_millis(5);
 /// How long it goes on behind the end for streams that are still about to be sent.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How many peers wait to be handed over.
-const BACKLOG: usize = 128;
 
 /// What a number stands for.
-enum Thing {
+pub(crate) enum Thing {
     Asker(OwnedFd),
-    Listening(Listening),
+    Listening(Box<Listening>),
     Joined(Box<Joined>),
+    Datagrams(Box<Datagrams>),
+    /// For which peer of which socket for datagrams.
+    StandIn(u64, SocketAddrV4),
 }
 
 /// The relay's loop and all that it holds.
 pub(crate) struct Inner {
-    stack: Stack<Thread>,
-    token: String,
-    bell: Arc<Bell>,
+    pub(crate) stack: Stack<Thread>,
+    pub(crate) ticket: Ticket,
+    pub(crate) bell: Arc<Bell>,
     epoll: OwnedFd,
     control: OwnedFd,
-    things: HashMap<u64, Thing>,
+    pub(crate) things: HashMap<u64, Thing>,
     last: u64,
     /// To be looked after at once.
-    again: VecDeque<u64>,
+    pub(crate) again: VecDeque<u64>,
     /// Listeners whose programs had no room.
     later: Vec<u64>,
     /// Why streams are over, for those who ask later.
-    epitaphs: VecDeque<(u64, i32)>,
+    pub(crate) epitaphs: VecDeque<(u64, i32)>,
     looked: Instant,
-    scratch: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
 }
 
 impl Inner {
-    pub(crate) fn new(stack: Stack<Thread>, token: String, bell: Arc<Bell>) -> io::Result<Self> {
+    pub(crate) fn new(stack: Stack<Thread>, ticket: Ticket, bell: Arc<Bell>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let name = control_name(&token);
+        let name = control_name(&ticket.token);
         rustix::net::bind(
             &control,
             &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
@@ -83,7 +84,7 @@ impl Inner {
         epoll::add(&epoll, bell.descriptor(), number, EventFlags::IN)?;
         Ok(Self {
             stack,
-            token,
+            ticket,
             bell,
             epoll,
             control,
@@ -160,13 +161,11 @@ impl Inner {
         }
     }
 
-    /// Whoever asks is let in, if he is of the same user.
+    /// Whoever asks is let in; what he asks must be behind the key.
     fn welcome(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(asker) = rustix::net::accept_with(&self.control, flags) {
-            let ours = sockopt::socket_peercred(&asker)
-                .is_ok_and(|peer| peer.uid == rustix::process::geteuid());
-            if ours && self.things.len() < THINGS_MAX {
+            if self.things.len() < THINGS_MAX {
                 let id = self.number();
                 if self.listen_to(&asker, id).is_ok() {
                     self.things.insert(id, Thing::Asker(asker));
@@ -175,26 +174,32 @@ impl Inner {
         }
     }
 
-    fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    fn listen_to(&self, fd: &OwnedFd, id: u64) -> io::Result<()> {
+    pub(crate) fn listen_to(&self, fd: &OwnedFd, id: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(id), flags)?)
     }
 
     /// Looks after whatever has this number.
-    fn tend(&mut self, id: u64) {
+    pub(crate) fn tend(&mut self, id: u64) {
         match self.things.get_mut(&id) {
             None => {}
             Some(Thing::Asker(_)) => self.hear(id),
             Some(Thing::Listening(_)) => self.hand_over(id),
+            Some(Thing::Datagrams(_)) => self.tend_datagrams(id, None),
+            Some(Thing::StandIn(of, peer)) => {
+                let (of, peer) = (*of, *peer);
+                self.tend_datagrams(of, Some(peer));
+            }
             Some(Thing::Joined(joined)) => {
                 let next = joined.tend(&mut self.scratch);
                 if joined.connected {
                     for asker in joined.waiting.drain(..) {
+                        joined.confirmed = true;
                         answer(&asker, &Reply::Errno(0));
                     }
                 }
@@ -226,163 +231,76 @@ impl Inner {
         }
     }
 
-    /// Hears what somebody asks.
-    fn hear(&mut self, id: u64) {
-        let mut words = [0; WORDS_MAX];
-        let Some(Thing::Asker(asker)) = self.things.get(&id) else {
-            return;
-        };
-        let octets = match rustix::net::recv(asker, &mut words, RecvFlags::DONTWAIT) {
-            Ok((octets, _)) => octets,
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => 0,
-        };
-        let Some(Thing::Asker(asker)) = self.things.remove(&id) else {
-            return;
-        };
-        let request = std::str::from_utf8(&words[..octets]);
-        let Ok(request) = request.unwrap_or_default().parse::<Request>() else {
-            return;
-        };
-        match request {
-            Request::Bind(family, local) => answer(&asker, &self.bind(family, local)),
-            Request::Connect(family, bound, peer, name) => {
-                let reply = self.connect(family, bound, peer, &name);
-                answer(&asker, &reply);
-            }
-            Request::Stuffed(id, octets) => {
-                if let Some(Thing::Joined(joined)) = self.things.get_mut(&id) {
-                    joined.stuffed(octets);
-                    self.tend(id);
-                }
-            }
-            Request::Status(id, waits) => self.status(asker, id, waits),
-            Request::NoDelay(id, on) => {
-                let set = match self.things.get(&id) {
-                    Some(Thing::Joined(joined)) => joined.stream.set_nodelay(on),
-                    _ => Ok(()),
-                };
-                answer(&asker, &of(set.map(|()| Reply::Errno(0))));
-            }
-        }
-    }
-
-    fn bind(&mut self, family: Family, local: SocketAddrV4) -> Reply {
-        if local.ip().is_loopback() {
-            return Reply::Outside;
-        }
-        // Those of programs that have ended meanwhile are not in the way.
-        self.look();
-        let listener = match TcpListener::listen(&self.stack, local.into(), BACKLOG) {
-            Ok(listener) => listener,
-            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => return Reply::Outside,
-            Err(error) => return of(Err(error)),
-        };
-        of(self.bound(family, listener))
-    }
-
-    fn bound(&mut self, family: Family, listener: TcpListener<Thread>) -> io::Result<Reply> {
-        listener.set_nonblocking(true)?;
-        let SocketAddr::V4(local) = listener.local_addr()? else {
-            return Err(Errno::AFNOSUPPORT.into());
-        };
-        let id = self.number();
-        let name = Name {
-            token: self.token.clone(),
-            id,
-            family,
-            local,
-            peer: None,
-        };
-        let name = name.to_string();
-        let watch = listener.watch(self.bell.teller(id));
-        let listening = Listening::new(listener, local, family, name.clone(), watch);
-        self.things.insert(id, Thing::Listening(listening));
-        Ok(Reply::Named(name))
-    }
-
-    fn connect(
+    /// Has a socket for datagrams do something, which may need stand-ins.
+    pub(crate) fn with_datagrams<T>(
         &mut self,
-        family: Family,
-        bound: Option<u64>,
+        id: u64,
+        work: impl FnOnce(&mut Self, &mut Datagrams, &mut [u8]) -> T,
+    ) -> Option<T> {
+        let Some(Thing::Datagrams(mut datagrams)) = self.things.remove(&id) else {
+            return None;
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = work(self, &mut datagrams, &mut scratch);
+        self.scratch = scratch;
+        self.things.insert(id, Thing::Datagrams(datagrams));
+        Some(result)
+    }
+
+    /// A number for the stand-in of a peer, which is listened to from now on.
+    pub(crate) fn stands_in(
+        &mut self,
+        of: u64,
+        unix: &OwnedFd,
         peer: SocketAddrV4,
-        name: &str,
-    ) -> Reply {
-        if peer.ip().is_loopback() {
-            return Reply::Outside;
-        }
-        let local = bound.and_then(|id| match self.things.remove(&id) {
-            Some(Thing::Listening(listening)) => Some(listening.local.into()),
-            _ => None,
+    ) -> io::Result<u64> {
+        let number = self.number();
+        self.listen_to(unix, number)?;
+        self.things.insert(number, Thing::StandIn(of, peer));
+        Ok(number)
+    }
+
+    fn tend_datagrams(&mut self, id: u64, from: Option<SocketAddrV4>) {
+        let mut gone = Vec::new();
+        let next = self.with_datagrams(id, |inner, datagrams, scratch| {
+            let watch = &mut |unix: &OwnedFd, peer| inner.stands_in(id, unix, peer);
+            datagrams.tend(from, scratch, &mut gone, watch)
         });
-        match TcpStream::begin_connect(&self.stack, local, peer.into()) {
-            Ok(stream) => of(self.joined(stream, family, peer, name)),
-            Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable && local.is_none() => {
-                Reply::Outside
-            }
-            Err(error) => of(Err(error)),
+        self.forget(&gone);
+        match next {
+            Some(Next::Again) => self.again.push_back(id),
+            Some(Next::Over(_)) => self.close_datagrams(id),
+            Some(Next::Wait) | None => {}
         }
     }
 
-    fn joined(
-        &mut self,
-        stream: TcpStream<Thread>,
-        family: Family,
-        peer: SocketAddrV4,
-        program: &str,
-    ) -> io::Result<Reply> {
-        stream.set_nonblocking(true)?;
-        let SocketAddr::V4(local) = stream.local_addr()? else {
-            return Err(Errno::AFNOSUPPORT.into());
-        };
-        let id = self.number();
-        let name = Name {
-            token: self.token.clone(),
-            id,
-            family,
-            local,
-            peer: Some(peer),
-        };
-        let name = name.to_string();
-        let unix = named(&name)?;
-        let program = SocketAddrUnix::new_abstract_name(program.as_bytes())?;
-        rustix::net::connect(&unix, &program)?;
-        self.keep(id, stream, unix, false)?;
-        Ok(Reply::Named(name))
+    /// Stand-ins that are no longer there.
+    pub(crate) fn forget(&mut self, gone: &[u64]) {
+        for number in gone {
+            self.things.remove(number);
+        }
     }
 
-    fn keep(
+    fn close_datagrams(&mut self, id: u64) {
+        if let Some(Thing::Datagrams(datagrams)) = self.things.remove(&id) {
+            self.forget(&datagrams.numbers());
+        }
+    }
+
+    pub(crate) fn keep(
         &mut self,
         id: u64,
         stream: TcpStream<Thread>,
         unix: OwnedFd,
         connected: bool,
+        options: Options,
     ) -> io::Result<()> {
         self.listen_to(&unix, id)?;
         let watch = stream.watch(self.bell.teller(id));
-        let joined = Joined::new(stream, unix, watch, connected);
+        let joined = Joined::new(stream, unix, watch, connected, options);
         self.things.insert(id, Thing::Joined(Box::new(joined)));
         self.again.push_back(id);
         Ok(())
-    }
-
-    fn status(&mut self, asker: OwnedFd, id: u64, waits: bool) {
-        if let Some(Thing::Listening(listening)) = self.things.get_mut(&id) {
-            listening.take();
-            answer(&asker, &Reply::Errno(0));
-            return;
-        }
-        if let Some(Thing::Joined(joined)) = self.things.get_mut(&id) {
-            match (joined.connected, waits) {
-                (true, _) => answer(&asker, &Reply::Errno(0)),
-                (false, true) => joined.waiting.push(asker),
-                (false, false) => answer(&asker, &Reply::Errno(Errno::INPROGRESS.raw_os_error())),
-            }
-            return;
-        }
-        let place = self.epitaphs.iter().position(|(other, _)| *other == id);
-        let why = place.and_then(|place| self.epitaphs.remove(place));
-        answer(&asker, &Reply::Errno(why.map_or(0, |(_, why)| why)));
     }
 
     fn hand_over(&mut self, id: u64) {
@@ -391,10 +309,11 @@ impl Inner {
             let Some(Thing::Listening(listening)) = self.things.get_mut(&id) else {
                 return;
             };
-            match listening.hand_over(&self.token, number) {
+            match listening.hand_over(&self.ticket.token, number) {
                 Handed::Over(stream, unix) => {
+                    let options = listening.options.clone();
                     // If it cannot be watched it is dropped, and both ends hear of it.
-                    let _ = self.keep(number, stream, unix, true);
+                    let _ = self.keep(number, stream, unix, true, options);
                 }
                 Handed::Nobody => return,
                 Handed::Later => {
@@ -409,24 +328,17 @@ impl Inner {
         }
     }
 
-    /// Lets go of listeners whose programs have.
-    fn look(&mut self) {
+    /// Lets go of listeners and sockets for datagrams whose programs have.
+    pub(crate) fn look(&mut self) {
+        let mut gone = Vec::new();
         self.things.retain(|_, thing| match thing {
             Thing::Listening(listening) => listening.is_alive(),
-            Thing::Asker(_) | Thing::Joined(_) => true,
+            Thing::Datagrams(datagrams) if !datagrams.is_alive() => {
+                gone.extend(datagrams.numbers());
+                false
+            }
+            _ => true,
         });
+        self.forget(&gone);
     }
-}
-
-fn of(result: io::Result<Reply>) -> Reply {
-    result.unwrap_or_else(|error| {
-        let number = error.raw_os_error();
-        Reply::Errno(number.unwrap_or(Errno::IO.raw_os_error()))
-    })
-}
-
-/// Whoever asked may be gone.
-fn answer(asker: &OwnedFd, reply: &Reply) {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let _ = rustix::net::send(asker.as_fd(), reply.to_string().as_bytes(), flags);
 }

@@ -38,7 +38,7 @@ fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
     Command::new(program)
         .args(arguments)
         .env("LD_PRELOAD", library())
-        .env(VARIABLE, relay.token())
+        .env(VARIABLE, relay.ticket().to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()

@@ -3,24 +3,45 @@
 //! The stack runs in the process `xk exec`, and every process below it speaks to it over a sequenced-packet socket in the abstract
 //! name space (unix(7)): one connection for each request, so threads and forks need no care. Streams themselves are real
 //! stream sockets between the program and that process, whose *names* carry the addresses of both ends; so reading, writing,
-//! polling, duplicating and inheriting them is the system's own business.
+//! polling, duplicating and inheriting them is the system's own business. Sockets for datagrams are real ones, too: each peer
+//! of theirs is a socket of that process, under a name that says whom it stands for.
 //!
-//! A request is a line of words, and so is the answer; see [`Request`] and [`Reply`].
+//! A request is a line of words, the first of them a [`Ticket`]'s key, and so is the answer; see [`Request`] and [`Reply`].
 
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 
-/// The variable of the environment that holds the token of the stack.
+/// The variable of the environment that holds the [`Ticket`] of the stack.
 pub const VARIABLE: &str = "XK_EXEC";
 /// Octets of one request or answer at most.
-pub const WORDS_MAX: usize = 512;
+pub const WORDS_MAX: usize = 2048;
+/// Octets of an option's value at most.
+pub const VALUE_OCTETS_MAX: usize = 512;
 /// Octets that a stream is stuffed with while it is being connected, so that it is not ready to be written.
 pub const STUFFING_MAX: usize = 1 << 20;
 
 /// The abstract name of the stack's control socket, without the zero octet in front.
 pub fn control_name(token: &str) -> String {
     format!("xk/{token}")
+}
+
+/// What a program needs to speak to a stack. The key is in no name: every user of the machine sees those.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Which stack; part of all names.
+    pub token: String,
+    /// The word that is in front of every request.
+    pub key: String,
+}
+
+/// What a socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A stream of octets (`SOCK_STREAM`).
+    Stream,
+    /// Datagrams (`SOCK_DGRAM`).
+    Datagrams,
 }
 
 /// The family of addresses that the program uses: those of version 6 are mapped ones.
@@ -39,29 +60,54 @@ pub struct Name {
     pub token: String,
     /// The socket's number in it.
     pub id: u64,
+    /// What it carries.
+    pub kind: Kind,
     /// What the program takes addresses for.
     pub family: Family,
     /// Our end.
     pub local: SocketAddrV4,
-    /// The other end, unless the socket listens.
+    /// The other end, unless the socket listens, or hears datagrams of anybody.
     pub peer: Option<SocketAddrV4>,
+}
+
+/// An option of a socket, as setsockopt(2) has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// `SOL_SOCKET`, `IPPROTO_TCP` or the like.
+    pub level: i32,
+    /// Which of that level.
+    pub option: i32,
+    /// The value's octets.
+    pub value: Vec<u8>,
 }
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Take a local address, and pass on who connects there. Answered by [`Reply::Named`]: the name to bind and to listen at.
-    Bind(Family, SocketAddrV4),
+    /// Take a local address, and pass on who connects there or what comes there; if true, as `SO_REUSEADDR` has it. Answered by
+    /// [`Reply::Named`]: the name to bind.
+    Bind(Kind, Family, SocketAddrV4, bool),
     /// Connect to a peer, from a bound socket if there is one, and join the stream with whoever listens at the name. Answered by
     /// [`Reply::Named`] when that is done; the stream may still be in the making.
     Connect(Family, Option<u64>, SocketAddrV4, String),
     /// The stream's writer has been stuffed with so many octets that nobody is to see. No answer.
     Stuffed(u64, usize),
     /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making; told once. If true,
-    /// the answer waits until that is known. Of a bound socket: the program has taken its name.
+    /// the answer waits until that is known. Of a bound socket: the program has taken its name. Of one for datagrams: what the
+    /// network has reported.
     Status(u64, bool),
-    /// Send small segments at once, or not.
-    NoDelay(u64, bool),
+    /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over and was said to be.
+    Again(u64),
+    /// Stand for a peer of a socket for datagrams; if true, from now on for no other ([`Reply::Named`]: where to send to).
+    Peer(u64, SocketAddrV4, bool),
+    /// Hear everybody's datagrams again.
+    Alone(u64),
+    /// Forget a socket that is bound: it is going to be Linux's own.
+    Forget(u64),
+    /// Set options, in order, up to the first that is not taken.
+    Set(u64, Vec<Setting>),
+    /// The value of an option ([`Reply::Value`]).
+    Get(u64, i32, i32),
 }
 
 /// What is answered.
@@ -73,6 +119,8 @@ pub enum Reply {
     Errno(i32),
     /// It is done; this is the socket's name.
     Named(String),
+    /// The octets of an option's value.
+    Value(Vec<u8>),
 }
 
 /// Words that mean nothing.
@@ -104,6 +152,69 @@ fn or_none<T: fmt::Display>(value: Option<&T>) -> String {
     value.map_or_else(|| "-".into(), T::to_string)
 }
 
+/// Octets as a word: two digits for each, behind an `x`, so that none is a word, too.
+struct Hexadecimal(Vec<u8>);
+
+impl fmt::Display for Hexadecimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("x")?;
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}
+
+impl FromStr for Hexadecimal {
+    type Err = NoSense;
+
+    fn from_str(word: &str) -> Result<Self, NoSense> {
+        let digits = word.strip_prefix('x').ok_or(NoSense)?;
+        if !digits.is_ascii() || digits.len() % 2 != 0 || digits.len() / 2 > VALUE_OCTETS_MAX {
+            return Err(NoSense);
+        }
+        let octet = |at| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| NoSense);
+        let octets: Result<_, _> = (0..digits.len()).step_by(2).map(octet).collect();
+        octets.map(Self)
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.token, self.key)
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = NoSense;
+
+    fn from_str(text: &str) -> Result<Self, NoSense> {
+        let (token, key) = text.split_once(':').ok_or(NoSense)?;
+        Ok(Self {
+            token: token.into(),
+            key: key.into(),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stream => "s",
+            Self::Datagrams => "d",
+        })
+    }
+}
+
+impl FromStr for Kind {
+    type Err = NoSense;
+
+    fn from_str(word: &str) -> Result<Self, NoSense> {
+        match word {
+            "s" => Ok(Self::Stream),
+            "d" => Ok(Self::Datagrams),
+            _ => Err(NoSense),
+        }
+    }
+}
+
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -130,12 +241,13 @@ impl fmt::Display for Name {
         let Self {
             token,
             id,
+            kind,
             family,
             local,
             peer,
         } = self;
         let peer = or_none(peer.as_ref());
-        write!(f, "xk/{token}/{id}/{family}/{local}/{peer}")
+        write!(f, "xk/{token}/{id}/{kind}/{family}/{local}/{peer}")
     }
 }
 
@@ -150,6 +262,7 @@ impl FromStr for Name {
         Ok(Self {
             token: word(&mut words)?,
             id: word(&mut words)?,
+            kind: word(&mut words)?,
             family: word(&mut words)?,
             local: word(&mut words)?,
             peer: maybe(&mut words)?,
@@ -160,14 +273,27 @@ impl FromStr for Name {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind(family, local) => write!(f, "bind {family} {local}"),
+            Self::Bind(kind, family, local, reuse) => {
+                write!(f, "bind {kind} {family} {local} {reuse}")
+            }
             Self::Connect(family, bound, peer, name) => {
                 let bound = or_none(bound.as_ref());
                 write!(f, "connect {family} {bound} {peer} {name}")
             }
             Self::Stuffed(id, octets) => write!(f, "stuffed {id} {octets}"),
             Self::Status(id, waits) => write!(f, "status {id} {waits}"),
-            Self::NoDelay(id, on) => write!(f, "nodelay {id} {on}"),
+            Self::Again(id) => write!(f, "again {id}"),
+            Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
+            Self::Alone(id) => write!(f, "alone {id}"),
+            Self::Forget(id) => write!(f, "forget {id}"),
+            Self::Set(id, settings) => {
+                write!(f, "set {id}")?;
+                settings.iter().try_for_each(|setting| {
+                    let value = Hexadecimal(setting.value.clone());
+                    write!(f, " {} {} {value}", setting.level, setting.option)
+                })
+            }
+            Self::Get(id, level, option) => write!(f, "get {id} {level} {option}"),
         }
     }
 }
@@ -179,16 +305,36 @@ impl FromStr for Request {
         let mut words = text.split(' ');
         let words: &mut dyn Iterator<Item = &str> = &mut words;
         Ok(match words.next() {
-            Some("bind") => Self::Bind(word(words)?, word(words)?),
+            Some("bind") => Self::Bind(word(words)?, word(words)?, word(words)?, word(words)?),
             Some("connect") => {
                 Self::Connect(word(words)?, maybe(words)?, word(words)?, word(words)?)
             }
             Some("stuffed") => Self::Stuffed(word(words)?, word(words)?),
             Some("status") => Self::Status(word(words)?, word(words)?),
-            Some("nodelay") => Self::NoDelay(word(words)?, word(words)?),
+            Some("again") => Self::Again(word(words)?),
+            Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
+            Some("alone") => Self::Alone(word(words)?),
+            Some("forget") => Self::Forget(word(words)?),
+            Some("set") => Self::Set(word(words)?, settings(words)?),
+            Some("get") => Self::Get(word(words)?, word(words)?, word(words)?),
             _ => return Err(NoSense),
         })
     }
+}
+
+fn settings(words: &mut dyn Iterator<Item = &str>) -> Result<Vec<Setting>, NoSense> {
+    let mut list = Vec::new();
+    while let Some(level) = words.next() {
+        let level = level.parse().map_err(|_| NoSense)?;
+        let option = word(words)?;
+        let Hexadecimal(value) = word(words)?;
+        list.push(Setting {
+            level,
+            option,
+            value,
+        });
+    }
+    Ok(list)
 }
 
 impl fmt::Display for Reply {
@@ -197,6 +343,7 @@ impl fmt::Display for Reply {
             Self::Outside => f.write_str("outside"),
             Self::Errno(number) => write!(f, "errno {number}"),
             Self::Named(name) => write!(f, "named {name}"),
+            Self::Value(value) => write!(f, "value {}", Hexadecimal(value.clone())),
         }
     }
 }
@@ -210,6 +357,10 @@ impl FromStr for Reply {
             Some("outside") => Self::Outside,
             Some("errno") => Self::Errno(word(&mut words)?),
             Some("named") => Self::Named(word(&mut words)?),
+            Some("value") => {
+                let Hexadecimal(value) = word(&mut words)?;
+                Self::Value(value)
+            }
             _ => return Err(NoSense),
         })
     }
@@ -222,13 +373,25 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
+        let setting = |option, value: &[u8]| Setting {
+            level: 6,
+            option,
+            value: value.into(),
+        };
         let requests = [
-            Request::Bind(Family::V6, at),
+            Request::Bind(Kind::Stream, Family::V6, at, false),
+            Request::Bind(Kind::Datagrams, Family::V4, at, true),
             Request::Connect(Family::V4, Some(7), at, "xk.1.2".into()),
             Request::Connect(Family::V4, None, at, "00af3".into()),
             Request::Stuffed(3, 65_536),
             Request::Status(3, true),
-            Request::NoDelay(3, false),
+            Request::Again(3),
+            Request::Peer(9, at, true),
+            Request::Alone(9),
+            Request::Forget(9),
+            Request::Set(3, vec![setting(1, &[1, 0, 0, 0]), setting(13, b"cubic")]),
+            Request::Set(3, vec![setting(1, &[])]),
+            Request::Get(3, 6, 11),
         ];
         for request in requests {
             assert_eq!(request.to_string().parse(), Ok(request));
@@ -237,6 +400,7 @@ mod tests {
             let name = Name {
                 token: "0123456789abcdef".into(),
                 id: u64::MAX,
+                kind: Kind::Datagrams,
                 family: Family::V4,
                 local: at,
                 peer,
@@ -249,6 +413,14 @@ mod tests {
         }
         assert_eq!("outside".parse(), Ok(Reply::Outside));
         assert_eq!("errno 111".parse(), Ok(Reply::Errno(111)));
+        let value = Reply::Value((0..=255).collect());
+        let text = value.to_string();
+        assert_eq!(text.parse(), Ok(value));
+        let ticket = Ticket {
+            token: "0123456789abcdef".into(),
+            key: "fedcba9876543210".into(),
+        };
+        assert_eq!(ticket.to_string().parse(), Ok(ticket));
     }
 
     #[test]
@@ -259,10 +431,15 @@ mod tests {
             "bind 5 1.2.3.4:5",
             "status x true",
             "connect 4 - 1.2.3.4:80",
+            "bind x 4 1.2.3.4:5 true",
+            "set 1 2",
+            "set 1 2 3 0g",
+            "set 1 2 3 x0",
+            "set 1 2 3 x\u{e9}a",
         ] {
             assert_eq!(text.parse::<Request>(), Err(NoSense), "{text}");
         }
-        for text in ["", "xk", "xk/a/b", "other/a/1/4/1.2.3.4:5/-"] {
+        for text in ["", "xk", "xk/a/b", "other/a/1/s/4/1.2.3.4:5/-"] {
             assert_eq!(text.parse::<Name>(), Err(NoSense), "{text}");
         }
         assert_eq!("errno".parse::<Reply>(), Err(NoSense));

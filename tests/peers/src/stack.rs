@@ -65,14 +65,32 @@ impl Stack {
     /// If the graph has a mistake or cannot be built there; the message is the one that a user would see.
     #[must_use]
     pub fn start(space: &Space, source: &str) -> Self {
+        Self::begin(Some(space.clone()), source)
+    }
+
+    /// The same outside of all namespaces, for graphs that need no privilege.
+    ///
+    /// # Panics
+    /// As [`Stack::start`].
+    #[must_use]
+    pub fn alone(source: &str) -> Self {
+        Self::begin(None, source)
+    }
+
+    fn begin(space: Option<Space>, source: &str) -> Self {
         let (orders, taken) = channel::<Order>();
         let (ready, begun) = channel();
         let (bell, heard) = UnixStream::pair().expect("a pair of sockets");
-        let (space, source) = (space.clone(), source.to_owned());
+        let source = source.to_owned();
         let inside = move || {
             let run = || run(&source, &ready, taken, heard);
-            if let Err(error) = space.enter(run) {
-                panic!("{error}");
+            match space {
+                None => run(),
+                Some(space) => {
+                    if let Err(error) = space.enter(run) {
+                        panic!("{error}");
+                    }
+                }
             }
         };
         let thread = std::thread::Builder::new()

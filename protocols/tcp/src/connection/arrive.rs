@@ -36,12 +36,6 @@ const CHALLENGES_MAX: u32 = 10;
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
-    /// The next segment to be taken in stands for a run of segments of `size` octets each: acknowledgements are counted by those
-    /// (RFC 9293, section 3.8.6.3: at least every second full-sized one).
-    pub fn expect_run(&mut self, size: u16) {
-        self.runs.arriving = size;
-    }
-
     /// Takes a segment in. `payload` is what follows its header; `congested` says that a router marked it (RFC 3168).
     ///
     /// # Errors
@@ -547,16 +541,6 @@ impl Connection {
         let octets = payload.len() as u32;
         self.receive.append(payload);
         self.note_next(now, octets);
-    }
-
-    /// Data have come: how large the largest segment was.
-    #[inline]
-    fn note_full(&mut self, octets: u32) {
-        let full = match core::mem::take(&mut self.runs.arriving) {
-            0 => octets,
-            size => octets.min(u32::from(size)),
-        };
-        self.peer_full = self.peer_full.max(full);
     }
 
     /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).

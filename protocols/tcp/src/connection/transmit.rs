@@ -1,23 +1,11 @@
 //! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC 9293, sections 3.8 and 3.10).
 
-use super::{AckDue, Connection, SEGMENTS_MAX, syn};
+use super::{AckDue, Connection, syn};
 use crate::options::{Options, Timestamps};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::{Flags, Header};
 use xk_core::{Message, Time};
-
-/// Octets of data in the longest run: an IPv4 packet of any length, less the longest headers.
-const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
-
-/// What a connection knows of runs of segments.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Runs {
-    /// Somebody below cuts those that are sent.
-    pub(super) are_cut: bool,
-    /// Octets of each segment in the run that is about to be taken in; 0 if it is none.
-    pub(super) arriving: u16,
-}
 
 /// A segment to be sent.
 pub struct Out {
@@ -43,11 +31,6 @@ impl Out {
 }
 
 impl Connection {
-    /// Whether somebody below cuts runs of segments: see [`Out::run`].
-    pub fn set_runs(&mut self, are_cut: bool) {
-        self.runs.are_cut = are_cut;
-    }
-
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
         if let Some(reset) = self.reset.take() {
@@ -283,28 +266,6 @@ impl Connection {
         } else {
             0
         }
-    }
-
-    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as may, if somebody below cuts them.
-    fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
-        if !self.runs.are_cut || octets != room {
-            return octets;
-        }
-        let free = SEGMENTS_MAX.saturating_sub(self.recovery.board().segments());
-        let most = self.send.unsent().min(self.usable()).min(allowed);
-        let count = (most.min(RUN_OCTETS_MAX) / room).min(free);
-        octets * count.max(1)
-    }
-
-    /// Records what is sent as segments of `one` octets each: they are lost, and sent again, singly.
-    fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
-        let mut left = octets;
-        // There is room: `may_send` was more than nothing, and a run has been measured.
-        while left > one {
-            let _ = self.recovery.sent(one, now);
-            left -= one;
-        }
-        let _ = self.recovery.sent(left + u32::from(has_fin), now);
     }
 
     /// New data, and our end behind them.

@@ -8,6 +8,10 @@ use xk_core::Time;
 /// The time for a probe while no round trip was measured (RFC 8985, section 7.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
+/// No probe goes sooner: a peer on the same machine answers within microseconds, but whoever runs it may pause for longer. Linux waits
+/// two ticks of its clock at least.
+const PROBE_AFTER_MIN: Duration = Duration::from_millis(1);
+
 impl Recovery {
     /// The next moment at which something is to be done, and why; `None` if nothing is outstanding. `waiting` says whether data waits that
     /// the peer's window has room for: then the pace counts too.
@@ -132,7 +136,8 @@ impl Recovery {
         if !eligible {
             return;
         }
-        let mut patience = self.rtt.smoothed().map_or(PROBE_AFTER, |srtt| srtt * 2);
+        let smoothed = self.rtt.smoothed();
+        let mut patience = smoothed.map_or(PROBE_AFTER, |srtt| (srtt * 2).max(PROBE_AFTER_MIN));
         if self.rtt.smoothed().is_some() && self.board.segments() == 1 {
             patience += self.config.ack_delay_max;
         }

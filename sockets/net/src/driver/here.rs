@@ -100,8 +100,9 @@ impl Drive for Here {
         self.held(self.inner.layer.listen(&self.inner.kernel, local, backlog))
     }
 
-    fn datagrams(&self, local: SocketAddrV4) -> Result<Held, Errno> {
-        self.held(self.inner.layer.datagrams(&self.inner.kernel, local))
+    fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {
+        let inner = &self.inner;
+        self.held(inner.layer.datagrams(&inner.kernel, local, shares))
     }
 
     fn status(socket: &Held) -> &Arc<Status> {

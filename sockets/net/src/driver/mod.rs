@@ -57,7 +57,7 @@ mod drive {
             peer: SocketAddrV4,
         ) -> Result<Self::Socket, Errno>;
         fn listen(&self, local: SocketAddrV4, backlog: usize) -> Result<Self::Socket, Errno>;
-        fn datagrams(&self, local: SocketAddrV4) -> Result<Self::Socket, Errno>;
+        fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
         fn accept(&self, socket: &Self::Socket) -> Result<Self::Socket, Errno>;

@@ -95,9 +95,18 @@ impl Inside {
 
     /// True if what was closed has ended.
     pub(super) fn is_quiet(&self, cx: &Kernel) -> bool {
+        self.has_closed() && self.layer.is_quiet(cx)
+    }
+
+    /// True if what was closed has at least been sent.
+    pub(super) fn has_sent(&self, cx: &Kernel) -> bool {
+        self.has_closed() && self.layer.has_sent(cx)
+    }
+
+    fn has_closed(&self) -> bool {
         let ports = self.ports.borrow();
         let closing = |(port, _): &Held| lock(&port.state).closing;
-        !ports.iter().flatten().any(closing) && self.layer.is_quiet(cx)
+        !ports.iter().flatten().any(closing)
     }
 
     /// The stack has ended: whoever waits is told.

@@ -174,8 +174,8 @@ impl Drive for Thread {
         self.open(move |cx, inside| inside.layer.listen(cx, local, backlog))
     }
 
-    fn datagrams(&self, local: SocketAddrV4) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.datagrams(cx, local))
+    fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.datagrams(cx, local, shares))
     }
 
     fn status(socket: &Client) -> &Arc<Status> {
@@ -292,10 +292,15 @@ impl Drive for Thread {
 
     fn settle(&self, limit: Duration) -> io::Result<bool> {
         let deadline = Instant::now().checked_add(limit);
+        let mut sent = None;
         loop {
-            let quiet = |cx: &Kernel, inside: &Inside| inside.is_quiet(cx);
-            if self.inner.entrance.call(quiet)? {
+            let state = |cx: &Kernel, inside: &Inside| (inside.is_quiet(cx), inside.has_sent(cx));
+            let (is_quiet, has_sent) = self.inner.entrance.call(state)?;
+            if is_quiet {
                 return Ok(true);
+            }
+            if has_sent && sent.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+                return Ok(false);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);

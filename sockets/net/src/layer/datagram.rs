@@ -41,6 +41,8 @@ pub(crate) struct Received {
 pub(crate) struct Datagrams {
     local: Cell<SocketAddrV4>,
     bound: SocketAddrV4,
+    /// Gives the port to others like it while it is connected.
+    shares: bool,
     /// Receives from everybody, and keeps the port.
     all: RefCell<Option<SessionRef>>,
     /// The one peer, if the socket is connected.
@@ -217,7 +219,8 @@ impl Datagrams {
         if to.ip().is_broadcast() && !self.broadcast.get() {
             return Err(Errno::ACCESS);
         }
-        let all = self.all.borrow().clone().ok_or(Errno::BADF)?;
+        // It is missing only if a connected socket has given it away.
+        let all = self.all.borrow().clone().ok_or(Errno::ISCONN)?;
         Ok((all, Some(to)))
     }
 
@@ -268,17 +271,27 @@ pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
 }
 
 impl Layer {
-    /// A socket for datagrams at `local`; at a free port if that is zero.
+    /// A socket for datagrams at `local`; at a free port if that is zero. If it `shares`, connected sockets that do are not
+    /// in the way.
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn datagrams(&self, cx: &Kernel, local: SocketAddrV4) -> Result<Rc<Socket>, Errno> {
+    pub(crate) fn datagrams(
+        &self,
+        cx: &Kernel,
+        local: SocketAddrV4,
+        shares: bool,
+    ) -> Result<Rc<Socket>, Errno> {
         let udp = self.udp()?;
         self.check_local(cx, &udp, *local.ip())?;
+        if shares && local.port() != 0 {
+            self.vacate(cx, local);
+        }
         let (bound, session) = self.bind_datagrams(cx, &udp, local)?;
         let added = self.add(Body::Datagrams(Datagrams {
             local: Cell::new(bound),
             bound,
+            shares,
             all: RefCell::new(Some(session.clone())),
             one: RefCell::default(),
             arrived: RefCell::default(),
@@ -298,6 +311,20 @@ impl Layer {
                 session.close(cx);
                 self.ports.unbind(Transport::Udp, bound);
                 Err(error)
+            }
+        }
+    }
+
+    /// Has a connected socket that shares its port keep no more of it than its peer.
+    fn vacate(&self, cx: &Kernel, local: SocketAddrV4) {
+        for socket in self.table.borrow().iter().flatten() {
+            let Body::Datagrams(other) = &socket.body else {
+                continue;
+            };
+            let yields = other.shares && other.bound == local && other.one.borrow().is_some();
+            if yields && let Some(session) = other.all.take() {
+                session.close(cx);
+                self.ports.unbind(Transport::Udp, local);
             }
         }
     }
@@ -357,6 +384,11 @@ impl Layer {
         }
         datagrams.local.set(datagrams.bound);
         let Some(peer) = peer else {
+            if datagrams.all.borrow().is_none() {
+                let (_, session) = self.bind_datagrams(cx, &udp, datagrams.bound)?;
+                session.head().set_tag(socket.tag());
+                *datagrams.all.borrow_mut() = Some(session);
+            }
             return Ok(());
         };
         if peer.ip().is_broadcast() && !datagrams.broadcast.get() {

@@ -194,6 +194,17 @@ impl Layer {
 
     /// True once no stream has anything left to send or to hear: what was closed has ended in order, or failed.
     pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {
+        self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED"))
+    }
+
+    /// True once no stream has anything left to send, and its peer knows so.
+    pub(crate) fn has_sent(&self, cx: &Kernel) -> bool {
+        self.all_are(cx, |state| {
+            matches!(state, "TIME-WAIT" | "CLOSED" | "FIN-WAIT-2")
+        })
+    }
+
+    fn all_are(&self, cx: &Kernel, fits: impl Fn(&str) -> bool) -> bool {
         let Ok(tcp) = self.tcp() else {
             return true;
         };
@@ -207,7 +218,7 @@ impl Layer {
         };
         let rests = |session: &SessionRef| {
             let info = session.ask(cx, StreamInfo::default());
-            info.is_none_or(|info| matches!(info.state, "TIME-WAIT" | "CLOSED"))
+            info.is_none_or(|info| fits(info.state))
         };
         found.sessions.iter().all(rests)
     }
@@ -309,7 +320,12 @@ impl Protocol for Sockets {
             let session = error.session.clone();
             let socket = session.and_then(|session| self.layer.socket_of(&session));
             if let Some(socket) = socket {
-                datagram::report(&socket, error.kind);
+                match &socket.body {
+                    Body::Stream(stream) => stream.hear_of_network(cx, &socket, error.kind),
+                    Body::Datagrams(_) | Body::Listener(_) => {
+                        datagram::report(&socket, error.kind);
+                    }
+                }
             }
             return Answer::Answered;
         }

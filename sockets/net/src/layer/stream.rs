@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
+use xk_kit::control::NetworkErrorKind;
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamSet, StreamSetting, StreamShutdown,
-    StreamSpace,
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetting,
+    StreamShutdown, StreamSpace,
 };
 
 /// Octets of one message at most: what the pool's third class holds.
@@ -135,6 +136,21 @@ impl Stream {
                 status.raise(both | closed | Ready::SETTLED);
             }
         }
+    }
+
+    /// The network reports something: one that is being connected fails by it at once, as on Linux.
+    pub(super) fn hear_of_network(&self, cx: &Kernel, socket: &Socket, kind: NetworkErrorKind) {
+        if self.phase.get() != Phase::Connecting {
+            return;
+        }
+        let Some(number) = error::of_network(kind) else {
+            return;
+        };
+        self.abort(cx);
+        if self.phase.get() == Phase::Connecting {
+            self.hear(cx, socket, StreamEvent::Failed(StreamError::Unreachable));
+        }
+        socket.error.set(Some(number));
     }
 
     /// Lets go of the session: what was written goes out in the background, unless something unread is thrown away with the

@@ -28,6 +28,7 @@ on_both!(
     what_nobody_reads_is_bounded,
     shutdown_ends_a_connected_socket,
     many_sockets_keep_apart,
+    a_connected_socket_may_share_its_port,
 );
 
 fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {
@@ -281,4 +282,34 @@ fn many_sockets_keep_apart<D: Driver>(stack: &Stack<D>) {
         assert_eq!(u32::from_ne_bytes(number), n as u32);
         assert_eq!(from, sockets[(n + 1) % sockets.len()].1);
     }
+}
+
+fn a_connected_socket_may_share_its_port<D: Driver>(stack: &Stack<D>) {
+    let ((peer, to), (other, from)) = (bind(stack), bind(stack));
+    let at: SocketAddr = "10.0.0.1:700".parse().unwrap();
+    let shared = || {
+        let socket = UdpSocket::bind_shared(stack, at)?;
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Ok::<_, std::io::Error>(socket)
+    };
+    let one = shared().unwrap();
+    // It hears everybody, so nobody else may; nor may one that does not share.
+    assert_eq!(shared().unwrap_err().kind(), ErrorKind::AddrInUse);
+    one.connect(to).unwrap();
+    let alone = UdpSocket::bind(stack, at).unwrap_err();
+    assert_eq!(alone.kind(), ErrorKind::AddrInUse);
+    let two = shared().unwrap();
+    peer.send_to(b"one", at).unwrap();
+    other.send_to(b"two", at).unwrap();
+    let mut buffer = [0; 16];
+    assert_eq!(one.recv_from(&mut buffer).unwrap(), (3, to));
+    assert_eq!(&buffer[..3], b"one");
+    assert_eq!(two.recv_from(&mut buffer).unwrap(), (3, from));
+    assert_eq!(&buffer[..3], b"two");
+    // The port is the other's now.
+    assert_eq!(one.disconnect().unwrap_err().kind(), ErrorKind::AddrInUse);
+    drop(two);
+    one.disconnect().unwrap();
+    other.send_to(b"again", at).unwrap();
+    assert_eq!(one.recv_from(&mut buffer).unwrap(), (5, from));
 }

@@ -6,6 +6,7 @@
 mod arp;
 mod client;
 mod ends;
+mod exec;
 mod host;
 mod hostile;
 mod many;
@@ -78,6 +79,15 @@ fn main() -> ExitCode {
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
         tcp::streams_outlast_a_bad_link over Tap TapOffload Veth VethOffload XdpGeneric;
+        exec::sockets_are_those_of_linux over Veth;
+        exec::http_clients_fetch over Veth;
+        exec::a_http_server_serves over Veth;
+        exec::iperf3_measures over Veth;
+        exec::redis_answers over Veth;
+        exec::nginx_serves_with_workers over Veth;
+        exec::openssl_speaks_tls over Veth;
+        exec::ssh_runs_commands over Veth;
+        exec::socat_passes_datagrams over Veth;
         streams::carries_all_sizes over Tap Veth XdpGeneric XdpNative;
         streams::outlast_faults over Tap Veth;
         streams::fit_tiny_windows over Tap Veth;

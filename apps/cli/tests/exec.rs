@@ -1,0 +1,164 @@
+//! `xk exec` as a user has it: what it says when something is wrong, and whose exit code and signals there are.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use xk_testkit::needs_program;
+
+const ALONE: &str = r#"
+host alone {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    udp ip
+    tcp ip
+}
+"#;
+
+/// A graph file of the test's own, which goes with it.
+struct Graph(PathBuf);
+
+impl Graph {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("xk-exec-{}-{name}.kdl", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn exec(&self, program: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+        command.args(["exec", "--graph"]).arg(&self.0).arg("--");
+        command.args(program);
+        command
+    }
+
+    fn run(&self, program: &[&str]) -> (Option<i32>, String, String) {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.exec(program).output().unwrap();
+        let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
+        (status.code(), text(stdout), text(stderr))
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_missing_graph_is_named() {
+    let command = ["exec", "--graph", "/nonexistent/graph.kdl", "--", "true"];
+    let output = Command::new(env!("CARGO_BIN_EXE_xk"))
+        .args(command)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/nonexistent/graph.kdl"), "{said}");
+}
+
+#[test]
+fn a_mistake_of_the_graph_is_shown() {
+    let graph = Graph::new("mistake", "host alone { loopback; ip nowhere; }");
+    let (code, _, said) = graph.run(&["true"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("nowhere"), "{said}");
+}
+
+#[test]
+fn a_graph_without_a_transport_is_refused() {
+    let text = r#"host alone { loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; }"#;
+    let (code, _, said) = Graph::new("transport", text).run(&["true"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("tcp") || said.contains("udp"), "{said}");
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let graph = Graph::new("program", ALONE);
+    let (code, _, said) = graph.run(&["/nonexistent/program"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("/nonexistent/program"), "{said}");
+}
+
+#[test]
+fn without_a_program_the_command_line_makes_no_sense() {
+    let graph = Graph::new("nothing", ALONE);
+    let (code, _, said) = graph.run(&[]);
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let graph = Graph::new("code", ALONE);
+    assert_eq!(graph.run(&["sh", "-c", "exit 0"]).0, Some(0));
+    assert_eq!(graph.run(&["sh", "-c", "exit 37"]).0, Some(37));
+    assert_eq!(graph.run(&["sh", "-c", "kill -9 $$"]).0, Some(137));
+}
+
+#[test]
+fn an_address_in_use_is_the_programs_to_hear_of() {
+    needs_program!("python3");
+    let graph = Graph::new("in-use", ALONE);
+    let script = "
+import errno, socket
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    first, second = socket.socket(type=kind), socket.socket(type=kind)
+    first.bind(('10.0.0.1', 80))
+    try: second.bind(('10.0.0.1', 80))
+    except OSError as error: print(errno.errorcode[error.errno])
+";
+    let (code, said, complaints) = graph.run(&["python3", "-c", script]);
+    assert_eq!(code, Some(0), "{complaints}");
+    assert_eq!(said.matches("EADDRINUSE").count(), 2, "{said}");
+}
+
+#[test]
+fn a_signal_is_passed_on_and_nothing_is_left() {
+    let graph = Graph::new("signal", ALONE);
+    for (signal, wanted) in [("TERM", 143), ("HUP", 129)] {
+        let mut command = graph.exec(&["sh", "-c", "echo $$; exec sleep 60"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut pid = String::new();
+        let out = child.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut pid).unwrap();
+        kill(signal, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(wanted));
+        assert!(!is_running(pid.trim()), "{pid}");
+    }
+}
+
+#[test]
+fn a_program_does_not_outlive_what_it_stands_on() {
+    let graph = Graph::new("killed", ALONE);
+    let mut command = graph.exec(&["sh", "-c", "echo $$; exec sleep 60"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut pid = String::new();
+    let out = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut pid).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begun = Instant::now();
+    while is_running(pid.trim()) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{pid} goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn kill(signal: &str, pid: u32) {
+    let status = Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Whether the process is there and has not ended.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}

@@ -1,0 +1,135 @@
+//! A connection opened, one octet there and back on it, and closed by the client, in one process.
+
+use crate::cable::{HEADROOM, Host, at};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::message::PoolConfig;
+use xk_core::object::Refused;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason,
+    SessionRef, Time, Upper,
+};
+use xk_kit::stream::{StreamEvent, StreamNotice};
+
+/// How much later it is with each connection.
+const STEP: Duration = Duration::from_micros(100);
+/// The client's ports, one after the other; those that were used wait for late segments, and make room.
+const PORT_FIRST: u16 = 20_000;
+const PORTS: u64 = 10_000;
+/// Connections that there may be, those that wait included.
+const SESSIONS_MAX: usize = 1 << 14;
+
+/// Sends back what comes, and closes when the peer does.
+struct Server;
+
+impl Protocol for Server {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        lower.hold();
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        // One that does not go is missed by whoever asked.
+        let _ = lower.push(cx, message);
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(notice) = ask.get::<StreamNotice>() else {
+            return Answer::Unknown;
+        };
+        if notice.event == StreamEvent::EndOfStream {
+            notice.session.clone().close(cx);
+        }
+        Answer::Answered
+    }
+}
+
+/// Sends one octet as soon as it is connected, and closes when one has come back.
+#[derive(Clone, Default)]
+struct Client {
+    session: Rc<RefCell<Option<SessionRef>>>,
+    answers: Rc<Cell<u64>>,
+}
+
+impl Protocol for Client {
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        _: Message,
+    ) -> Result<(), Refused> {
+        self.answers.set(self.answers.get() + 1);
+        let held = self.session.take();
+        if let Some(held) = held {
+            held.close(cx);
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(notice) = ask.get::<StreamNotice>() else {
+            return Answer::Unknown;
+        };
+        if notice.event == StreamEvent::Connected
+            && let Ok(octet) = cx.pool().copy_from(HEADROOM, &[0x5a])
+        {
+            let _ = notice.session.clone().push(cx, octet);
+        }
+        Answer::Answered
+    }
+}
+
+/// Makes so many connections, one after the other.
+pub(super) fn connects() -> impl FnMut(u64) {
+    let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+    let tcp = format!("tcp ip sessions_max={SESSIONS_MAX}");
+    let host = |number| Host::with_timers(&pool, number, &tcp, 2 * SESSIONS_MAX);
+    let (a, b) = (host(1), host(2));
+    let server = b.cx.add_protocol("server", "server", Server);
+    let local = Participants::local(Part::port(7));
+    let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
+    let _ = enabled.expect("the port is free");
+    let body = Client::default();
+    let client = a.cx.add_protocol("client", "client", body.clone());
+    let (mut now, mut number) = (Time::ZERO, 0);
+    move |count| {
+        let before = body.answers.get();
+        for _ in 0..count {
+            now += STEP;
+            for host in [&a, &b] {
+                host.cx.set_now(now);
+                host.cx.run_due();
+            }
+            let port = PORT_FIRST + (number % PORTS) as u16;
+            number += 1;
+            let both = Participants::pair(at(port, 1), at(7, 2));
+            let opened = a.top.open(&a.cx, Upper::new(&client), both);
+            *body.session.borrow_mut() = Some(opened.expect("the port may be used"));
+            while b.take_from(&a) + a.take_from(&b) > 0 {}
+        }
+        assert_eq!(body.answers.get() - before, count, "all answers came");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ports_are_used_again() {
+        super::connects()(super::PORTS + 1000);
+    }
+}

@@ -1,0 +1,149 @@
+//! The functions of the C library that programs call in place of its own: options.
+
+use crate::ask::ask;
+use crate::socket_unsafe::{option, ours};
+use crate::symbols_unsafe::{answer, plain};
+use libc::{c_int, c_void, socklen_t};
+use xk_request::{Family, Kind, Name, Reply, Request, Setting, VALUE_OCTETS_MAX};
+
+/// Levels whose options the relay knows.
+fn is_of_the_internet(level: c_int) -> bool {
+    matches!(
+        level,
+        libc::IPPROTO_TCP | libc::IPPROTO_UDP | libc::IPPROTO_IP | libc::IPPROTO_IPV6
+    )
+}
+
+/// getsockopt(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let special = level == libc::SOL_SOCKET
+        && matches!(name, libc::SO_ERROR | libc::SO_DOMAIN | libc::SO_PROTOCOL);
+    if (special || is_of_the_internet(level))
+        && let Some(socket) = ours(fd)
+    {
+        return match known(fd, &socket, level, name) {
+            // SAFETY: the program says that there is room.
+            Ok(octets) => unsafe { give_octets(&octets, value, length) },
+            Err(number) => answer(number),
+        };
+    }
+    // SAFETY: what the program has handed over is handed on.
+    plain(unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, length) })
+}
+
+/// An option of a socket of ours that the system would answer otherwise.
+fn known(fd: c_int, socket: &Name, level: c_int, name: c_int) -> Result<Vec<u8>, c_int> {
+    let number = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => error_of(fd, socket),
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => match socket.family {
+            Family::V4 => libc::AF_INET,
+            Family::V6 => libc::AF_INET6,
+        },
+        (libc::SOL_SOCKET, _) => match socket.kind {
+            Kind::Stream => libc::IPPROTO_TCP,
+            Kind::Datagrams => libc::IPPROTO_UDP,
+        },
+        _ => {
+            return match ask(&Request::Get(socket.id, level, name)) {
+                Reply::Value(octets) => Ok(octets),
+                Reply::Errno(number) => Err(number),
+                Reply::Outside | Reply::Named(_) => Err(libc::EPROTO),
+            };
+        }
+    };
+    Ok(number.to_ne_bytes().into())
+}
+
+/// The error that waits, told once. The system's own only says that there is one.
+fn error_of(fd: c_int, socket: &Name) -> c_int {
+    let own = option(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(0);
+    if socket.peer.is_none() {
+        return own;
+    }
+    why(socket.id).unwrap_or(own)
+}
+
+/// Why a stream is over, or what was reported to a socket for datagrams, if the relay has not told it yet.
+pub(crate) fn why(id: u64) -> Option<c_int> {
+    match ask(&Request::Status(id, false)) {
+        Reply::Errno(0 | libc::EINPROGRESS | libc::ENOTCONN) => None,
+        Reply::Errno(number) => Some(number),
+        Reply::Outside | Reply::Named(_) | Reply::Value(_) => None,
+    }
+}
+
+/// # Safety
+/// `value` points to as many writable octets as `length` says.
+unsafe fn give_octets(octets: &[u8], value: *mut c_void, length: *mut socklen_t) -> c_int {
+    if value.is_null() || length.is_null() {
+        return answer(libc::EFAULT);
+    }
+    // SAFETY: the caller says so; no more than there are are copied.
+    unsafe {
+        let room = (*length as usize).min(octets.len());
+        std::ptr::copy_nonoverlapping(octets.as_ptr(), value.cast::<u8>(), room);
+        *length = room as socklen_t;
+    }
+    0
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    let shared = level == libc::SOL_SOCKET
+        && matches!(
+            name,
+            libc::SO_KEEPALIVE
+                | libc::SO_LINGER
+                | libc::SO_BROADCAST
+                | libc::SO_RCVBUF
+                | libc::SO_SNDBUF
+        );
+    let ours = match shared || is_of_the_internet(level) {
+        true => ours(fd),
+        false => None,
+    };
+    if !is_of_the_internet(level) || ours.is_none() {
+        // SAFETY: what the program has handed over is handed on.
+        let set = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
+        if set != 0 || ours.is_none() {
+            return plain(set);
+        }
+    }
+    let Some(socket) = ours else {
+        return 0;
+    };
+    if value.is_null() || length as usize > VALUE_OCTETS_MAX {
+        return answer(libc::EINVAL);
+    }
+    // SAFETY: the program says that so many octets can be read.
+    let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+    let setting = Setting {
+        level,
+        option: name,
+        value: octets.into(),
+    };
+    match ask(&Request::Set(socket.id, vec![setting])) {
+        Reply::Errno(number) => answer(number),
+        Reply::Outside | Reply::Named(_) | Reply::Value(_) => answer(libc::EPROTO),
+    }
+}

@@ -1,0 +1,272 @@
+//! The functions of the C library that programs call in place of its own: sending.
+//!
+//! What is sent is the system's business. What is done here: addresses become names, and a broken stream says why.
+
+use crate::ask::is_under_exec;
+use crate::next_unsafe;
+use crate::options_unsafe::why;
+use crate::replace::{self, Done};
+use crate::socket_unsafe::{address_of, borrow, errno, internet, may_be_ours, ours, set_errno};
+use crate::symbols_unsafe::answer;
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t};
+use std::net::SocketAddrV4;
+use xk_request::{Family, Kind, Name};
+
+/// The largest datagram's payload, in octets (RFC 768 on RFC 791).
+const DATAGRAM_OCTETS_MAX: usize = 65_507;
+
+/// What a program is told that can write no more, or of whose datagrams the network has reported something.
+fn revised(fd: c_int, result: ssize_t) -> ssize_t {
+    if result >= 0 {
+        return result;
+    }
+    let number = errno();
+    let is_known = matches!(number, libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN);
+    if !is_known || !is_under_exec() {
+        return result;
+    }
+    let told = match (ours(fd), number) {
+        (Some(name), libc::ENOTCONN) => Some(match name.kind {
+            Kind::Stream => libc::EPIPE,
+            Kind::Datagrams => libc::EDESTADDRREQ,
+        }),
+        (Some(name), _) => why(name.id),
+        (None, _) => None,
+    };
+    set_errno(told.unwrap_or(number));
+    result
+}
+
+/// The same for calls that may have been told to keep still: the signal of a broken stream comes only if it is not the first
+/// that the program hears of it.
+fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
+    let result = revised(fd, result);
+    if result < 0 && errno() == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: a signal to this thread itself.
+        unsafe { libc::raise(libc::SIGPIPE) };
+        set_errno(libc::EPIPE);
+    }
+    result
+}
+
+/// write(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> ssize_t {
+    // SAFETY: what the program has handed over is handed on.
+    revised(fd, unsafe { next_unsafe::write(fd, from, count) })
+}
+
+/// writev(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: what the program has handed over is handed on.
+    revised(fd, unsafe { next_unsafe::writev(fd, from, count) })
+}
+
+/// send(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    from: *const c_void,
+    count: usize,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: as for this function; no address is given.
+    unsafe { sendto(fd, from, count, flags, std::ptr::null(), 0) }
+}
+
+/// Where something is to be sent.
+enum To {
+    /// To where the program says.
+    Said,
+    /// To where the socket is connected.
+    Connected,
+    /// To the socket under this name; what is known of the program's own, and what the program has said.
+    Name(String, Option<Name>, Family, SocketAddrV4),
+    /// Nowhere, with this number.
+    Nowhere(c_int),
+}
+
+/// # Safety
+/// `address` is null or points to `length` readable octets.
+unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) -> To {
+    if address.is_null() || !is_under_exec() {
+        return To::Said;
+    }
+    // SAFETY: the caller says so.
+    let Some((family, peer)) = (unsafe { internet(address, length) }) else {
+        return To::Said;
+    };
+    match ours(fd) {
+        // TCP does not look at it.
+        Some(Name {
+            kind: Kind::Stream, ..
+        }) => To::Connected,
+        Some(name) if peer.port() == 0 => {
+            drop(name);
+            To::Nowhere(libc::EINVAL)
+        }
+        Some(name) => {
+            let mut to = name.clone();
+            to.peer = Some(peer);
+            To::Name(to.to_string(), Some(name), family, peer)
+        }
+        None if may_be_ours(fd) == Some(Kind::Datagrams) => way(fd, family, None, peer),
+        None => To::Said,
+    }
+}
+
+/// Asks the relay where to send to.
+fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To {
+    let Some(place) = borrow(fd) else {
+        return To::Nowhere(libc::EBADF);
+    };
+    match replace::way(place, family, ours, peer) {
+        Ok(name) => To::Name(name, None, family, peer),
+        Err(Done::Errno(number)) => To::Nowhere(number),
+        Err(Done::Outside | Done::Ok) => To::Said,
+    }
+}
+
+/// Sends a message to where it is to go.
+///
+/// # Safety
+/// `message` can be sent.
+unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t {
+    let mut message = *message;
+    match to {
+        To::Nowhere(number) => answer(number) as ssize_t,
+        // SAFETY: the caller says so.
+        To::Said => unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) },
+        To::Connected => {
+            message.msg_name = std::ptr::null_mut();
+            message.msg_namelen = 0;
+            // SAFETY: the caller says so.
+            unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) }
+        }
+        To::Name(name, ours, family, peer) => {
+            let (mut address, length) = address_of(&name);
+            let said = (message.msg_name, message.msg_namelen);
+            message.msg_name = (&raw mut address).cast();
+            message.msg_namelen = length;
+            // SAFETY: the caller says so; the address is on this stack.
+            let sent = unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) };
+            let is_new = sent < 0 && errno() == libc::ECONNREFUSED;
+            let Some(ours) = ours.filter(|_| is_new) else {
+                return sent;
+            };
+            // Nobody stands in for this peer yet.
+            (message.msg_name, message.msg_namelen) = said;
+            let to = way(fd, family, Some(&ours), peer);
+            // SAFETY: the caller says so.
+            unsafe { send_to(fd, &message, flags, to) }
+        }
+    }
+}
+
+/// sendto(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    from: *const c_void,
+    count: usize,
+    flags: c_int,
+    to: *const sockaddr,
+    length: socklen_t,
+) -> ssize_t {
+    if !is_under_exec() {
+        // SAFETY: what the program has handed over is handed on.
+        return unsafe { next_unsafe::sendto(fd, from, count, flags, to, length) };
+    }
+    // The signal comes below, if it is to.
+    let quiet = flags | libc::MSG_NOSIGNAL;
+    // SAFETY: the program says that so many octets are readable.
+    let to_whom = unsafe { destination(fd, to, length) };
+    let result = match to_whom {
+        // SAFETY: what the program has handed over is handed on.
+        To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
+        To::Name(..) if count > DATAGRAM_OCTETS_MAX => answer(libc::EMSGSIZE) as ssize_t,
+        to_whom => {
+            let mut slice = iovec {
+                iov_base: from.cast_mut(),
+                iov_len: count,
+            };
+            // SAFETY: all octets zero make a message of nothing.
+            let mut message: msghdr = unsafe { std::mem::zeroed() };
+            message.msg_name = to.cast_mut().cast();
+            message.msg_namelen = length;
+            message.msg_iov = &raw mut slice;
+            message.msg_iovlen = 1;
+            // SAFETY: the slice is on this stack, and what it points to is readable, as the program says.
+            unsafe { send_to(fd, &message, quiet, to_whom) }
+        }
+    };
+    revised_with_signal(fd, result, flags)
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    if message.is_null() || !is_under_exec() {
+        // SAFETY: what the program has handed over is handed on.
+        return unsafe { next_unsafe::sendmsg(fd, message, flags) };
+    }
+    let quiet = flags | libc::MSG_NOSIGNAL;
+    // SAFETY: the program says that it is one.
+    let theirs = unsafe { &*message };
+    // SAFETY: the program says that so many octets are readable.
+    let to = unsafe { destination(fd, theirs.msg_name.cast(), theirs.msg_namelen) };
+    // SAFETY: what the program has handed over is handed on.
+    let result = unsafe { send_to(fd, theirs, quiet, to) };
+    revised_with_signal(fd, result, flags)
+}
+
+/// sendmmsg(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    if messages.is_null() || !is_under_exec() || ours_or_may_be(fd).is_none() {
+        // SAFETY: what the program has handed over is handed on.
+        return unsafe { next_unsafe::sendmmsg(fd, messages, count, flags) };
+    }
+    // SAFETY: the program says that there are so many.
+    let list = unsafe { std::slice::from_raw_parts_mut(messages, count as usize) };
+    let mut sent = 0;
+    for message in list {
+        // SAFETY: what the program has handed over is handed on.
+        let result = unsafe { sendmsg(fd, &raw const message.msg_hdr, flags) };
+        if result < 0 {
+            // The error is told only if it was the first.
+            return if sent == 0 { -1 } else { sent };
+        }
+        message.msg_len = result as c_uint;
+        sent += 1;
+    }
+    sent
+}
+
+fn ours_or_may_be(fd: c_int) -> Option<Kind> {
+    ours(fd).map(|name| name.kind).or_else(|| may_be_ours(fd))
+}

@@ -1,0 +1,405 @@
+//! A socket of the stack for datagrams, joined to one of the system that a program has.
+//!
+//! Each peer is a socket here, a *stand-in*, whose name says whom it stands for. The program sends to it and hears from it, so
+//! it finds senders, boundaries and its connected peer by the system's own means.
+
+use crate::joined::{Next, SCRATCH, TURNS, blocks};
+use crate::listening::GRACE;
+use crate::options::Options;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+use xk_net::{Source, Stack, Thread, UdpSocket, WatchId};
+use xk_request::{Name, Setting};
+
+/// How many peers a socket has at once; the one that was silent longest makes room.
+const STAND_INS_MAX: usize = 256;
+
+/// One peer.
+struct StandIn {
+    unix: OwnedFd,
+    /// Its number in the relay.
+    number: u64,
+    name: String,
+    used: u64,
+}
+
+/// How a stand-in gets a number in the relay, where it is watched.
+pub(crate) type Watch<'w> = &'w mut dyn FnMut(&OwnedFd, SocketAddrV4) -> io::Result<u64>;
+
+/// A socket of the stack for datagrams, joined to one of the system.
+pub(crate) struct Datagrams {
+    socket: UdpSocket<Thread>,
+    /// The program's, with the local address as it is now.
+    name: Name,
+    /// The same, as the program has bound it.
+    bound: String,
+    watch: WatchId,
+    born: Instant,
+    taken: bool,
+    /// The program hears this peer alone.
+    only: Option<SocketAddrV4>,
+    peers: HashMap<SocketAddrV4, StandIn>,
+    uses: u64,
+    /// What was taken from the stack and not yet given to the program.
+    down: Option<(SocketAddrV4, Vec<u8>)>,
+    /// What was taken from the program and not yet given to the stack.
+    up: Option<(SocketAddrV4, Vec<u8>)>,
+    error: Option<Errno>,
+    broadcast: bool,
+    options: Options,
+}
+
+/// A socket of the system for datagrams under this name.
+fn named(name: &str) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    rustix::net::bind(&socket, &abstract_name(name)?)?;
+    Ok(socket)
+}
+
+fn abstract_name(name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+fn number_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Whether the stack has a way to a peer.
+///
+/// # Errors
+/// `ENETUNREACH` if not.
+fn probe(stack: &Stack<Thread>, peer: SocketAddrV4) -> io::Result<()> {
+    let any = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+    UdpSocket::bind(stack, any)?.connect(peer)
+}
+
+impl Datagrams {
+    pub(crate) fn new(socket: UdpSocket<Thread>, name: Name, watch: WatchId) -> Self {
+        Self {
+            socket,
+            bound: name.to_string(),
+            name,
+            watch,
+            born: Instant::now(),
+            taken: false,
+            only: None,
+            peers: HashMap::new(),
+            uses: 0,
+            down: None,
+            up: None,
+            error: None,
+            broadcast: false,
+            options: Options::default(),
+        }
+    }
+
+    /// The numbers of all stand-ins.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.peers.values().map(|peer| peer.number).collect()
+    }
+
+    /// The program has taken the name.
+    pub(crate) fn take(&mut self) {
+        self.taken = true;
+    }
+
+    /// What the network has reported, told once.
+    pub(crate) fn take_error(&mut self) -> Option<Errno> {
+        self.error.take()
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// As for a stream's.
+    pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
+        if setting.level == libc::IPPROTO_TCP {
+            return Err(Errno::NOPROTOOPT);
+        }
+        self.options.set(None, setting)?;
+        if (setting.level, setting.option) == (libc::SOL_SOCKET, libc::SO_BROADCAST) {
+            self.broadcast = setting.value.iter().any(|octet| *octet != 0);
+            let set = self.socket.set_broadcast(self.broadcast);
+            return set.map_err(|error| number_of(&error));
+        }
+        Ok(())
+    }
+
+    /// The octets of an option's value.
+    ///
+    /// # Errors
+    /// As for a stream's; `EOPNOTSUPP` for one that only a stream has, as on Linux.
+    pub(crate) fn get(&self, level: i32, option: i32) -> Result<Vec<u8>, Errno> {
+        match level {
+            libc::IPPROTO_TCP => Err(Errno::OPNOTSUPP),
+            _ => self.options.get(None, level, option),
+        }
+    }
+
+    /// True if the program still has its socket, or may not have made it yet.
+    pub(crate) fn is_alive(&self) -> bool {
+        // A name that can be taken is nobody's.
+        let may_not_have_it = !self.taken && self.born.elapsed() < GRACE;
+        may_not_have_it || named(&self.bound).is_err()
+    }
+
+    /// Has a stand-in for a peer; if `only`, hears no other from now on. Answers with its name and the numbers of those that
+    /// are no longer needed.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` if there is no way, `EACCES` for a broadcast that was not allowed.
+    pub(crate) fn peer(
+        &mut self,
+        stack: &Stack<Thread>,
+        peer: SocketAddrV4,
+        only: bool,
+        scratch: &mut [u8],
+        watch: Watch<'_>,
+    ) -> io::Result<(String, Vec<u64>)> {
+        let mut gone = Vec::new();
+        if peer.ip().is_broadcast() && !self.broadcast {
+            return Err(Errno::ACCESS.into());
+        }
+        if only {
+            // What was written before goes its old way.
+            self.tend_all(scratch);
+            self.socket.connect(peer)?;
+            self.only = Some(peer);
+            self.renamed(self.socket.local_addr()?);
+            gone.extend(self.peers.drain().map(|(_, peer)| peer.number));
+        } else if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() {
+            probe(stack, peer)?;
+        }
+        let name = self.stand_in(peer, &mut gone, watch)?;
+        Ok((name, gone))
+    }
+
+    /// Hears everybody again.
+    ///
+    /// # Errors
+    /// If the port was given away meanwhile.
+    pub(crate) fn alone(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        self.tend_all(scratch);
+        self.socket.disconnect()?;
+        self.only = None;
+        self.renamed(self.socket.local_addr()?);
+        Ok(())
+    }
+
+    fn renamed(&mut self, local: std::net::SocketAddr) {
+        if let std::net::SocketAddr::V4(local) = local {
+            self.name.local = local;
+        }
+    }
+
+    /// The stand-in for a peer, made if there is none yet.
+    fn stand_in(
+        &mut self,
+        peer: SocketAddrV4,
+        gone: &mut Vec<u64>,
+        watch: Watch<'_>,
+    ) -> io::Result<String> {
+        let mut name = self.name.clone();
+        name.peer = Some(peer);
+        let name = name.to_string();
+        self.uses += 1;
+        if let Some(kept) = self.peers.get_mut(&peer) {
+            if kept.name == name {
+                kept.used = self.uses;
+                return Ok(name);
+            }
+            gone.extend(self.peers.remove(&peer).map(|old| old.number));
+        }
+        if self.peers.len() >= STAND_INS_MAX {
+            let free = self.peers.iter().filter(|(at, _)| self.only != Some(**at));
+            let oldest = free.min_by_key(|(_, kept)| kept.used).map(|(at, _)| *at);
+            let oldest = oldest.and_then(|oldest| self.peers.remove(&oldest));
+            gone.extend(oldest.map(|old| old.number));
+        }
+        let unix = named(&name)?;
+        match rustix::net::connect(&unix, &abstract_name(&self.bound)?) {
+            // The program hears another alone; to this one it only sends.
+            Err(Errno::PERM) => {}
+            connected => connected?,
+        }
+        let number = watch(&unix, peer)?;
+        let made = StandIn {
+            unix,
+            number,
+            name: name.clone(),
+            used: self.uses,
+        };
+        self.peers.insert(peer, made);
+        Ok(name)
+    }
+
+    /// Moves what can be moved in both directions.
+    pub(crate) fn tend(
+        &mut self,
+        from: Option<SocketAddrV4>,
+        scratch: &mut [u8],
+        gone: &mut Vec<u64>,
+        watch: Watch<'_>,
+    ) -> Next {
+        let up = match from {
+            Some(peer) => self.tend_peer(peer, scratch),
+            None => self.tend_all(scratch),
+        };
+        match (up, self.tend_program(scratch, gone, watch)) {
+            (Next::Over(why), _) | (_, Next::Over(why)) => Next::Over(why),
+            (Next::Again, _) | (_, Next::Again) => Next::Again,
+            _ => Next::Wait,
+        }
+    }
+
+    fn tend_all(&mut self, scratch: &mut [u8]) -> Next {
+        let peers: Vec<SocketAddrV4> = self.peers.keys().copied().collect();
+        let mut next = Next::Wait;
+        for peer in peers {
+            if self.tend_peer(peer, scratch) == Next::Again {
+                next = Next::Again;
+            }
+        }
+        next
+    }
+
+    /// Passes on what the program sends to a peer.
+    fn tend_peer(&mut self, peer: SocketAddrV4, scratch: &mut [u8]) -> Next {
+        for _ in 0..TURNS {
+            if let Some((to, datagram)) = self.up.take()
+                && self.send(to, &datagram).is_err()
+            {
+                self.up = Some((to, datagram));
+                return Next::Wait;
+            }
+            let Some(from) = self.peers.get(&peer) else {
+                return Next::Wait;
+            };
+            match rustix::net::recv(&from.unix, &mut *scratch, RecvFlags::DONTWAIT) {
+                Ok((octets, _)) => {
+                    let datagram = &scratch[..octets];
+                    if self.send(peer, datagram).is_err() {
+                        self.up = Some((peer, datagram.into()));
+                        return Next::Wait;
+                    }
+                }
+                // The program has turned to another peer, or back.
+                Err(Errno::CONNRESET) => {}
+                Err(_) => return Next::Wait,
+            }
+        }
+        Next::Again
+    }
+
+    /// Sends a datagram; fails only if it is to be sent later.
+    fn send(&mut self, to: SocketAddrV4, datagram: &[u8]) -> Result<(), ()> {
+        // An earlier error is told before anything is sent.
+        for _ in 0..2 {
+            let sent = match self.only == Some(to) {
+                true => self.socket.send(datagram),
+                false => self.socket.send_to(datagram, to),
+            };
+            match sent {
+                Ok(_) => return Ok(()),
+                Err(error) if blocks(&error) => return Err(()),
+                Err(error) => self.report(&error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on what has arrived for the program.
+    fn tend_program(&mut self, scratch: &mut [u8], gone: &mut Vec<u64>, watch: Watch<'_>) -> Next {
+        for _ in 0..TURNS {
+            let (from, octets) = match self.down.take() {
+                Some((from, datagram)) => {
+                    scratch[..datagram.len()].copy_from_slice(&datagram);
+                    (from, datagram.len())
+                }
+                None => match self.socket.recv_from(scratch) {
+                    Ok((octets, std::net::SocketAddr::V4(from))) => (from, octets),
+                    Ok(_) => continue,
+                    Err(error) if blocks(&error) => return Next::Wait,
+                    Err(error) if number_of(&error) == Errno::NETDOWN => return Next::Over(None),
+                    Err(error) => {
+                        self.report(&error);
+                        continue;
+                    }
+                },
+            };
+            if self.stand_in(from, gone, &mut *watch).is_err() {
+                // The program is gone, or has not taken its name yet; whatever comes for nobody is lost.
+                return if self.is_alive() {
+                    Next::Wait
+                } else {
+                    Next::Over(None)
+                };
+            }
+            let Some(peer) = self.peers.get(&from) else {
+                return Next::Wait;
+            };
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(&peer.unix, &scratch[..octets], flags) {
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                    self.down = Some((from, scratch[..octets].into()));
+                    return Next::Wait;
+                }
+                // It has turned to another peer.
+                Err(Errno::PERM) => {}
+                Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET) if !self.is_alive() => {
+                    return Next::Over(None);
+                }
+                // A stand-in that has lost the program is made anew next time.
+                Err(_) => gone.extend(self.peers.remove(&from).map(|old| old.number)),
+            }
+        }
+        Next::Again
+    }
+
+    /// The network has reported something: a connected program hears of it by its next call.
+    fn report(&mut self, error: &io::Error) {
+        let number = number_of(error);
+        let Some(peer) = self.only.and_then(|only| self.peers.get(&only)) else {
+            return;
+        };
+        // If it cannot be told now, it is when it asks.
+        let _ = alarm(&peer.unix, &peer.name, &self.bound);
+        self.error = Some(number);
+    }
+}
+
+/// Has the next call of the program's socket fail, which is connected to the stand-in `unix`. A socket for datagrams is told
+/// that its peer has turned away when that leaves something unread; so there is something to read first.
+fn alarm(unix: &OwnedFd, name: &str, program: &str) -> io::Result<()> {
+    let program = abstract_name(program)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let other = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    rustix::net::connect_unspec(unix)?;
+    let filled = rustix::net::sendto(&other, b"!", SendFlags::NOSIGNAL, &abstract_name(name)?);
+    rustix::net::connect(unix, &program)?;
+    if filled.is_ok() {
+        rustix::net::connect_unspec(unix)?;
+        rustix::net::connect(unix, &program)?;
+        // What this end is told in turn.
+        let _ = sockopt::socket_error(unix);
+    }
+    Ok(())
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.socket.unwatch(self.watch);
+    }
+}
+
+/// The scratch holds the largest datagram.
+const _: () = assert!(SCRATCH > 65_507);

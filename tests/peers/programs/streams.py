@@ -1,0 +1,386 @@
+"""Behaviours of streams."""
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+from common import *
+
+
+class Streams:
+    def test_stream_connect_refused(self):
+        return what(attempt(self.stream, 4))
+
+    def test_stream_connect_refused_without_blocking(self):
+        one = socket.socket()
+        one.setblocking(False)
+        first = one.connect_ex((self.other, 4))
+        ready = polled(one, select.POLLOUT)
+        return (code(first), ready, code(error_of(one)), code(error_of(one)))
+
+    def test_stream_connect_again(self):
+        one = socket.socket()
+        one.setblocking(False)
+        first = code(one.connect_ex((self.other, 4007)))
+        polled(one, select.POLLOUT)
+        again = [code(one.connect_ex((self.other, 4007))) for _ in range(3)]
+        return (first, code(error_of(one)), again)
+
+    def test_stream_connect_after_a_refusal(self):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex((self.other, 4))
+        polled(one, select.POLLOUT)
+        refused = code(error_of(one))
+        # The first of these may still speak of the refusal.
+        one.connect_ex((self.other, 4007))
+        one.connect_ex((self.other, 4007))
+        polled(one, select.POLLOUT)
+        connected = code(error_of(one))
+        one.settimeout(PATIENCE)
+        one.sendall(b"again")
+        return (refused, connected, exactly(one, 5))
+
+    def test_stream_connect_unreachable(self):
+        begun = time.monotonic()
+        # The stack knows but one kind of unreachable.
+        failed = what(attempt(socket.create_connection, ("10.77.0.1", 80), PATIENCE))
+        return (failed in ("ENETUNREACH", "EHOSTUNREACH"), time.monotonic() - begun < 3)
+
+    def test_stream_connect_unanswered(self):
+        # Nobody has this address on the link.
+        begun = time.monotonic()
+        host = self.other.rsplit(".", 1)[0] + ".99"
+        failed = what(attempt(socket.create_connection, (host, 80), PATIENCE))
+        return (failed, time.monotonic() - begun < 8)
+
+    def test_stream_names(self):
+        one = self.stream(4007)
+        own = one.getsockname()
+        return (own[0] == self.ours, own[1] > 1024, one.getpeername(), one.family.name, one.type.name, one.proto)
+
+    def test_stream_bound_connect(self):
+        one = socket.socket()
+        one.settimeout(PATIENCE)
+        one.bind((self.ours, 4555))
+        one.connect((self.other, 4007))
+        one.sendall(b"bound")
+        return (one.getsockname(), exactly(one, 5))
+
+    def test_stream_accept_names(self):
+        one = self.accepted(4501, "echo")
+        return (one.getsockname(), one.getpeername()[0])
+
+    def test_stream_address_in_use(self):
+        with self.listen(4502):
+            return what(attempt(self.listen, 4502))
+
+    def test_stream_address_free_again(self):
+        with self.listen(4503):
+            pass
+        with self.listen(4503) as one:
+            return one.getsockname()
+
+    def test_stream_foreign_address(self):
+        return what(attempt(socket.socket().bind, ("192.0.2.77", 80)))
+
+    def test_stream_not_connected(self):
+        found = []
+        for port in (None, 4504):
+            one = socket.socket()
+            if port:
+                one.bind((self.ours, port))
+            found += [code(call(one)) for call in (recv_code, peer_code, send_code, shutdown_code)]
+            one.close()
+        return found
+
+    def test_stream_already_connected(self):
+        one = socket.socket()
+        one.connect((self.other, 4007))
+        return code(one.connect_ex((self.other, 4007)))
+
+    def test_stream_echo_of_all_sizes(self):
+        one = self.stream(4007)
+        sizes = [1, 1448, 1449, 70000, 1 << 20]
+        for size in sizes:
+            data = bytes(n * 7 & 255 for n in range(size))
+            sending = threading.Thread(target=one.sendall, args=(data,))
+            sending.start()
+            assert exactly(one, size) == data
+            sending.join()
+        one.shutdown(socket.SHUT_WR)
+        return (sizes, one.recv(1))
+
+    def test_stream_half_close(self):
+        one = self.stream(4007)
+        one.sendall(b"half")
+        one.shutdown(socket.SHUT_WR)
+        late = code(send_code(one))
+        return (exactly(one, 4), one.recv(1), late)
+
+    def test_stream_end(self):
+        one = self.stream(4011)
+        data = exactly(one, 5)
+        return (data, one.recv(10), one.recv(10), polled(one, select.POLLIN | select.POLLRDHUP))
+
+    def test_stream_reset_seen_by_a_reader(self):
+        one = self.stream(4010)
+        one.sendall(b"x")
+        return (what(attempt(one.recv, 10)), code(error_of(one)), one.recv(10), code(send_code(one)))
+
+    def test_stream_reset_seen_by_os_read(self):
+        one = self.stream(4010)
+        one.sendall(b"x")
+        one.settimeout(None)
+        return (what(attempt(os.read, one.fileno(), 10)), os.read(one.fileno(), 10))
+
+    def test_stream_reset_seen_by_a_writer(self):
+        one = self.stream(4010)
+        one.sendall(b"x")
+        polled(one, select.POLLIN)
+        time.sleep(0.1)
+        return (code(send_code(one)), code(send_code(one)))
+
+    def test_stream_reset_seen_by_poll(self):
+        one = self.stream(4010)
+        one.sendall(b"x")
+        ready = polled(one, select.POLLIN)
+        return (bool(ready & select.POLLIN), bool(ready & select.POLLHUP), code(error_of(one)), one.recv(4))
+
+    def test_stream_reset_of_an_accepted_one(self):
+        one = self.accepted(4505, "reset")
+        polled(one, select.POLLIN)
+        return what(attempt(one.recv, 10))
+
+    def test_stream_closed_peer_and_writes(self):
+        one = self.accepted(4506, "close")
+        assert one.recv(1) == b""
+        errors = []
+        for _ in range(3):
+            errors.append(code(send_code(one)))
+            time.sleep(0.1)
+        return errors
+
+    def test_stream_linger_breaks_off(self):
+        one = self.accepted(4507, "hold")
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+        return self.ask("release")
+
+    def test_stream_options(self):
+        one = self.stream(4007)
+        return tried_options(one) + [socket_option(one, socket.SO_TYPE), socket_option(one, socket.SO_PROTOCOL)]
+
+    def test_stream_options_before_the_connection(self):
+        one = socket.socket()
+        before = tried_options(one)
+        one.settimeout(PATIENCE)
+        one.connect((self.other, 4007))
+        after = [one.getsockopt(level, option) for level, option, _ in OPTIONS]
+        one.sendall(b"set")
+        return (before, after, exactly(one, 3))
+
+    def test_stream_options_are_inherited(self):
+        with self.listen(4508) as listener:
+            listener.setsockopt(SOL_TCP, socket.TCP_NODELAY, 1)
+            listener.setsockopt(SOL_TCP, socket.TCP_KEEPIDLE, 77)
+            asking = threading.Thread(target=self.ask, args=("connect", self.ours, 4508, "echo"))
+            asking.start()
+            one, _ = listener.accept()
+            asking.join()
+        return [bool(one.getsockopt(SOL_TCP, socket.TCP_NODELAY)), one.getsockopt(SOL_TCP, socket.TCP_KEEPIDLE)]
+
+    def test_stream_options_out_of_bounds(self):
+        one = self.stream(4007)
+        return [
+            what(attempt(one.setsockopt, SOL_TCP, socket.TCP_KEEPIDLE, 0)),
+            what(attempt(one.setsockopt, SOL_TCP, socket.TCP_KEEPCNT, 1000)),
+            what(attempt(one.setsockopt, SOL_TCP, socket.TCP_CONGESTION, b"none-such")),
+            what(attempt(one.setsockopt, SOL_TCP, 9999, 1)),
+            what(attempt(one.getsockopt, SOL_TCP, 9999)),
+        ]
+
+    def test_stream_tcp_info(self):
+        one = self.stream(4007)
+        one.sendall(b"info")
+        exactly(one, 4)
+        octets = one.getsockopt(SOL_TCP, socket.TCP_INFO, 144)
+        state, mss, rtt, acked, received = octets[0], *struct.unpack_from("I", octets, 16), *struct.unpack_from(
+            "I", octets, 68
+        ), *struct.unpack_from("QQ", octets, 120)
+        # Linux counts the SYN, too.
+        return (state, mss, 0 < rtt < 1_000_000, acked in (4, 5), received)
+
+    def test_stream_congestion(self):
+        one = self.stream(4007)
+        one.setsockopt(SOL_TCP, socket.TCP_CONGESTION, b"reno")
+        return one.getsockopt(SOL_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+    def test_stream_flags(self):
+        one = self.stream(4007)
+        one.sendall(b"abcdef")
+        polled(one, select.POLLIN)
+        peeked = one.recv(3, socket.MSG_PEEK)
+        whole = one.recv(6, socket.MSG_WAITALL)
+        one.setblocking(True)
+        nothing = what(attempt(one.recv, 1, socket.MSG_DONTWAIT))
+        one.sendall(b"12345678")
+        count = waiting(one, 8)
+        return (peeked, whole, nothing, count, one.recv(8))
+
+    def test_stream_vectors(self):
+        one = self.stream(4007)
+        one.sendmsg([b"ab", b"cde", b"f"])
+        parts = [bytearray(2), bytearray(4)]
+        got, _, flags, name = one.recvmsg_into(parts, 0, socket.MSG_WAITALL)
+        os.writev(one.fileno(), [b"xy", b"z"])
+        return (got, [bytes(part) for part in parts], flags, name, exactly(one, 3))
+
+    def test_stream_timeouts(self):
+        one = self.stream(4009)
+        one.settimeout(None)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 50_000))
+        read = what(attempt(one.recv, 1))
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 50_000))
+        wrote = what(attempt(endless, one))
+        return (read, wrote, self.ask("release"))
+
+    def test_stream_is_full_and_empties(self):
+        one = self.accepted(4509, "echo")
+        one.setblocking(False)
+        sent = 0
+        try:
+            while sent < 1 << 26:
+                sent += one.send(bytes(65536))
+        except BlockingIOError:
+            pass
+        full = polled(one, select.POLLOUT, 0.0) & select.POLLOUT
+        got = 0
+        while got < sent:
+            assert polled(one, select.POLLIN)
+            got += len(one.recv(65536))
+        return (sent > 65536, full == 0 or got == sent, bool(polled(one, select.POLLOUT)))
+
+    def test_stream_edge_triggered(self):
+        one = self.stream(4007)
+        events = select.epoll()
+        inner = select.epoll()
+        inner.register(one, select.EPOLLIN | select.EPOLLET)
+        events.register(inner.fileno(), select.EPOLLIN)
+        found = [len(events.poll(0))]
+        for data in (b"one", b"two"):
+            one.sendall(data)
+            found.append(len(events.poll(PATIENCE)))
+            found.append(inner.poll(0)[0][1] & select.EPOLLIN)
+            found.append(len(inner.poll(0)))
+        return (found, exactly(one, 6))
+
+    def test_stream_registered_before_it_connects(self):
+        one = socket.socket()
+        one.setblocking(False)
+        events = select.epoll()
+        events.register(one, select.EPOLLOUT | select.EPOLLIN | select.EPOLLET)
+        events.poll(0)
+        first = code(one.connect_ex((self.other, 4007)))
+        ready = events.poll(PATIENCE)[0][1] & select.EPOLLOUT
+        one.send(b"early")
+        again = 0
+        for _ in range(100):
+            again = sum(event & select.EPOLLIN for _, event in events.poll(0.1))
+            if again:
+                break
+        return (first, ready, again, one.recv(5))
+
+    def test_stream_select(self):
+        one = self.stream(4007)
+        first = [len(part) for part in select.select([one], [one], [], 0)]
+        one.sendall(b"s")
+        second = [len(part) for part in select.select([one], [], [], PATIENCE)]
+        return (first, second)
+
+    def test_stream_duplicates_and_children(self):
+        one = self.stream(4007)
+        other = socket.fromfd(one.fileno(), one.family, one.type)
+        other.settimeout(PATIENCE)
+        child = os.fork()
+        if child == 0:
+            other.sendall(b"from the child")
+            os._exit(0)
+        os.waitpid(child, 0)
+        one.close()
+        return (exactly(other, 14), other.getpeername())
+
+    def test_stream_survives_an_exec(self):
+        one = self.stream(4007)
+        os.set_inheritable(one.fileno(), True)
+        script = (
+            "import socket; s = socket.socket(fileno=%d); s.sendall(b'executed');"
+            "print(s.family.name, s.type.name, s.proto, s.getpeername())" % one.fileno()
+        )
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.dup2(writing, 1)
+            os.execv(sys.executable, [sys.executable, "-c", script])
+        os.close(writing)
+        os.waitpid(child, 0)
+        said = os.read(reading, 1000).decode().strip()
+        return (said, exactly(one, 8))
+
+    def test_stream_listener_shared_with_children(self):
+        with self.listen(4510) as listener:
+            children = []
+            for n in range(3):
+                child = os.fork()
+                if child == 0:
+                    one, _ = listener.accept()
+                    one.sendall(b"%d" % n)
+                    os._exit(0)
+                children.append(child)
+            answers = [self.ask("connect", self.ours, 4510, "close") for _ in range(3)]
+            for child in children:
+                os.waitpid(child, 0)
+        return answers
+
+    def test_stream_accept_without_blocking(self):
+        with self.listen(4511) as listener:
+            listener.setblocking(False)
+            nobody = what(attempt(listener.accept))
+            accepting = socket_option(listener, socket.SO_ACCEPTCONN)
+            self.ask("connect", self.ours, 4511, "hold")
+            ready = polled(listener, select.POLLIN)
+            one, _ = listener.accept()
+            return (nobody, accepting, ready, one.getpeername()[0], self.ask("release"))
+
+    def test_stream_sendfile(self):
+        one = self.stream(4007)
+        with open(__file__, "rb") as file:
+            wanted = file.read()
+            file.seek(0)
+            sending = threading.Thread(target=one.sendfile, args=(file,))
+            sending.start()
+            same = exactly(one, len(wanted)) == wanted
+            sending.join()
+        return same
+
+    def test_stream_close_on_exec(self):
+        one = self.stream(4007)
+        return (fcntl.fcntl(one, fcntl.F_GETFD), bool(fcntl.fcntl(one, fcntl.F_GETFL) & os.O_NONBLOCK))
+
+    def test_stream_signal_of_a_broken_one(self):
+        one = self.stream(4007)
+        one.shutdown(socket.SHUT_WR)
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            one.settimeout(None)
+            one.send(b"x")
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        return (os.WIFSIGNALED(status), code(send_code(one)))

@@ -1,0 +1,489 @@
+//! Unmodified programs on the sockets of a graph (`xk exec`), each against the same programs on Linux's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use xk_peers::scene::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_testkit::netns::Running;
+use xk_testkit::{needs, needs_program, needs_root};
+
+use crate::host::pattern;
+use crate::program::command;
+use crate::tcp::DAMAGE;
+
+/// Octets of the file that goes to and fro.
+const CONTENT: usize = 1_000_003;
+
+/// What programs do that `tshark` remarks on, besides what a busy machine does: rings and captures overflow.
+const HABITS: [(&str, &str); 3] = [
+    (
+        "packet legnth",
+        "tshark stops short in an answer of ssh's key exchange",
+    ),
+    ("Keep-Alive", "a program asks for it"),
+    (
+        "gnored Unknown Record",
+        "the capture has lost the record before",
+    ),
+];
+
+/// A link with Linux on one end; on the other programs under `xk exec`.
+struct Bed {
+    lan: Lan,
+    graph: PathBuf,
+    content: Vec<u8>,
+}
+
+impl Bed {
+    fn new(test: &str, wire: Wire) -> Self {
+        let lan = Lan::new(test, wire);
+        let graph = lan.scene.folder().join("exec.kdl");
+        let text = format!(
+            "host xk {{\n{}\neth wire\narp eth retries=1\n\
+             ip arp {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\ntcp ip\n}}\n",
+            lan.wire_line(),
+        );
+        fs::write(&graph, text).unwrap();
+        lan.capture();
+        let content = pattern(CONTENT);
+        fs::write(lan.scene.folder().join("content"), &content).unwrap();
+        Self {
+            lan,
+            graph,
+            content,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.lan.scene.folder().join(name).display().to_string()
+    }
+
+    /// The command that runs a program on the graph.
+    fn under<'a>(&'a self, xk: &'a str, program: &[&'a str]) -> Vec<&'a str> {
+        let graph = self.graph.to_str().unwrap();
+        [&[xk, "exec", "--graph", graph, "--"], program].concat()
+    }
+
+    /// What a program prints that runs on the graph.
+    fn ours(&self, program: &[&str]) -> String {
+        let xk = command().display().to_string();
+        self.lan.ours().exec(&self.under(&xk, program)).unwrap()
+    }
+
+    fn start_ours(&self, program: &[&str]) -> Running {
+        let xk = command().display().to_string();
+        self.lan.ours().spawn(&self.under(&xk, program)).unwrap()
+    }
+
+    /// What a program prints that runs on Linux.
+    fn linux(&self, program: &[&str]) -> String {
+        self.lan.linux.exec(program).unwrap()
+    }
+
+    fn start_linux(&self, program: &[&str]) -> Running {
+        self.lan.linux.spawn(program).unwrap()
+    }
+
+    /// Waits until somebody takes connections there, asked from Linux.
+    fn wait_for_server(&self, host: &str, port: u16) {
+        let begun = Instant::now();
+        let take = || {
+            let address = std::net::SocketAddr::new(host.parse().unwrap(), port);
+            std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+        };
+        while !self.lan.linux.enter(take).unwrap() {
+            assert!(begun.elapsed() < PATIENCE, "nobody at {host}:{port}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asserts that a file has become the content.
+    fn assert_content(&self, name: &str) {
+        let found = fs::read(self.path(name)).unwrap_or_default();
+        assert!(
+            found == self.content,
+            "{name}: {} octets of {}",
+            found.len(),
+            self.content.len()
+        );
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    fn judge(self) {
+        self.lan.scene.judge(&[DAMAGE, &HABITS].concat());
+    }
+}
+
+/// Skips the test unless the command and its library are built.
+macro_rules! needs_exec {
+    () => {
+        needs_root!();
+        let command = command();
+        let library = "libxk_preload.so";
+        let beside = [library.into(), Path::new("deps").join(library)];
+        let has_library = beside
+            .iter()
+            .any(|name| command.with_file_name(name).is_file());
+        if !command.is_file() || !has_library {
+            needs::skip("needs xk and its library (cargo build -p xk -p xk-preload)");
+            return;
+        }
+    };
+}
+
+fn script(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    folder.join(name).display().to_string()
+}
+
+/// Ends a server in order, so that its graph writes its capture.
+fn end(running: Running) {
+    let _status = xk_peers::scene::end(&running);
+}
+
+/// One program that prints a line for each behaviour of sockets prints the same in both worlds.
+pub(crate) fn sockets_are_those_of_linux(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "python3");
+    let bed = Bed::new("exec-sockets", wire);
+    let (peer, subject) = (script("peer.py"), script("subject.py"));
+    // What it has no way to, it says.
+    bed.lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
+    let peer = bed.start_linux(&["python3", "-B", &peer]);
+    peer.wait_for("ready", PATIENCE).unwrap();
+    let subject = ["python3", "-B", &subject, OURS, LINUX];
+    let ours = bed.ours(&subject);
+    let space = bed.lan.ours();
+    space.address("x0", &format!("{OURS}/24")).unwrap();
+    space.route("default", LINUX).unwrap();
+    space
+        .sysctl("net/ipv4/neigh/x0/retrans_time_ms", "300")
+        .unwrap();
+    let linux = space.exec(&subject).unwrap();
+    let differ = ours
+        .lines()
+        .zip(linux.lines())
+        .filter(|(one, two)| one != two);
+    let differ: Vec<_> = differ.collect();
+    assert!(differ.is_empty(), "ours and Linux's: {differ:#?}");
+    assert_eq!(ours.lines().count(), linux.lines().count());
+    assert!(ours.lines().count() > 60, "{ours}");
+}
+
+pub(crate) fn http_clients_fetch(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "curl", "wget", "python3", "tshark");
+    let bed = Bed::new("exec-http-clients", wire);
+    let folder = bed.path("");
+    let _server = bed.start_linux(&[
+        "python3",
+        "-m",
+        "http.server",
+        "-b",
+        LINUX,
+        "-d",
+        &folder,
+        "8000",
+    ]);
+    bed.wait_for_server(LINUX, 8000);
+    let (url, to) = (format!("http://{LINUX}:8000/content"), bed.path("fetched"));
+    bed.ours(&["curl", "-sS", "-o", &to, &url]);
+    bed.assert_content("fetched");
+    bed.ours(&["wget", "-q", "-O", &to, &url]);
+    bed.assert_content("fetched");
+    bed.judge();
+}
+
+pub(crate) fn a_http_server_serves(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "curl", "wget", "python3", "tshark");
+    let bed = Bed::new("exec-http-server", wire);
+    let folder = bed.path("");
+    let server = bed.start_ours(&["python3", "-m", "http.server", "-d", &folder, "8000"]);
+    bed.wait_for_server(OURS, 8000);
+    let (url, to) = (format!("http://{OURS}:8000/content"), bed.path("fetched"));
+    bed.linux(&["curl", "-sS", "-o", &to, &url]);
+    bed.assert_content("fetched");
+    bed.linux(&["wget", "-q", "-O", &to, &url]);
+    bed.assert_content("fetched");
+    end(server);
+    bed.judge();
+}
+
+/// Octets that both sides of an iperf3 say to have passed.
+fn passed(said: &str) -> u64 {
+    let total = said.split("\"end\":").nth(1).unwrap_or_default();
+    let octets = total.split("\"bytes\":").nth(1).unwrap_or_default();
+    let digits: String = octets
+        .trim_start()
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits.parse().unwrap_or(0)
+}
+
+pub(crate) fn iperf3_measures(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "iperf3", "tshark");
+    let bed = Bed::new("exec-iperf3", wire);
+    let kinds: [&[&str]; 4] = [
+        &["-n", "3M"],
+        &["-n", "3M", "-R", "-P", "2"],
+        &["-u", "-b", "20M", "-n", "500K"],
+        &["-u", "-b", "20M", "-n", "500K", "-R"],
+    ];
+    let client = |host, kind: &[&'static str]| [&["iperf3", "-J", "-c", host], kind].concat();
+    let server = bed.start_linux(&["iperf3", "-s", "--forceflush"]);
+    server.wait_for("listening", PATIENCE).unwrap();
+    for kind in kinds {
+        let said = bed.ours(&client(LINUX, kind));
+        assert!(passed(&said) >= 500_000, "{kind:?}: {said}");
+    }
+    drop(server);
+    let server = bed.start_ours(&["iperf3", "-s", "--forceflush"]);
+    server.wait_for("listening", PATIENCE).unwrap();
+    for kind in kinds {
+        let said = bed.linux(&client(OURS, kind));
+        assert!(passed(&said) >= 500_000, "{kind:?}: {said}");
+    }
+    end(server);
+    bed.judge();
+}
+
+const REDIS: [&str; 10] = [
+    "redis-server",
+    "--port",
+    "6379",
+    "--protected-mode",
+    "no",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--bind",
+];
+
+pub(crate) fn redis_answers(wire: Wire) {
+    needs_exec!();
+    needs_program!(
+        "ip",
+        "redis-server",
+        "redis-cli",
+        "redis-benchmark",
+        "tshark"
+    );
+    let bed = Bed::new("exec-redis", wire);
+    let kept = "x".repeat(100_000);
+    let server = |host| [&REDIS[..], &[host]].concat();
+    let ask = |host, line: &[&'static str]| [&["redis-cli", "-h", host], line].concat();
+    let measure = |host| {
+        [
+            "redis-benchmark",
+            "-h",
+            host,
+            "-q",
+            "-n",
+            "500",
+            "-c",
+            "10",
+            "-t",
+            "set,lrange_100",
+        ]
+    };
+    let linux = bed.start_linux(&server(LINUX));
+    linux.wait_for("Ready to accept", PATIENCE).unwrap();
+    bed.ours(&["redis-cli", "-h", LINUX, "set", "kept", &kept]);
+    assert_eq!(bed.ours(&ask(LINUX, &["get", "kept"])).trim(), kept);
+    assert!(bed.ours(&measure(LINUX)).contains("requests per second"));
+    let ours = bed.start_ours(&server(OURS));
+    ours.wait_for("Ready to accept", PATIENCE).unwrap();
+    bed.linux(&["redis-cli", "-h", OURS, "set", "kept", &kept]);
+    assert_eq!(bed.linux(&ask(OURS, &["get", "kept"])).trim(), kept);
+    assert!(bed.linux(&measure(OURS)).contains("requests per second"));
+    end(ours);
+    bed.judge();
+}
+
+/// Three workers, forked by a master, which are another user's, one that asks a server in turn.
+pub(crate) fn nginx_serves_with_workers(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "nginx", "curl", "python3", "tshark");
+    let bed = Bed::new("exec-nginx", wire);
+    let folder = bed.path("");
+    let _behind = bed.start_linux(&[
+        "python3",
+        "-m",
+        "http.server",
+        "-b",
+        LINUX,
+        "-d",
+        &folder,
+        "8000",
+    ]);
+    bed.wait_for_server(LINUX, 8000);
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
+        .concat();
+    let configuration = format!(
+        "daemon off; worker_processes 3; user nobody nogroup; pid {folder}/pid; error_log stderr notice;\n\
+         events {{ worker_connections 64; }}\nhttp {{ access_log off; sendfile on; tcp_nopush on; {temporary}\n\
+         server {{ listen 80; root {folder}; }}\n\
+         server {{ listen {OURS}:81; location / {{ proxy_pass http://{LINUX}:8000; proxy_buffering off; }} }} }}\n"
+    );
+    let file = bed.path("nginx.conf");
+    fs::write(&file, configuration).unwrap();
+    let server = bed.start_ours(&["nginx", "-c", &file]);
+    server.wait_for("start worker process", PATIENCE).unwrap();
+    for port in [80, 81] {
+        let urls = format!("http://{OURS}:{port}/content?[1-6]");
+        let to = bed.path("fetched#1");
+        bed.linux(&["curl", "-sS", "--fail", "-Z", "-o", &to, &urls]);
+        for n in 1..=6 {
+            bed.assert_content(&format!("fetched{n}"));
+        }
+    }
+    let said = server.output();
+    assert!(
+        !said.contains("[alert]") && !said.contains("[error]"),
+        "{said}"
+    );
+    end(server);
+    bed.judge();
+}
+
+pub(crate) fn openssl_speaks_tls(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "openssl", "curl", "python3", "tshark");
+    let bed = Bed::new("exec-openssl", wire);
+    let (key, certificate) = (bed.path("key.pem"), bed.path("certificate.pem"));
+    let request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=xk",
+        "-keyout",
+        &key,
+        "-out",
+        &certificate,
+    ];
+    bed.linux(&request);
+    // It serves files of the folder that it is in.
+    let serve = format!(
+        "cd {} && exec openssl s_server -WWW -accept 4433 -key key.pem -cert certificate.pem",
+        bed.path("")
+    );
+    let linux = bed.start_linux(&["sh", "-c", &serve]);
+    linux.wait_for("ACCEPT", PATIENCE).unwrap();
+    let fetch = format!(
+        "printf 'GET /content HTTP/1.0\\r\\n\\r\\n' | openssl s_client -connect {LINUX}:4433 -quiet -ign_eof \
+         -verify_return_error -CAfile {certificate} | sed '1,/^\\r$/d' > {}",
+        bed.path("fetched")
+    );
+    bed.ours(&["sh", "-c", &fetch]);
+    bed.assert_content("fetched");
+    let ours = bed.start_ours(&["sh", "-c", &serve]);
+    ours.wait_for("ACCEPT", PATIENCE).unwrap();
+    let (url, to) = (format!("https://{OURS}:4433/content"), bed.path("fetched"));
+    bed.linux(&["curl", "-sS", "-k", "-o", &to, &url]);
+    bed.assert_content("fetched");
+    end(ours);
+    bed.judge();
+}
+
+pub(crate) fn ssh_runs_commands(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "ssh", "ssh-keygen", "sshd", "tshark");
+    let bed = Bed::new("exec-ssh", wire);
+    let (host_key, user_key) = (bed.path("host_key"), bed.path("user_key"));
+    for key in [&host_key, &user_key] {
+        bed.linux(&["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key]);
+    }
+    let keys = format!("AuthorizedKeysFile={user_key}.pub");
+    fs::create_dir_all("/run/sshd").unwrap();
+    let server = |host: &str| {
+        let address = format!("ListenAddress={host}");
+        [
+            "/usr/sbin/sshd",
+            "-D",
+            "-e",
+            "-f",
+            "/dev/null",
+            "-h",
+            &host_key,
+            "-o",
+            "Port=22",
+            "-o",
+            "PidFile=none",
+            "-o",
+            "StrictModes=no",
+            "-o",
+            "PermitRootLogin=yes",
+            "-o",
+            "UsePAM=no",
+            "-o",
+            &keys,
+            "-o",
+            &address,
+        ]
+        .map(str::to_owned)
+    };
+    let client = |host: &str, line: &str| {
+        let host = format!("root@{host}");
+        // The key exchange is one that tshark knows.
+        let options = "-o KexAlgorithms=curve25519-sha256 -o StrictHostKeyChecking=no \
+                       -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes";
+        format!("ssh -F /dev/null -i {user_key} {options} {host} {line}")
+    };
+    let content = bed.path("content");
+    for host in [LINUX, OURS] {
+        let line = server(host);
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let running = match host {
+            LINUX => bed.start_linux(&line),
+            _ => bed.start_ours(&line),
+        };
+        running.wait_for("Server listening", PATIENCE).unwrap();
+        // There and back again.
+        let line = format!(
+            "{} < {content} > {}",
+            client(host, "cat"),
+            bed.path("fetched")
+        );
+        match host {
+            LINUX => bed.ours(&["sh", "-c", &line]),
+            _ => bed.linux(&["sh", "-c", &line]),
+        };
+        bed.assert_content("fetched");
+        end(running);
+    }
+    bed.judge();
+}
+
+pub(crate) fn socat_passes_datagrams(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "socat", "tshark");
+    let bed = Bed::new("exec-socat", wire);
+    let ask = |host| format!("echo datagram | socat -t0.5 - UDP4:{host}:5007");
+    let serve = [
+        "socat",
+        "-d",
+        "-d",
+        "UDP4-RECVFROM:5007,fork",
+        "SYSTEM:tr a-z A-Z",
+    ];
+    let linux = bed.start_linux(&serve);
+    linux.wait_for("receiving", PATIENCE).unwrap();
+    assert_eq!(bed.ours(&["sh", "-c", &ask(LINUX)]), "DATAGRAM\n");
+    let ours = bed.start_ours(&serve);
+    ours.wait_for("receiving", PATIENCE).unwrap();
+    assert_eq!(bed.linux(&["sh", "-c", &ask(OURS)]), "DATAGRAM\n");
+    end(ours);
+    bed.judge();
+}
