@@ -23,6 +23,15 @@ impl Held {
     pub(crate) fn is_some(&self) -> bool {
         self.0.is_some()
     }
+
+    /// Whether a segment without data, if it is plain, acknowledges more than what is held: one that says the same again, or less, is to
+    /// be seen as such.
+    #[inline]
+    fn gives_way_to(&self, newer: Option<&Plain>) -> bool {
+        self.0
+            .zip(newer)
+            .is_some_and(|(held, newer)| newer.ack.after(held.ack))
+    }
 }
 
 impl TcpSession {
@@ -31,8 +40,8 @@ impl TcpSession {
     #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
         let plain = message.peek_in_place().and_then(Plain::parse);
-        let is_bare = message.len() == PLAIN_LEN;
-        if held.is_some() && !(is_bare && plain.is_some()) {
+        let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
+        if held.is_some() && !held.gives_way_to(newer) {
             self.settle(cx, this, held);
         }
         let taken = match plain {
@@ -189,4 +198,27 @@ fn note_run(connection: &mut Connection, message: &mut Message) {
 fn is_unmarked(message: &Message) -> bool {
     message.attribute::<LinkCast>().is_none()
         && message.attribute::<Ecn>() != Some(Ecn::Experienced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Timestamps;
+    use crate::seq::Seq;
+
+    #[test]
+    fn only_what_acknowledges_more_stands_for_both() {
+        let plain = |ack| Plain {
+            seq: Seq(1),
+            ack: Seq(ack),
+            window: 100,
+            timestamps: Timestamps::default(),
+        };
+        let held = Held(Some(plain(10)));
+        assert!(held.is_some() && held.gives_way_to(Some(&plain(11))));
+        assert!(!held.gives_way_to(Some(&plain(10))), "a duplicate");
+        assert!(!held.gives_way_to(Some(&plain(9))), "a late one");
+        assert!(!held.gives_way_to(None), "data, or something unusual");
+        assert!(!Held::default().gives_way_to(Some(&plain(10))));
+    }
 }

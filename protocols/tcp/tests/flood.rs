@@ -1,9 +1,9 @@
-//! SYNs of a hundred thousand hosts that are not there, while one that is there connects.
+//! SYNs of a million hosts that are not there, while one that is there connects.
 
 use core::net::Ipv4Addr;
 use std::str::FromStr;
 use std::time::Duration;
-use xk_core::control::ListSessions;
+use xk_core::control::{ListMaps, ListSessions};
 use xk_core::{Part, Participants, ProtocolRef};
 use xk_tcp::options::{Options, Timestamps};
 use xk_tcp::wire::{CHECKSUM_AT, Flags, HEADER_LEN_MAX, Header, checksum};
@@ -149,4 +149,34 @@ fn an_acknowledgement_of_no_cookie_is_reset() {
         assert_eq!(net.sent().flags, Flags::RST);
     }
     assert_eq!(net.top.take_events(), []);
+}
+
+/// How many drops were counted as `name`.
+fn dropped(net: &Net, name: &str) -> u64 {
+    let list = net.tcp.head().drops().list();
+    let found = list.iter().find(|(reason, _)| reason.name == name);
+    found.map_or(0, |(_, count)| *count)
+}
+
+/// Entries in all tables, and messages and buffers in use.
+fn held(net: &Net) -> (usize, (u32, u32)) {
+    let maps = net.tcp.ask(&net.cx, ListMaps::default()).unwrap().maps;
+    (maps.iter().map(|(_, map)| map.entries).sum(), net.cx.live())
+}
+
+#[test]
+fn a_million_spoofed_syns_take_no_more_than_the_first_thousands() {
+    let net = Net::new();
+    flood(&net, 0);
+    let noted = 100_000 - dropped(&net, "SYN not noted");
+    assert!(noted <= 4096, "{noted}");
+    for round in 1..10 {
+        flood(&net, round * 100_000);
+        let (entries, live) = held(&net);
+        // The notes, what lower sessions have said of themselves lately, and who listens.
+        assert!(entries <= 2 * 4096 + 1, "{entries} after round {round}");
+        assert_eq!(live, (0, 0));
+    }
+    assert_eq!(dropped(&net, "SYN not noted"), 1_000_000 - noted);
+    net.connect(&net.syn(options()), || ());
 }

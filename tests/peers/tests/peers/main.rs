@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload VxlanOffload XdpGeneric XdpNative;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
-        tcp::streams_outlast_a_bad_link over Tap TapOffload Veth VethOffload XdpGeneric;
+        tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
         exec::sockets_are_those_of_linux over Veth;
         exec::http_clients_fetch over Veth;
         exec::a_http_server_serves over Veth;

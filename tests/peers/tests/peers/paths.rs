@@ -124,7 +124,8 @@ pub(crate) fn are_black_holes(wire: Wire) {
     let lan = plain("black_hole", wire);
     let captured = capture(&lan, "wire");
     // Who has no `icmp` hears of nothing.
-    let graph = graph(&lan, (&captured, "pcap"), "", "").replace("icmp ip\n", "");
+    let small = "send_buffer=131072";
+    let graph = graph(&lan, (&captured, "pcap"), small, "").replace("icmp ip\n", "");
     let stack = start(&lan, &graph);
     let way = Way::new(&lan);
     way.narrow(NARROW);
