@@ -165,7 +165,10 @@ pub(crate) fn runs_suffer_by_segments(wire: Wire) {
     needs_root!();
     needs_program!("ip", "socat", "tshark");
     let lan = Lan::new("runs_suffer", wire);
-    for damage in ["loss=\"1%\"", "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\""] {
+    for damage in [
+        "loss=\"1%\"",
+        "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
+    ] {
         let below = format!("fault wire name=bad {damage}\n");
         let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
         there_and_back(&lan, lan.scene.folder(), 1 << 20, 2 * PATIENCE);
