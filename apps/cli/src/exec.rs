@@ -48,6 +48,10 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let relay = Relay::start(stack.clone()).map_err(failed)?;
     let status = run(args, &library, &relay.ticket().to_string(), before)?;
     let ended = Instant::now();
+    match relay.lost() {
+        0 => {}
+        lost => eprintln!("xk: {lost} datagrams were lost between the stack and the program"),
+    }
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
     let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));

@@ -13,6 +13,7 @@
 //! | `getsockopt`, `setsockopt` | options of TCP, UDP and IP, and those of the socket that concern the stack |
 //! | `send`, `sendto`, `sendmsg`, `sendmmsg`, `write`, `writev` | addresses become names; a broken stream says why |
 //! | `recv`, `recvfrom`, `recvmsg`, `recvmmsg`, `read`, `readv` | names become addresses; a stream that broke says why |
+//! | `close`, `shutdown` | a closed listener is told to the relay; what has no peer is not shut |
 //! | `epoll_ctl` | notes registrations, so that they outlive the change of a socket |
 //!
 //! # What it cannot do

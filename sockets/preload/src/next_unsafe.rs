@@ -45,6 +45,7 @@ macro_rules! next {
 }
 
 next! {
+    close = c"close" (fd: c_int) -> c_int;
     read = c"read" (fd: c_int, to: *mut c_void, count: usize) -> ssize_t;
     readv = c"readv" (fd: c_int, to: *const iovec, count: c_int) -> ssize_t;
     recvfrom = c"recvfrom" (

@@ -1,10 +1,11 @@
 //! The functions of the C library that programs call in place of its own: addresses.
 
 use crate::ask::{ask, is_under_exec};
+use crate::next_unsafe;
 use crate::registrations_unsafe::note;
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{
-    borrow, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
+    borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
 };
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
 use xk_request::{Kind, Name, Reply, Request};
@@ -214,6 +215,28 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
     // SAFETY: what the program has handed over is handed on.
     plain(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) })
+}
+
+/// close(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let name = match is_under_exec() {
+        true => ours(fd),
+        false => None,
+    };
+    // SAFETY: what the program has handed over is handed on.
+    let result = unsafe { next_unsafe::close(fd) };
+    // The end of a stream the relay finds by itself.
+    let name = name.filter(|name| name.peer.is_none() || name.kind == Kind::Datagrams);
+    if let (Some(name), 0) = (name, result) {
+        let before = errno();
+        let _ = ask(&Request::Look(name.id));
+        set_errno(before);
+    }
+    result
 }
 
 /// epoll_ctl(2).

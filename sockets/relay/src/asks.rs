@@ -9,6 +9,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use xk_net::{Source, TcpListener, TcpStream, Thread, UdpSocket};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, WORDS_MAX};
 
@@ -71,6 +72,10 @@ impl Inner {
                 if let Some(Thing::Datagrams(datagrams)) = self.things.remove(&id) {
                     self.forget(&datagrams.numbers());
                 }
+                Reply::Errno(0)
+            }
+            Request::Look(id) => {
+                self.look_at(id);
                 Reply::Errno(0)
             }
             Request::Set(id, settings) => Reply::Errno(self.set(id, &settings)),
@@ -136,7 +141,7 @@ impl Inner {
         let name = self.name(id, Kind::Datagrams, family, local);
         let reply = Reply::Named(name.to_string());
         let watch = socket.watch(self.bell.teller(id));
-        let datagrams = Datagrams::new(socket, name, watch);
+        let datagrams = Datagrams::new(socket, name, watch, Arc::clone(&self.lost));
         self.things
             .insert(id, Thing::Datagrams(Box::new(datagrams)));
         Ok(reply)

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use xk_net::{Source, Stack, Thread, UdpSocket, WatchId};
 use xk_request::{Name, Setting};
@@ -54,6 +56,8 @@ pub(crate) struct Datagrams {
     error: Option<Errno>,
     broadcast: bool,
     options: Options,
+    /// Datagrams that neither side got.
+    lost: Arc<AtomicU64>,
 }
 
 /// A socket of the system for datagrams under this name.
@@ -82,7 +86,12 @@ fn probe(stack: &Stack<Thread>, peer: SocketAddrV4) -> io::Result<()> {
 }
 
 impl Datagrams {
-    pub(crate) fn new(socket: UdpSocket<Thread>, name: Name, watch: WatchId) -> Self {
+    pub(crate) fn new(
+        socket: UdpSocket<Thread>,
+        name: Name,
+        watch: WatchId,
+        lost: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             socket,
             bound: name.to_string(),
@@ -98,6 +107,7 @@ impl Datagrams {
             error: None,
             broadcast: false,
             options: Options::default(),
+            lost,
         }
     }
 
@@ -313,6 +323,7 @@ impl Datagrams {
                 Err(error) => self.report(&error),
             }
         }
+        self.lost.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -336,7 +347,8 @@ impl Datagrams {
                 },
             };
             if self.stand_in(from, gone, &mut *watch).is_err() {
-                // The program is gone, or has not taken its name yet; whatever comes for nobody is lost.
+                // The program is gone, or has not taken its name yet; or there is no descriptor left.
+                self.lost.fetch_add(1, Ordering::Relaxed);
                 return if self.is_alive() {
                     Next::Wait
                 } else {
@@ -354,12 +366,17 @@ impl Datagrams {
                     return Next::Wait;
                 }
                 // It has turned to another peer.
-                Err(Errno::PERM) => {}
+                Err(Errno::PERM) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET) if !self.is_alive() => {
                     return Next::Over(None);
                 }
                 // A stand-in that has lost the program is made anew next time.
-                Err(_) => gone.extend(self.peers.remove(&from).map(|old| old.number)),
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    gone.extend(self.peers.remove(&from).map(|old| old.number));
+                }
             }
         }
         Next::Again

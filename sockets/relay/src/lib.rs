@@ -14,6 +14,7 @@ mod relay;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use xk_net::{Stack, Thread};
 use xk_request::Ticket;
@@ -22,6 +23,7 @@ use xk_request::Ticket;
 pub struct Relay {
     ticket: Ticket,
     bell: Arc<bell::Bell>,
+    lost: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,12 +39,14 @@ impl Relay {
         };
         let bell = Arc::new(bell::Bell::new()?);
         let mut inner = relay::Inner::new(stack, ticket.clone(), Arc::clone(&bell))?;
+        let lost = Arc::clone(&inner.lost);
         let thread = std::thread::Builder::new()
             .name("xk-relay".into())
             .spawn(move || inner.run())?;
         Ok(Self {
             ticket,
             bell,
+            lost,
             thread: Some(thread),
         })
     }
@@ -50,6 +54,12 @@ impl Relay {
     /// What programs are to have in their environment under [`xk_request::VARIABLE`].
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
+    }
+
+    /// How many datagrams were lost between the stack and programs: those that could not be sent, and those for programs that
+    /// had gone, or for which no descriptor was left.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 

@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use xk_net::{Source, Stack, TcpStream, Thread};
 use xk_request::{Reply, Ticket, control_name};
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     later: Vec<u64>,
     /// Why streams are over, for those who ask later.
     pub(crate) epitaphs: VecDeque<(u64, i32)>,
+    /// Datagrams that neither side got.
+    pub(crate) lost: Arc<AtomicU64>,
     looked: Instant,
     pub(crate) scratch: Vec<u8>,
 }
@@ -93,6 +96,7 @@ impl Inner {
             again: VecDeque::new(),
             later: Vec::new(),
             epitaphs: VecDeque::new(),
+            lost: Arc::default(),
             looked: Instant::now(),
             scratch: vec![0; SCRATCH],
         })
@@ -325,6 +329,17 @@ impl Inner {
                     return;
                 }
             }
+        }
+    }
+
+    /// Lets go of one of those, if its program has.
+    pub(crate) fn look_at(&mut self, id: u64) {
+        match self.things.get(&id) {
+            Some(Thing::Listening(listening)) if !listening.is_alive() => {
+                self.things.remove(&id);
+            }
+            Some(Thing::Datagrams(datagrams)) if !datagrams.is_alive() => self.close_datagrams(id),
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use xk_net::{Setup, Stack, Thread};
 use xk_relay::Relay;
-use xk_request::VARIABLE;
+use xk_request::{Ticket, VARIABLE};
 use xk_testkit::needs_program;
 
 const ALONE: &str = r#"
@@ -13,6 +13,7 @@ host alone {
     loopback
     ip loopback { address "10.0.0.1/24"; }
     icmp ip
+    udp ip
     tcp ip
 }
 "#;
@@ -35,10 +36,18 @@ fn library() -> PathBuf {
 }
 
 fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
+    start_with(relay, &relay.ticket().key, program, arguments)
+}
+
+fn start_with(relay: &Relay, key: &str, program: &str, arguments: &[&str]) -> Child {
+    let ticket = Ticket {
+        token: relay.ticket().token.clone(),
+        key: key.into(),
+    };
     Command::new(program)
         .args(arguments)
         .env("LD_PRELOAD", library())
-        .env(VARIABLE, relay.ticket().to_string())
+        .env(VARIABLE, ticket.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -177,6 +186,73 @@ print('born')
     );
     assert_eq!(said, "born\n");
 }
+
+#[test]
+fn datagrams_keep_their_boundaries_and_senders() {
+    needs_program!("python3");
+    let said = python(
+        r"
+import socket, errno
+one = socket.socket(type=socket.SOCK_DGRAM)
+one.bind(('10.0.0.1', 700))
+other = socket.socket(type=socket.SOCK_DGRAM)
+other.connect(('10.0.0.1', 700))
+other.send(b'first')
+other.sendto(b'', ('10.0.0.1', 700))
+other.send(b'x' * 60000)
+assert one.recvfrom(100) == (b'first', other.getsockname())
+assert one.recvfrom(100) == (b'', other.getsockname())
+assert one.recvfrom(65536) == (b'x' * 60000, other.getsockname())
+one.sendto(b'back', other.getsockname())
+assert other.recv(10) == b'back'
+one.close()
+other.send(b'anybody?')
+try:
+    other.recv(10)
+    assert False
+except ConnectionRefusedError: pass
+print('kept')
+",
+    );
+    assert_eq!(said, "kept\n");
+}
+
+#[test]
+fn a_stream_that_is_reset_says_so() {
+    needs_program!("python3");
+    let said = python(
+        r"
+import os, socket, struct
+server = socket.create_server(('10.0.0.1', 80))
+for call in (lambda s: s.recv(10), lambda s: os.read(s.fileno(), 10)):
+    client = socket.create_connection(('10.0.0.1', 80))
+    peer, _ = server.accept()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    peer.close()
+    try:
+        call(client)
+        assert False
+    except ConnectionResetError: pass
+    assert client.recv(10) == b''
+print('said')
+",
+    );
+    assert_eq!(said, "said\n");
+}
+
+#[test]
+fn whoever_has_not_the_key_is_not_answered() {
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    let other = start_with(&relay, "0000000000000000", "python3", &["-c", ASKS]);
+    let output = other.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ENETDOWN\n");
+}
+
+const ASKS: &str = "
+import errno, socket
+print(errno.errorcode[socket.socket().connect_ex(('10.0.0.1', 80))])
+";
 
 #[test]
 fn loopback_is_linux() {

@@ -104,6 +104,8 @@ pub enum Request {
     Alone(u64),
     /// Forget a socket that is bound: it is going to be Linux's own.
     Forget(u64),
+    /// Look whether anybody still has a socket: a program has closed it ([`Reply::Errno`]).
+    Look(u64),
     /// Set options, in order, up to the first that is not taken.
     Set(u64, Vec<Setting>),
     /// The value of an option ([`Reply::Value`]).
@@ -286,6 +288,7 @@ impl fmt::Display for Request {
             Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
             Self::Alone(id) => write!(f, "alone {id}"),
             Self::Forget(id) => write!(f, "forget {id}"),
+            Self::Look(id) => write!(f, "look {id}"),
             Self::Set(id, settings) => {
                 write!(f, "set {id}")?;
                 settings.iter().try_for_each(|setting| {
@@ -315,6 +318,7 @@ impl FromStr for Request {
             Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
             Some("alone") => Self::Alone(word(words)?),
             Some("forget") => Self::Forget(word(words)?),
+            Some("look") => Self::Look(word(words)?),
             Some("set") => Self::Set(word(words)?, settings(words)?),
             Some("get") => Self::Get(word(words)?, word(words)?, word(words)?),
             _ => return Err(NoSense),
@@ -389,6 +393,7 @@ mod tests {
             Request::Peer(9, at, true),
             Request::Alone(9),
             Request::Forget(9),
+            Request::Look(9),
             Request::Set(3, vec![setting(1, &[1, 0, 0, 0]), setting(13, b"cubic")]),
             Request::Set(3, vec![setting(1, &[])]),
             Request::Get(3, 6, 11),

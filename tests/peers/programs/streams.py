@@ -348,6 +348,11 @@ class Streams:
                 os.waitpid(child, 0)
         return answers
 
+    def test_stream_closed_listener_refuses(self):
+        with self.listen(4512):
+            pass
+        return self.ask("connect", self.ours, 4512, "close")
+
     def test_stream_accept_without_blocking(self):
         with self.listen(4511) as listener:
             listener.setblocking(False)

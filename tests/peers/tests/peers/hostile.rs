@@ -168,6 +168,8 @@ pub(crate) fn survives_noise(wire: Wire) {
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
     victim.lan.linux.exec(&interrupt).unwrap();
     pinging.wait(PATIENCE).unwrap();
+    // What it wrote last may be read later.
+    pinging.wait_for("packets transmitted", PATIENCE).unwrap();
     let (sent, received) = pings(&pinging.output());
     let after = victim.resident_kib();
     let dump = victim.dump();
@@ -280,6 +282,8 @@ pub(crate) fn survives_scanners(wire: Wire) {
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
     victim.lan.linux.exec(&interrupt).unwrap();
     pinging.wait(PATIENCE).unwrap();
+    // What it wrote last may be read later.
+    pinging.wait_for("packets transmitted", PATIENCE).unwrap();
     let (sent, received) = pings(&pinging.output());
     let after = victim.resident_kib();
     println!("pings answered {received} of {sent}, VmRSS {before} KiB before, {after} KiB after");
