@@ -20,6 +20,10 @@ use xk_kit::segments;
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
 
+/// Octets of the smallest path on which nothing is fragmented for whoever asks so: a network that carries less is rarer than somebody who
+/// says so to do harm (RFC 5927, section 7.2, and Linux's `min_pmtu`).
+const WHOLE_MTU_MIN: usize = 552;
+
 pub(crate) struct IpSession {
     shared: Rc<Shared>,
     key: Key,
@@ -259,7 +263,10 @@ impl IpSession {
             Err(error) => return self.fail(cx, this, error),
         };
         let wishes = self.wishes(&message);
-        let dont = message.attribute::<DontFragment>().is_some() || self.keeps_whole.get();
+        let one = segments::longest(&message);
+        // Whoever keeps its messages whole follows the path down to this; below it the reported size is more likely a lie.
+        let keeps_whole = self.keeps_whole.get() && (mtu >= WHOLE_MTU_MIN || one < message.len());
+        let dont = message.attribute::<DontFragment>().is_some() || keeps_whole;
         fulfilled(&mut message);
         if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
@@ -272,7 +279,7 @@ impl IpSession {
             };
         }
         // Of a run of segments each goes as a packet of its own.
-        if segments::longest(&message) + HEADER_LEN <= mtu {
+        if one + HEADER_LEN <= mtu {
             return match self.put_header(&mut message, wishes) {
                 Ok(()) => self.send(cx, message),
                 Err(error) => self.fail(cx, this, error),

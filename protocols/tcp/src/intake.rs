@@ -92,7 +92,8 @@ impl TcpSession {
         if what == Predicted::Acknowledgement {
             held.0 = Some(*plain);
             let acked = plain.ack.since(connection.snd_una());
-            if acked >= SEGMENTS_MAX * u32::from(connection.segment_octets()) {
+            let most = SEGMENTS_MAX * u32::from(connection.segment_octets());
+            if acked >= most || !connection.takes_few() {
                 held.0 = None;
                 return connection.predicted(cx.now(), plain, None);
             }
@@ -140,7 +141,9 @@ impl TcpSession {
             message.has_attributes() && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
         note_run(connection, &mut message);
         let payload = (!message.is_empty()).then_some(message);
-        connection.segment(cx.now(), &header, payload, congested)
+        let verdict = connection.segment(cx.now(), &header, payload, congested);
+        connection.expect_run(0);
+        verdict
     }
 
     /// Checks a segment and takes its header off.

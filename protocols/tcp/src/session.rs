@@ -187,8 +187,13 @@ impl TcpSession {
         // Whoever holds no session keeps no account of it either, and may want to send back what it gets (an echo does): it
         // gets no more than there is room for then.
         let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
-        if is_unattended && (connection.space() as usize) < octets {
-            return None;
+        if is_unattended {
+            let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
+            if octets > space && (octets <= buffer || space < buffer / 2) {
+                return None;
+            }
+            // Runs that were kept out of order may have become more than would ever fit.
+            return connection.deliver_at_most(space.max(1));
         }
         connection.deliver()
     }
@@ -511,6 +516,8 @@ impl Session for TcpSession {
                 }
             }
         }
+        // Whoever blocks in a flush leaves the rest of the burst to others.
+        self.settle(cx, this, &mut held);
         self.flush(cx, &mut outgoing);
         self.is_sending.set(false);
         self.work(cx, this);

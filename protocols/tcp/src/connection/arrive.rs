@@ -343,6 +343,9 @@ impl Connection {
             && self.send.skip_octet()
         {
             // The peer took the octet of our window probe: it counts as sent.
+            if self.send.unsent() == 0 {
+                (self.persist_at, self.persist_count) = (None, 0);
+            }
             let _ = self.recovery.sent(1, sent);
             return Ok(());
         }

@@ -520,6 +520,13 @@ impl Connection {
         Some(message)
     }
 
+    /// At most so many octets for the receiver; `octets` is not 0.
+    pub fn deliver_at_most(&mut self, octets: usize) -> Option<Message> {
+        let message = self.receive.deliver_at_most(octets)?;
+        self.delivered += message.len() as u64;
+        Some(message)
+    }
+
     /// Octets of the message that [`deliver`](Self::deliver) gives next.
     #[must_use]
     pub fn next_len(&self) -> Option<usize> {

@@ -139,13 +139,13 @@ impl Connection {
 
     /// Whether the next new segment might be a probe of the path.
     #[inline]
-    pub(super) fn searches_path(&self) -> bool {
-        self.search.top != 0
+    pub(super) fn may_probe_path(&self, now: Time) -> bool {
+        self.search.top > self.ends.path && now >= self.search.at
     }
 
     /// Octets of the next new segment if that is to be a probe of the path.
     pub(super) fn path_probe(&mut self, now: Time, unsent: u32, usable: u32) -> Option<u32> {
-        if !self.searches_path() || self.recovery.phase() != Phase::Open {
+        if !self.may_probe_path(now) || self.recovery.phase() != Phase::Open {
             return None;
         }
         let path = self.search.next(self.ends.path, now)?;

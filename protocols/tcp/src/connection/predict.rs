@@ -3,6 +3,7 @@
 
 use super::{Connection, Verdict};
 use crate::loss::Ack;
+use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::Plain;
 use xk_core::{Message, Time};
@@ -10,7 +11,7 @@ use xk_core::{Message, Time};
 /// What a segment was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predicted {
-    /// The next data, which acknowledge nothing new.
+    /// The next data; they may acknowledge some of ours.
     Data,
     /// No data, but an acknowledgement of some of ours.
     Acknowledgement,
@@ -35,16 +36,23 @@ impl Connection {
             return None;
         }
         let una = self.snd_una();
+        let is_new = plain.ack.after(una) && plain.ack.at_or_before(self.snd_nxt());
         if octets > 0 {
             let fits = octets <= self.receive.window() as usize;
-            (fits && plain.ack == una).then_some(Predicted::Data)
+            (fits && (is_new || plain.ack == una)).then_some(Predicted::Data)
         } else {
-            let is_new = plain.ack.after(una) && plain.ack.at_or_before(self.snd_nxt());
             is_new.then_some(Predicted::Acknowledgement)
         }
     }
 
-    /// Takes in what [`predict`](Self::predict) has told to be so: data, or an acknowledgement if there are none.
+    /// Whether one acknowledgement does the work of several that came with it.
+    #[inline]
+    #[must_use]
+    pub fn takes_few(&self) -> bool {
+        self.recovery.takes_few()
+    }
+
+    /// Takes in what [`predict`](Self::predict) has told to be so: data if there are some, and what it acknowledges.
     ///
     /// # Errors
     /// As of [`segment`](Self::segment).
@@ -58,10 +66,17 @@ impl Connection {
         }
         let window = u32::from(plain.window) << self.send.shift;
         self.take_window(plain.seq, plain.ack, window);
+        if plain.ack != una {
+            self.take_new_ack(now, plain, una);
+        }
         if let Some(data) = data {
             self.take_next(now, data);
-            return Ok(());
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_new_ack(&mut self, now: Time, plain: &Plain, una: Seq) {
         let told = Ack {
             echoed: self.echo(now, plain.timestamps),
             waiting: self.is_waiting(),
@@ -69,6 +84,5 @@ impl Connection {
         };
         let acked = self.recovery.acknowledge(&told, now);
         self.take_acked(now, una, &acked);
-        Ok(())
     }
 }

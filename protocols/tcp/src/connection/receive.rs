@@ -371,6 +371,17 @@ impl Receive {
         self.ready.front().map(Message::len)
     }
 
+    /// At most so many octets of the next message to deliver; all of it if it cannot be split for want of memory.
+    pub(crate) fn deliver_at_most(&mut self, octets: usize) -> Option<Message> {
+        let next = self.ready.front_mut()?;
+        if octets < next.len()
+            && let Ok(front) = next.split_front(octets)
+        {
+            self.ready.push_front(front);
+        }
+        self.deliver()
+    }
+
     /// The next message to deliver.
     #[inline]
     pub(crate) fn deliver(&mut self) -> Option<Message> {
@@ -383,10 +394,20 @@ impl Receive {
         Some(message)
     }
 
+    /// Whether [`rest`](Self::rest) has something to give back.
+    pub(crate) fn has_slack(&self) -> bool {
+        self.ready.is_empty() && self.ready.capacity() > 0
+            || self.runs.is_empty() && self.runs.capacity() > 0
+    }
+
     /// Gives back memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
-        self.ready.shrink_to_fit();
-        self.runs.shrink_to_fit();
+        if self.ready.is_empty() {
+            self.ready = VecDeque::new();
+        }
+        if self.runs.is_empty() {
+            self.runs = Vec::new();
+        }
     }
 
     /// The receiver has consumed so many octets more.

@@ -8,6 +8,9 @@ use xk_core::object::Outgoing;
 /// Octets of data in the longest run: an IPv4 packet of any length, less the longest headers.
 const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
 
+/// On a path of fewer octets, as it counts without the header below, segments may be cut by that layer: no run goes.
+const PATH_OCTETS_MIN: u32 = 532;
+
 /// What a connection knows of runs of segments.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Runs {
@@ -51,7 +54,8 @@ impl Connection {
 
     /// How much new data go at once, where `octets` would fill a segment: as many whole ones as may, if somebody below cuts them.
     pub(super) fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
-        if !self.runs.are_cut || octets != room {
+        let is_narrow = self.ends.path < PATH_OCTETS_MIN;
+        if !self.runs.are_cut || octets != room || is_narrow {
             return octets;
         }
         let most = self.send.unsent().min(self.usable()).min(allowed);
@@ -75,7 +79,7 @@ impl Connection {
     #[inline]
     pub fn transmit_run(&mut self, now: Time, payloads: &mut Outgoing) -> Option<Run> {
         let octets = u32::from(self.segment);
-        if self.send.unsent() < 2 * octets || self.runs.are_cut || !self.is_steady() {
+        if self.send.unsent() < 2 * octets || self.runs.are_cut || !self.is_steady(now) {
             return None;
         }
         let ready = self.send.unsent().min(self.usable()) / octets;
@@ -111,7 +115,7 @@ impl Connection {
 
     /// Whether new data go as they come: nothing was lost, nothing else is due, nothing is searched for.
     #[inline]
-    fn is_steady(&self) -> bool {
+    fn is_steady(&self, now: Time) -> bool {
         matches!(self.state, State::Established | State::CloseWait)
             && self.recovery.board().lost_octets() == 0
             && self.again.is_none()
@@ -121,7 +125,7 @@ impl Connection {
             && !self.poke
             && !self.cwr
             && !self.receive.has_gap()
-            && self.receive.duplicate.is_none()
-            && !self.searches_path()
+            && !(self.sack && self.receive.duplicate.is_some())
+            && !self.may_probe_path(now)
     }
 }

@@ -209,6 +209,11 @@ impl Send {
         (self.sent, self.una) = (self.end, self.end);
     }
 
+    /// Whether [`rest`](Self::rest) has something to give back.
+    pub(crate) fn has_slack(&self) -> bool {
+        self.pieces.is_empty() && self.pieces.capacity() > 0
+    }
+
     /// Gives back memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.pieces.is_empty() && self.pieces.capacity() > 0 {

@@ -42,6 +42,7 @@ impl Connection {
             consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
             consider(self.stuck_since.map(|since| since + self.patience()));
             consider(self.keep_alive_at());
+            consider(self.has_slack().then(|| self.heard_at + QUIET));
         }
         first
     }
@@ -91,6 +92,12 @@ impl Connection {
         }
         self.keep_alive(now);
         self.rest(now);
+    }
+
+    /// Whether an idle connection would give memory back.
+    fn has_slack(&self) -> bool {
+        let is_idle = self.recovery.board().is_empty();
+        self.receive.has_slack() || is_idle && (self.send.has_slack() || self.recovery.has_slack())
     }
 
     /// Gives back memory that an idle connection does not need.
@@ -176,6 +183,9 @@ impl Connection {
             && self.recovery.board().is_empty()
             && !self.settings.cork;
         if !is_blocked {
+            if self.persist_at.is_some() && self.recovery.board().is_empty() {
+                self.stuck_since = None;
+            }
             (self.persist_at, self.persist_count) = (None, 0);
         } else if self.persist_at.is_none() {
             self.persist_at = Some(now + self.persist_delay());

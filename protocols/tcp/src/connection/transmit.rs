@@ -212,7 +212,15 @@ impl Connection {
         let upto = from + octets;
         let payload = match octets {
             0 => None,
-            octets => Some(self.send.again(from, octets)?),
+            octets => {
+                let Some(payload) = self.send.again(from, octets) else {
+                    // Nothing went, so nothing was acknowledged either; there will be another occasion.
+                    self.ack_due = AckDue::Now;
+                    self.again = Some((from, end));
+                    return None;
+                };
+                Some(payload)
+            }
         };
         if fin == Some(upto) {
             header.flags |= Flags::FIN;

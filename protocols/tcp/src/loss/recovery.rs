@@ -533,6 +533,14 @@ impl Recovery {
         &*self.congestion
     }
 
+    /// Whether one acknowledgement does the work of several that came with it: not while the window opens by no more than a little for
+    /// each, nor while it matters which of them tells what.
+    #[inline]
+    #[must_use]
+    pub fn takes_few(&self) -> bool {
+        self.phase == Phase::Open && self.congestion.window() >= self.congestion.threshold()
+    }
+
     /// What recovery is at.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -549,6 +557,12 @@ impl Recovery {
     #[must_use]
     pub fn delivered_octets(&self) -> u64 {
         self.rate.delivered_octets()
+    }
+
+    /// Whether [`rest`](Recovery::rest) has something to give back.
+    #[must_use]
+    pub fn has_slack(&self) -> bool {
+        self.board.has_slack()
     }
 
     /// Gives back memory that an idle connection does not need.

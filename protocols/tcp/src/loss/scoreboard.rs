@@ -488,6 +488,12 @@ impl Scoreboard {
         self.order_lost();
     }
 
+    /// Whether [`rest`](Scoreboard::rest) has something to give back.
+    #[must_use]
+    pub fn has_slack(&self) -> bool {
+        self.ring.has_slack()
+    }
+
     /// Gives back the memory that nothing stands in.
     pub fn rest(&mut self) {
         self.ring.rest();

@@ -101,9 +101,16 @@ impl Ring {
         count
     }
 
+    /// Whether [`rest`](Ring::rest) has something to give back.
+    pub(super) fn has_slack(&self) -> bool {
+        self.segments.is_empty() && self.segments.capacity() > 0
+    }
+
     /// Gives back what nothing stands in.
     pub(super) fn rest(&mut self) {
-        self.segments.shrink_to_fit();
+        if self.segments.is_empty() {
+            self.segments = VecDeque::new();
+        }
     }
 }
 
