@@ -1,14 +1,14 @@
 //! What all wires have in common, but for the outside: a protocol on which one other stands, with one session.
 
 use crate::control::{LinkType, MaxPacket, OptPacket};
-use crate::offload;
 use crate::wire_end::WireEnd;
+use crate::{offload, segments};
 use alloc::rc::Rc;
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Time,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
+    Time, Upper, reason,
 };
 
 /// The link type of Ethernet in captures (`LINKTYPE_ETHERNET`).
@@ -29,6 +29,12 @@ pub trait Anchor: Sized + 'static {
     /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is settled before
     /// [`send`](Self::send).
     fn takes_partial_checksums(&self) -> bool {
+        false
+    }
+
+    /// True if messages may come down that stand for a run of segments, their checksum open ([`segments`]); otherwise they
+    /// are cut before [`send`](Self::send).
+    fn takes_segments(&self) -> bool {
         false
     }
 
@@ -253,15 +259,52 @@ impl<A> AnchorSession<A> {
     }
 }
 
+impl<A: Anchor> AnchorSession<A> {
+    /// Sends a run of segments packet by packet. What becomes of the first that fails is the answer.
+    #[cold]
+    fn push_run(&self, cx: &Kernel, this: &SessionRef, run: Message) -> Result<(), PushError> {
+        let pieces = match segments::split(run) {
+            Ok(pieces) => pieces,
+            Err(why) => {
+                count(cx, this, why);
+                return Err(PushError::NotSupported);
+            }
+        };
+        let mut result = Ok(());
+        for piece in pieces {
+            let pushed = match piece {
+                Ok(piece) => self.push(cx, this, piece),
+                Err(why) => {
+                    count(cx, this, why);
+                    Err(PushError::NoBuffers)
+                }
+            };
+            result = result.and(pushed);
+        }
+        result
+    }
+}
+
+/// Counts a message as dropped at the session's protocol.
+#[cold]
+fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
+    if let Some(protocol) = this.protocol(cx) {
+        protocol.head().drops().count(why);
+    }
+}
+
 impl<A: Anchor> Session for AnchorSession<A> {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let anchor = &self.anchor;
+        if !anchor.takes_segments() && segments::of(&message).is_some() {
+            return self.push_run(cx, this, message);
+        }
         if !anchor.takes_partial_checksums() && offload::settle(cx.pool(), &mut message).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
         let octets_max = anchor.frame_octets_max();
-        if message.len() > octets_max {
+        if segments::longest(&message) > octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(octets_max).unwrap_or(u32::MAX);
             return Err(PushError::TooBig { max });

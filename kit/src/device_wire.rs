@@ -76,6 +76,12 @@ pub trait FrameDevice {
         false
     }
 
+    /// Whether it takes runs of TCP segments with partial checksums as one frame, however long, and has them cut
+    /// ([`crate::segments`]). For one that does not, they are cut before it gets a frame.
+    fn takes_segments(&self) -> bool {
+        false
+    }
+
     /// How many arrivals the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
@@ -107,6 +113,8 @@ pub struct DeviceWire<D> {
     end: WireEnd,
     /// Frames may go to the device with partial checksums.
     partial_checksums: bool,
+    /// Frames may be runs of segments.
+    segments: bool,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
     /// Frames taken from the device and not delivered yet.
@@ -123,6 +131,7 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
         let frame_octets_max = device.mtu() + HEADER_OCTETS;
         Anchored::new(Self {
             partial_checksums: device.takes_partial_checksums(),
+            segments: device.takes_segments(),
             device: RefCell::new(device),
             settings,
             frame_octets_max,
@@ -229,6 +238,10 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
         self.partial_checksums
     }
 
+    fn takes_segments(&self) -> bool {
+        self.segments
+    }
+
     #[inline]
     fn send(
         self: &Rc<Self>,
@@ -253,7 +266,7 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
 
     fn answer_protocol(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         ask.answer::<Offloads>(|question| {
-            question.answer_wire(this.id(), self.partial_checksums);
+            question.answer_wire(this.id(), self.partial_checksums, self.segments);
         })
     }
 

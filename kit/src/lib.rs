@@ -16,6 +16,7 @@ pub mod notice;
 pub mod offload;
 pub mod passthrough;
 pub mod ports;
+pub mod segments;
 pub mod serve;
 pub mod stream;
 pub mod talkers;

@@ -170,6 +170,9 @@ pub struct Offloads {
     to: ProtocolId,
     /// Partial checksums are completed, or carried to a receiver who knows.
     pub tx_checksum: bool,
+    /// Runs of TCP segments ([`crate::segments`]) with a partial checksum are cut by the wire's device, or carried to a receiver
+    /// who knows.
+    pub tx_segments: bool,
 }
 
 impl Question for Offloads {
@@ -181,6 +184,7 @@ impl Offloads {
         Self {
             to,
             tx_checksum: false,
+            tx_segments: false,
         }
     }
 
@@ -200,12 +204,20 @@ impl Offloads {
 
     /// Answers for the protocol `this`, with what `find` finds if it is the one that is asked.
     pub fn answer(&mut self, this: ProtocolId, find: impl FnOnce() -> Self) {
-        self.tx_checksum = self.to == this && find().tx_checksum;
+        if self.to != this {
+            *self = Self::none(self.to);
+            return;
+        }
+        let found = find();
+        self.tx_checksum = found.tx_checksum;
+        self.tx_segments = found.tx_segments;
     }
 
     /// Answers for the wire `this`.
-    pub fn answer_wire(&mut self, this: ProtocolId, tx_checksum: bool) {
-        self.tx_checksum = self.to == this && tx_checksum;
+    pub fn answer_wire(&mut self, this: ProtocolId, tx_checksum: bool, tx_segments: bool) {
+        let is_asked = self.to == this;
+        self.tx_checksum = is_asked && tx_checksum;
+        self.tx_segments = is_asked && tx_checksum && tx_segments;
     }
 }
 

@@ -12,6 +12,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{LinkType, MaxPacket, OptPacket, PeerEther};
+use xk_kit::segments;
 
 /// The key that a frame is demultiplexed by: the peer's address (see [`bits`]) and the type number.
 pub(crate) type Key = (u64, u32);
@@ -112,7 +113,7 @@ impl EthSession {
         this: &SessionRef,
         mut message: Message,
     ) -> Result<(), PushError> {
-        if message.len() > self.payload_max {
+        if segments::longest(&message) > self.payload_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = self.payload_max as u32;
             return Err(PushError::TooBig { max });

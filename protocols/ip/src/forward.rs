@@ -4,7 +4,7 @@ use crate::errors::Front;
 use crate::fragment::{self, Cut};
 use crate::interface::Kind;
 use crate::protocol::Ip;
-use crate::receive::Arrival;
+use crate::receive::{Arrival, read};
 use crate::record;
 use crate::shared::reasons;
 use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header, Options, decrement_ttl};
@@ -15,6 +15,7 @@ use xk_core::reason;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::SendErrorCause;
+use xk_kit::segments;
 
 /// What an error message quotes of a packet at least: its header and eight octets (RFC 792).
 const QUOTED_LEN: usize = HEADER_LEN_MAX + 8;
@@ -169,11 +170,15 @@ impl Ip {
         mut message: Message,
     ) {
         let header = arrival.header;
-        let fits = header.total_len() <= usize::from(hop.mtu);
+        // Of a run of segments each goes as a packet of its own.
+        let fits = segments::longest(&message) <= usize::from(hop.mtu);
         if !fits && header.fragment.dont() {
             let why = (&reason::TOO_BIG, SendErrorCause::TooBig { mtu: hop.mtu });
             self.drop_and_tell(cx, this, message, why, false);
             return;
+        }
+        if !fits && segments::of(&message).is_some() {
+            return self.send_apart(cx, this, hop, message);
         }
         // What its sender is told of it, should the next hop turn out unreachable: the message is gone then.
         let mut start = [0; QUOTED_LEN];
@@ -202,6 +207,25 @@ impl Ip {
                 if let Ok(packet) = cx.pool().copy_from(HEADROOM, &start[..start_len]) {
                     self.tell(cx, this, packet, SendErrorCause::HostUnreachable, false);
                 }
+            }
+        }
+    }
+
+    /// Sends the packets of a run of segments, each cut if need be.
+    #[cold]
+    fn send_apart(&self, cx: &Kernel, this: &ProtocolRef, hop: &Hop, run: Message) {
+        let pieces = match segments::split(run) {
+            Ok(pieces) => pieces,
+            Err(why) => return this.head().drops().count(why),
+        };
+        for piece in pieces {
+            let read = piece.and_then(|mut piece| {
+                let arrival = read(&mut piece, false)?;
+                Ok((arrival, piece))
+            });
+            match read {
+                Ok((arrival, piece)) => self.send_on(cx, this, arrival, hop, piece),
+                Err(why) => this.head().drops().count(why),
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::offload;
+use xk_kit::segments::Segments;
 
 /// How to cut.
 pub(crate) struct Cut<'a> {
@@ -23,7 +24,8 @@ pub(crate) fn send(
     mut payload: Message,
 ) -> (u64, Result<(), PushError>) {
     let mut sent = 0;
-    // Nobody further down sees the whole segment.
+    // Nobody further down sees the whole segment, or knows where a run's segments end.
+    payload.remove_attribute::<Segments>();
     if offload::settle(cx.pool(), &mut payload).is_err() {
         return (sent, Err(PushError::NoBuffers));
     }

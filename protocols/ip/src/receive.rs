@@ -53,7 +53,7 @@ fn reason_of_pull_up(error: PullUpError) -> &'static Reason {
 }
 
 /// Reads the header with its options, and trims what the link has padded.
-fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'static Reason> {
+pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'static Reason> {
     message.pull_up(HEADER_LEN).map_err(reason_of_pull_up)?;
     let fixed = message.peek::<HEADER_LEN>().ok_or(&reason::TRUNCATED)?;
     let header = Header::parse(fixed).map_err(reason_of)?;

@@ -15,6 +15,7 @@ use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
 use xk_kit::control::{KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
 use xk_kit::offload::Offloads;
+use xk_kit::segments;
 
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
@@ -270,7 +271,8 @@ impl IpSession {
                 false => Err(PushError::QueueFull),
             };
         }
-        if message.len() + HEADER_LEN <= mtu {
+        // Of a run of segments each goes as a packet of its own.
+        if segments::longest(&message) + HEADER_LEN <= mtu {
             return match self.put_header(&mut message, wishes) {
                 Ok(()) => self.send(cx, message),
                 Err(error) => self.fail(cx, this, error),

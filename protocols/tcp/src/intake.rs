@@ -8,6 +8,7 @@ use crate::wire::{HEADER_LEN, Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, reason};
 use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::offload::TransportChecksum;
+use xk_kit::segments::Segments;
 
 /// How many segments an acknowledgement may be for that stands for those before it: more would open the window less than each of them
 /// (RFC 3465, section 2.3).
@@ -97,7 +98,9 @@ impl TcpSession {
             }
             return Ok(());
         }
-        message.remove_attribute::<TransportChecksum>();
+        if message.has_attributes() {
+            note_run(connection, &mut message);
+        }
         if !message.strip_in_place(PLAIN_LEN) {
             return Err(&reason::BAD_LENGTH);
         }
@@ -135,7 +138,7 @@ impl TcpSession {
         let header = self.read(&mut message)?;
         let congested =
             message.has_attributes() && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
-        message.remove_attribute::<TransportChecksum>();
+        note_run(connection, &mut message);
         let payload = (!message.is_empty()).then_some(message);
         connection.segment(cx.now(), &header, payload, congested)
     }
@@ -181,6 +184,14 @@ impl TcpSession {
         self.read(&mut copy)
             .is_ok_and(|header| self.connection.borrow().gives_way_to(&header))
     }
+}
+
+/// Takes off what a segment bears; the connection hears if it stands for a run of segments.
+fn note_run(connection: &mut Connection, message: &mut Message) {
+    if let Some(run) = message.remove_attribute::<Segments>() {
+        connection.expect_run(run.size);
+    }
+    message.remove_attribute::<TransportChecksum>();
 }
 
 /// Whether a message with attributes was for us alone, and no router marked it.

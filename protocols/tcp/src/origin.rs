@@ -92,7 +92,7 @@ pub(crate) fn path(cx: &Kernel, lower: &SessionRef) -> u32 {
     opt_packet(cx, lower, max_packet(cx, lower, PATH_UNKNOWN))
 }
 
-/// Whether somebody below `lower` completes checksums.
-pub(crate) fn leaves_sums(cx: &Kernel, lower: &SessionRef) -> bool {
-    Offloads::of_session(cx, lower).tx_checksum
+/// What somebody below `lower` does for us: completes checksums, cuts runs of segments.
+pub(crate) fn offloads(cx: &Kernel, lower: &SessionRef) -> Offloads {
+    Offloads::of_session(cx, lower)
 }

@@ -1,14 +1,17 @@
 //! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293, section 3.10.7.1).
 
+use crate::connection::Out;
 use crate::origin::{add_octets, sent};
 use crate::seq::Seq;
 use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, SEQ_AT};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
+use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::checksum::LONG;
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
+use xk_kit::segments::Segments;
 
 /// Room for the headers of this layer and those below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -102,6 +105,44 @@ pub(crate) fn seal(
     };
     Sealer::new(how, header).seal(header.seq, header.flags, &mut message)?;
     Ok(message)
+}
+
+/// The same for what a connection gives, be it a run of segments that somebody below cuts.
+#[inline]
+pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBuffers> {
+    let data = out.payload.as_ref().map_or(0, Message::len);
+    let mut message = seal(cx, how, &out.header, out.payload)?;
+    if out.run > 0 {
+        let segment = message.len();
+        let run = Segments {
+            segment: segment as u32,
+            header: (segment - data) as u16,
+            size: out.run,
+        };
+        // Without it nothing this long could go: it is lost, and sent again in single segments.
+        message.set_attribute(run).map_err(|_| NoBuffers)?;
+    }
+    Ok(message)
+}
+
+/// Says whether a router may mark the segment.
+#[inline]
+pub(crate) fn mark(message: &mut Message, is_markable: bool) {
+    if is_markable {
+        // There are few attributes on a fresh segment: this one finds room.
+        let _ = message.set_attribute(Ecn::CapableZero);
+    }
+}
+
+/// What octets came with says nothing about how they go.
+#[inline]
+pub(crate) fn forget_origin(message: &mut Message) {
+    if message.has_attributes() {
+        message.remove_attribute::<TransportChecksum>();
+        message.remove_attribute::<LinkCast>();
+        message.remove_attribute::<Ecn>();
+        message.remove_attribute::<Segments>();
+    }
 }
 
 /// The reset that answers a segment which belongs to no connection; `None` if that is a reset itself.

@@ -3,8 +3,8 @@
 use crate::connection::{Connection, Run};
 use crate::inquiry;
 use crate::intake::Held;
-use crate::origin::{leaves_sums, sent};
-use crate::output::{Seal, Sealer, seal};
+use crate::origin::{offloads, sent};
+use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::table::{Key, Table};
@@ -15,11 +15,10 @@ use xk_core::control::{Describe, Question};
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
-use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::control::{
     KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort,
 };
-use xk_kit::offload::TransportChecksum;
+use xk_kit::offload::Offloads;
 use xk_kit::ports::Origin;
 use xk_kit::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet, StreamShutdown,
@@ -30,8 +29,8 @@ use xk_kit::stream::{
 pub(crate) struct Link {
     pub(crate) lower: SessionRef,
     pub(crate) origin: Origin,
-    /// The layers below complete checksums.
-    pub(crate) leaves_sums: bool,
+    /// What the layers below do for us.
+    pub(crate) offloads: Offloads,
 }
 
 impl Link {
@@ -41,7 +40,7 @@ impl Link {
         Self {
             lower: lower.clone(),
             origin,
-            leaves_sums: leaves_sums(cx, lower),
+            offloads: offloads(cx, lower),
         }
     }
 }
@@ -125,8 +124,9 @@ impl TcpSession {
         link: Link,
         key: Key,
         upper: &ProtocolRef,
-        connection: Connection,
+        mut connection: Connection,
     ) -> Self {
+        connection.set_runs(link.offloads.tx_segments);
         Self {
             table: Rc::clone(table),
             link,
@@ -240,9 +240,10 @@ impl TcpSession {
             let Some(out) = connection.transmit(cx.now()) else {
                 break;
             };
-            match seal(cx, self.how(), &out.header, out.payload) {
+            let markable = out.markable;
+            match seal_out(cx, self.how(), out) {
                 Ok(mut message) => {
-                    mark(&mut message, out.markable);
+                    mark(&mut message, markable);
                     burst.push(message);
                 }
                 Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
@@ -285,7 +286,7 @@ impl TcpSession {
     fn how(&self) -> Seal {
         Seal {
             pseudo: sent(&self.link.origin),
-            leaves_sums: self.link.leaves_sums,
+            leaves_sums: self.link.offloads.tx_checksum,
         }
     }
 
@@ -425,25 +426,6 @@ impl TcpSession {
         }
         self.work(cx, this);
         Answer::Answered
-    }
-}
-
-/// Says whether a router may mark the segment.
-#[inline]
-fn mark(message: &mut Message, is_markable: bool) {
-    if is_markable {
-        // There are few attributes on a fresh segment: this one finds room.
-        let _ = message.set_attribute(Ecn::CapableZero);
-    }
-}
-
-/// What octets came with says nothing about how they go.
-#[inline]
-fn forget_origin(message: &mut Message) {
-    if message.has_attributes() {
-        message.remove_attribute::<TransportChecksum>();
-        message.remove_attribute::<LinkCast>();
-        message.remove_attribute::<Ecn>();
     }
 }
 

@@ -442,7 +442,7 @@ impl Protocol for BottomProtocol {
 
     fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Offloads>() {
-            question.answer_wire(this.id(), self.0.lower.partial_checksums);
+            question.answer_wire(this.id(), self.0.lower.partial_checksums, false);
             return Answer::Answered;
         }
         if let Some(list) = ask.get::<ListSessions>() {
@@ -549,7 +549,11 @@ impl Session for BottomSession {
 
     fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Offloads>() {
-            question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums);
+            question.answer_wire(
+                this.head().protocol(),
+                self.state.lower.partial_checksums,
+                false,
+            );
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {

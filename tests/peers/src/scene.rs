@@ -31,8 +31,10 @@ pub enum Wire {
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
-    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams.
+    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams. Linux computes all checksums.
     Vxlan,
+    /// The same, but Linux leaves checksums and cutting into segments to the wire, as it does by default.
+    VxlanOffload,
     /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums to the wire.
     XdpGeneric,
     /// The same in native mode.
@@ -42,6 +44,10 @@ pub enum Wire {
 impl Wire {
     fn is_tap(self) -> bool {
         matches!(self, Self::Tap | Self::TapOffload)
+    }
+
+    fn is_vxlan(self) -> bool {
+        matches!(self, Self::Vxlan | Self::VxlanOffload)
     }
 
     /// Whether our wire leaves checksums open, as a graph says it.
@@ -69,6 +75,7 @@ impl Wire {
             Self::Veth => "veth",
             Self::VethOffload => "veth-offload",
             Self::Vxlan => "vxlan",
+            Self::VxlanOffload => "vxlan-offload",
             Self::XdpGeneric => "xdp-generic",
             Self::XdpNative => "xdp-native",
         }
@@ -181,6 +188,8 @@ impl Scene {
                 "-o",
                 "udp.check_checksum:TRUE",
                 "-o",
+                "tcp.check_checksum:TRUE",
+                "-o",
                 "ip.check_checksum:TRUE",
             ])
             .args(["-Y", filter, "-T", "fields", "-e", "frame.number"])
@@ -232,8 +241,11 @@ impl Lan {
             Wire::Tap | Wire::TapOffload => linux.clone(),
             _ => scene.net.space().unwrap(),
         };
-        if wire == Wire::Vxlan {
+        if wire.is_vxlan() {
             under_vxlan(&scene.net, &linux, &ours);
+            if wire == Wire::Vxlan {
+                linux.offload_off(DEVICE).unwrap();
+            }
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         } else if !wire.is_tap() {
             scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
@@ -284,9 +296,11 @@ impl Lan {
                 "tap device={DEVICE} host_address=\"{LINUX}/24\" name=wire offload={}",
                 self.wire.offload()
             ),
-            Wire::Vxlan => "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
+            Wire::Vxlan | Wire::VxlanOffload => {
+                "host-eth local=\"192.0.2.2:4789\" peer=\"192.0.2.1:4789\" vni=7 \
                             mtu=1500 name=wire"
-                .to_owned(),
+                    .to_owned()
+            }
             on_veth => format!("{} name=wire", on_veth.on_veth("x0")),
         }
     }
@@ -312,8 +326,6 @@ fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
     let add = [&add[..], &remote, &["dstport", "4789"]].concat();
     linux.ip(&add).unwrap();
     linux.up(DEVICE).unwrap();
-    // Linux leaves the inner checksums to the outer device, which is memory here, and a socket is not told.
-    linux.offload_off(DEVICE).unwrap();
 }
 
 /// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` - `10.9.1.254 10.9.2.254` - `10.9.2.1`.
@@ -362,7 +374,7 @@ impl Routed {
                     "tap device=xkr{side} mtu={mtu} name=wire{side} offload={}",
                     self.wire.offload()
                 ),
-                Wire::Vxlan => panic!("no router stands on this wire here"),
+                Wire::Vxlan | Wire::VxlanOffload => panic!("no router stands on this wire here"),
                 on_veth => {
                     let ours = format!("x{side}");
                     self.scene

@@ -14,6 +14,7 @@ use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::corrupt::copy_flipped;
 use xk_kit::offload;
 use xk_kit::passthrough::{Direction, Filter, Hop, KeptHop, PassThrough};
+use xk_kit::segments;
 
 /// Dropped by chance.
 pub static LOST: Reason = Reason::new("lost", Class::Bad);
@@ -293,10 +294,31 @@ impl Fault {
     }
 }
 
+/// The packets of a run of segments, each of which suffers by itself; why there are none is counted.
+fn apart(cx: &Kernel, hop: Hop<'_>, run: Message) -> impl Iterator<Item = Message> {
+    let pieces = match segments::split(run) {
+        Ok(pieces) => Some(pieces),
+        Err(why) => {
+            count(cx, hop, why);
+            None
+        }
+    };
+    let counted = move |piece: Result<Message, _>| piece.map_err(|why| count(cx, hop, why)).ok();
+    pieces.into_iter().flatten().filter_map(counted)
+}
+
 impl Filter for Fault {
     fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
         if !self.faults.down {
             return hop.push(cx, message);
+        }
+        if segments::of(&message).is_some() {
+            let mut result = Ok(());
+            for piece in apart(cx, hop, message) {
+                let pushed = self.down(cx, hop, piece);
+                result = result.and(pushed);
+            }
+            return result;
         }
         if let Some(max) = self.too_big(&message) {
             hop.this.discard(cx, message, &reason::TOO_BIG);
@@ -318,6 +340,15 @@ impl Filter for Fault {
     fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
         if !self.faults.up {
             return hop.deliver(cx, message);
+        }
+        if segments::of(&message).is_some() {
+            // Whoever refuses has counted it.
+            let mut result = Ok(());
+            for piece in apart(cx, hop, message) {
+                let delivered = self.up(cx, hop, piece);
+                result = result.and(delivered);
+            }
+            return result;
         }
         if self.too_big(&message).is_some() {
             hop.this.discard(cx, message, &reason::TOO_BIG);

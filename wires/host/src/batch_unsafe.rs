@@ -69,6 +69,29 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Res
     }
 }
 
+/// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7); `SK_MEMINFO_DROPS` of
+/// `include/uapi/linux/sock_diag.h`).
+pub(crate) fn losses(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    const DROPS: usize = 8;
+    let mut values = [0_u32; DROPS + 1];
+    let mut size = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: both pointers are to live values, and the system writes no more than `size` octets.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 {
+        Ok(values[DROPS])
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// A header that points nowhere.
 fn no_header() -> libc::mmsghdr {
     // SAFETY: `mmsghdr` is plain data: null pointers and lengths of zero are valid.

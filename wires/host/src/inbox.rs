@@ -44,7 +44,13 @@ pub(crate) fn receive(
             );
         match outcome {
             Ok(count) if count == wanted => left -= count,
-            Ok(_) => return Ok(()),
+            Ok(count) => {
+                let lost = if count > 0 { socket.lost_untold() } else { 0 };
+                for _ in 0..lost {
+                    this.head().drops().count(&OVERFLOW);
+                }
+                return Ok(());
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
                 // The pool counts its own failures; the datagrams stay where they are.

@@ -31,6 +31,10 @@
 //! 16, runs of one length to one peer as one (UDP GSO), unless the system refuses such runs. 1024 frames wait at most for a
 //! full socket; then they are dropped as "device full".
 //!
+//! With a `vni` the peer may be this system's own VXLAN device, which leaves checksums, and cutting runs of TCP segments, to the
+//! interface below; if that is memory too, nobody does it. Then frames of up to 64 KiB arrive, and a checksum that is only begun
+//! counts as verified. Such a socket has a receive buffer of 4 MiB if it may, unless `buffer` says otherwise.
+//!
 //! A datagram longer than the way takes is dropped as "too big", unless `fragment` lets the system fragment it. What the
 //! network reports about datagrams sent before, such as that no program listens there, is counted ("unreachable") and ends
 //! nothing: the peer may come back. Arrivals that the socket had no room for count as "socket buffer full".

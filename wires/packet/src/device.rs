@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::error::{PacketError, TransmitError};
-use crate::ring_unsafe::{Inconsistent, Received, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
+use crate::frame::{Frame, FrameInfo, Open, Run, note};
+use crate::ring_unsafe::{Inconsistent, NOTE_OCTETS, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
+use crate::run::RunSender;
 use crate::socket_unsafe::{self, Interface};
 
 /// Octets of an Ethernet header (IEEE 802.3).
@@ -14,6 +16,8 @@ const HEADER_OCTETS: usize = 14;
 /// What the system puts before a received frame at most: its header and address, aligned, room for a VLAN tag, and the slack
 /// that aligns the network header (`tpacket_rcv`).
 const RX_BEFORE_OCTETS: usize = 128;
+/// The longest frame that stands for a run of segments: an IPv4 packet of any length, and its header.
+const RUN_OCTETS_MAX: usize = u16::MAX as usize + HEADER_OCTETS;
 /// The smallest slot; longer ones are powers of two, so that slots fill blocks without rest.
 const SLOT_OCTETS_MIN: usize = 2048;
 /// The system allocates a ring in blocks of this many octets, or of one slot if that is more.
@@ -35,12 +39,16 @@ pub struct Options {
     pub promiscuous: bool,
     /// Hand frames to the interface's driver at once, past the host's queueing disciplines.
     pub bypass_queues: bool,
-    /// Let the interface, or the host on its behalf, complete transport checksums: see [`PacketDevice::transmit_open`].
+    /// Let the interface, or the host on its behalf, complete transport checksums and cut runs of segments: see
+    /// [`PacketDevice::transmit_open`] and [`PacketDevice::transmit_run`].
     pub offload: bool,
+    /// Memory, in octets as the system counts them, for arrivals that are longer than a slot, such as runs of segments. Without the
+    /// privilege to have more, it is what everybody may have (`net.core.rmem_max`).
+    pub long_octets: usize,
 }
 
 impl Default for Options {
-    /// 1024 and 256 slots, not promiscuous, past the queues, all checksums complete.
+    /// 1024 and 256 slots, not promiscuous, past the queues, all checksums complete, 4 MiB for long arrivals.
     fn default() -> Self {
         Self {
             rx_slots: 1024,
@@ -48,33 +56,7 @@ impl Default for Options {
             promiscuous: false,
             bypass_queues: true,
             offload: false,
-        }
-    }
-}
-
-/// What is known of a received frame beside its octets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FrameInfo {
-    /// Its length on the wire, in octets, VLAN tag included.
-    pub wire_octets: usize,
-    /// It did not fit a slot and its end is missing.
-    pub truncated: bool,
-    /// Nobody has computed its transport checksum, for its sender is on this machine; the field holds a partial sum.
-    pub checksum_not_ready: bool,
-    /// The interface has found its transport checksum right.
-    pub checksum_valid: bool,
-    /// When it came, in nanoseconds since 1970.
-    pub time_ns: u64,
-}
-
-impl FrameInfo {
-    fn of(slot: &Received<'_>) -> Self {
-        Self {
-            wire_octets: slot.wire_octets,
-            truncated: slot.frame.len() < slot.wire_octets,
-            checksum_not_ready: slot.status & libc::TP_STATUS_CSUMNOTREADY != 0,
-            checksum_valid: slot.status & libc::TP_STATUS_CSUM_VALID != 0,
-            time_ns: slot.time_ns,
+            long_octets: 4 << 20,
         }
     }
 }
@@ -115,8 +97,10 @@ pub struct PacketDevice {
     tx_slots: usize,
     /// Slots filled since the system last took all of them.
     tx_waiting: usize,
-    /// Each frame sent has a header in front that tells of its checksum.
-    offload: bool,
+    /// The socket for runs; checksums and runs may be left to the system.
+    runs: Option<RunSender>,
+    /// Where a long arrival is put together for [`Self::receive`].
+    scratch: Vec<u8>,
     statistics: Statistics,
 }
 
@@ -159,8 +143,14 @@ impl PacketDevice {
             socket_unsafe::set_promiscuous(socket.as_fd(), interface.index)
                 .map_err(fails("make it promiscuous"))?;
         }
+        let runs = options.offload.then(|| {
+            let socket = open_socket(name)?;
+            RunSender::open(socket, interface.index, options.bypass_queues)
+                .map_err(fails("get a socket for runs of segments"))
+        });
+        let runs = runs.transpose()?;
         // Last, since frames arrive from here on.
-        socket_unsafe::bind(socket.as_fd(), interface.index)
+        socket_unsafe::bind(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
             .map_err(fails("take part in what it receives"))?;
         Ok(Self {
             rings,
@@ -171,7 +161,8 @@ impl PacketDevice {
             tx_at: 0,
             tx_slots: tx.slots,
             tx_waiting: 0,
-            offload: options.offload,
+            runs,
+            scratch: Vec::new(),
             statistics: Statistics::default(),
         })
     }
@@ -201,12 +192,36 @@ impl PacketDevice {
     }
 
     /// Hands out frames that have arrived, from at most `budget` slots, and gives the number of slots. A frame is valid during the call of `each`
-    /// only: its slot goes back to the system behind it.
+    /// only: its slot goes back to the system behind it. One that is longer than a slot is put together first.
     pub fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], FrameInfo)) -> usize {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let count = self.receive_frames(budget, |frame| {
+            let info = frame.info;
+            if let Some(octets) = frame.in_slot() {
+                each(octets, info);
+                return;
+            }
+            let octets = info.wire_octets.min(RUN_OCTETS_MAX + VLAN_OCTETS);
+            if scratch.len() < octets {
+                scratch.resize(octets, 0);
+            }
+            if let Some(room) = scratch.get_mut(..octets)
+                && frame.read(&mut [room])
+            {
+                each(scratch.get(..octets).unwrap_or_default(), info);
+            }
+        });
+        self.scratch = scratch;
+        count
+    }
+
+    /// The same for a caller who has room of his own for long frames.
+    pub fn receive_frames(&mut self, budget: usize, mut each: impl FnMut(Frame<'_>)) -> usize {
         let mut frames = 0;
         for _ in 0..budget {
             let at = self.rx_at;
             let (rx_at, statistics) = (&mut self.rx_at, &mut self.statistics);
+            let socket = self.socket.as_fd();
             let whole = self.rings.rx(at, |slot| {
                 // Before the call of `each`, which may panic.
                 *rx_at = at.wrapping_add(1);
@@ -214,7 +229,7 @@ impl PacketDevice {
                     Err(Inconsistent) => statistics.inconsistent += 1,
                     Ok(slot) => {
                         statistics.received += 1;
-                        each(slot.frame, FrameInfo::of(&slot));
+                        each(Frame::new(&slot, socket));
                     }
                 }
             });
@@ -235,18 +250,16 @@ impl PacketDevice {
         self.transmit_open(parts, None)
     }
 
-    /// The same for a frame whose transport checksum is open: the sum over the octets from the first number on belongs
-    /// into the two octets so far behind it as the second number says, and those hold what is to be added. Only with
-    /// [`Options::offload`].
+    /// The same for a frame whose transport checksum is open. Only with [`Options::offload`].
     ///
     /// # Errors
     /// As for [`Self::transmit`]; also if nothing was agreed on.
     pub fn transmit_open(
         &mut self,
         parts: &[&[u8]],
-        open: Option<(u16, u16)>,
+        open: Option<Open>,
     ) -> Result<Transmitted, TransmitError> {
-        if open.is_some() && !self.offload {
+        if open.is_some() && self.runs.is_none() {
             return Err(TransmitError::Open);
         }
         let octets: usize = parts.iter().map(|part| part.len()).sum();
@@ -261,15 +274,43 @@ impl PacketDevice {
         if octets > octets_max {
             return Err(TransmitError::TooLong { octets, octets_max });
         }
-        let header = note(open);
-        let header = if self.offload { &header[..] } else { &[] };
-        if !self.rings.tx_fill(self.tx_at, header, parts) {
+        if !self.rings.tx_fill(self.tx_at, &note(open), parts) {
             return Ok(Transmitted::Full);
         }
         self.tx_at = self.tx_at.wrapping_add(1);
         self.tx_waiting = (self.tx_waiting + 1).min(self.tx_slots);
         self.statistics.queued += 1;
         Ok(Transmitted::Queued)
+    }
+
+    /// Sends a frame that stands for a run of segments, each of which fits the MTU, behind all that is in the ring: the interface
+    /// cuts it, or the system, or a receiver on this machine takes it as it is. Only with [`Options::offload`].
+    ///
+    /// # Errors
+    /// The run can never be sent here: it is longer than 65,549 octets, or nothing was agreed on, or the interface is gone.
+    pub fn transmit_run(
+        &mut self,
+        parts: &[&[u8]],
+        run: Run,
+    ) -> Result<Transmitted, TransmitError> {
+        let octets: usize = parts.iter().map(|part| part.len()).sum();
+        if octets > RUN_OCTETS_MAX {
+            let octets_max = RUN_OCTETS_MAX;
+            return Err(TransmitError::TooLong { octets, octets_max });
+        }
+        if self.tx_waiting > 0 && !matches!(self.flush(), Ok(0)) {
+            return Ok(Transmitted::Full);
+        }
+        let Some(runs) = &self.runs else {
+            return Err(TransmitError::Open);
+        };
+        match runs.send(parts, run) {
+            Ok(true) => Ok(Transmitted::Queued),
+            Ok(false) => Ok(Transmitted::Full),
+            Err(error) => Err(TransmitError::System {
+                errno: error.raw_os_error().unwrap_or(0),
+            }),
+        }
     }
 
     /// Hands every frame in the ring to the interface and gives how many the system left for the next flush, which it does when
@@ -345,8 +386,14 @@ fn open_socket(name: &str) -> Result<OwnedFd, PacketError> {
 
 /// Sets what must be set before the rings are made.
 fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
-    if options.offload {
-        socket_unsafe::set_number(socket, libc::PACKET_VNET_HDR, 1)?;
+    // It tells how long the segments of a run are; frames sent have it in front, too.
+    socket_unsafe::set_number(socket, libc::PACKET_VNET_HDR, 1)?;
+    // What is longer than a slot comes through the socket's queue as well, whole.
+    socket_unsafe::set_number(socket, libc::PACKET_COPY_THRESH, 1)?;
+    let forced =
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, options.long_octets);
+    if forced.is_err() {
+        rustix::net::sockopt::set_socket_recv_buffer_size(socket, options.long_octets)?;
     }
     socket_unsafe::set_number(
         socket,
@@ -362,20 +409,6 @@ fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
         libc::PACKET_QDISC_BYPASS,
         libc::c_int::from(options.bypass_queues),
     )
-}
-
-/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
-const NOTE_OCTETS: usize = 10;
-
-/// The header that says whether a frame's checksum is open, and where (Virtio 1.2, section 5.1.6).
-fn note(open: Option<(u16, u16)>) -> [u8; NOTE_OCTETS] {
-    let mut octets = [0; NOTE_OCTETS];
-    if let Some((start, field)) = open {
-        octets[0] = 1;
-        octets[6..8].copy_from_slice(&start.to_ne_bytes());
-        octets[8..10].copy_from_slice(&field.to_ne_bytes());
-    }
-    octets
 }
 
 /// The shapes of both rings, one behind the other in the mapping.

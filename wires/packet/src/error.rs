@@ -78,4 +78,10 @@ pub enum TransmitError {
         /// The most allowed.
         octets_max: usize,
     },
+    /// The system refuses it.
+    #[error("the system does not take the frame: {}", io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// The number of the error that it gave.
+        errno: i32,
+    },
 }

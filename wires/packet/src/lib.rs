@@ -28,12 +28,16 @@
 //!   verified again. What we send may have its checksum left to the interface, or to the host on its behalf
 //!   (`PACKET_VNET_HDR`): who captures on this machine then sees it open. With `offload=#false` all checksums are computed
 //!   here, those of arrivals too.
+//! - A sender on this machine leaves cutting into segments to the wire as well, and interfaces join segments that arrive. A run of
+//!   TCP segments goes up as one message of up to 64 KiB, marked with the length of its segments; what else comes that way is cut
+//!   here. TCP's runs that we send go out as they are, and the interface, or the host on its behalf, cuts them where it must. With
+//!   `offload=#false` runs that arrive are cut here, and none is sent.
 //! - Frames that this machine sends, its own stack's and ours, are not received.
-//! - Arrivals for which the ring had no room, that are longer than a slot, or whose slot makes no sense are counted as "lost in
+//! - Arrivals that are longer than a slot, as most runs are, wait in the socket's queue, which holds `long_queue` octets as the
+//!   system counts them; one read takes each.
+//! - Arrivals for which ring or queue had no room, or whose slot makes no sense are counted as "lost in
 //!   device", never cut. Frames that the sending ring has no room for wait among at most 256, then are dropped as "device full".
 //!   What the system refuses is counted as "device error"; the wire goes on.
-//! - A sender on this machine may leave cutting into segments to the wire as well. Such a frame exceeds the MTU and mostly a
-//!   slot; `ethtool -K DEVICE tso off gso off` at the sender's end prevents it.
 //!
 //! Opening needs `CAP_NET_RAW`, and nothing after it. The error names the command that grants it.
 //!
@@ -60,7 +64,9 @@
 //! - `device`: the interface's name.
 //! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
 //! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
-//! - `offload`: whether transport checksums are left to the interface.
+//! - `offload`: whether transport checksums, and cutting runs of TCP segments, are left to the interface.
+//! - `long_queue`: room for arrivals that are longer than a slot, in octets as the system counts them; what exceeds
+//!   `net.core.rmem_max` needs `CAP_NET_ADMIN`, and is not had without.
 //!
 //! # Example
 //! ```kdl
@@ -74,17 +80,20 @@
 //! ```
 //!
 //! # Standard
-//! packet(7); Linux `Documentation/networking/packet_mmap.rst` and `include/uapi/linux/if_packet.h`.
+//! packet(7); Virtio 1.2, section 5.1.6, for the header in front of frames; Linux `Documentation/networking/packet_mmap.rst` and `include/uapi/linux/if_packet.h`.
 
 mod complete;
 mod device;
 mod error;
+mod frame;
 mod protocol;
 mod ring_unsafe;
+mod run;
 mod socket_unsafe;
 
-pub use device::{FrameInfo, Options, PacketDevice, Statistics, Transmitted};
+pub use device::{Options, PacketDevice, Statistics, Transmitted};
 pub use error::{PacketError, TransmitError};
+pub use frame::{Frame, FrameInfo, Open, Run};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
@@ -120,7 +129,13 @@ pub static ENTRY: Entry = Entry {
             "offload",
             ParamKind::Bool,
             "#true",
-            "whether transport checksums are left to the interface",
+            "whether transport checksums, and cutting runs of TCP segments, are left to the interface",
+        ),
+        ParamSpec::new(
+            "long_queue",
+            ParamKind::Octets,
+            "4194304",
+            "room for arrivals that are longer than a slot, such as runs of segments",
         ),
     ],
     blocks: &[],

@@ -11,13 +11,20 @@ use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::EthAddr;
 use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
 use xk_kit::offload::{self, TransportChecksum};
+use xk_kit::segments::{self, Segments};
 
 use crate::complete;
-use crate::device::{FrameInfo, Options, PacketDevice, Transmitted};
-use crate::error::PacketError;
+use crate::device::{Options, PacketDevice, Transmitted};
+use crate::error::{PacketError, TransmitError};
+use crate::frame::{Frame, FrameInfo, Open, Run};
 
 /// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
 const HEADROOM: usize = 128;
+/// Octets of the longest arrival: an IPv4 packet of any length behind its header, with a VLAN tag.
+const LONG_OCTETS_MAX: usize = u16::MAX as usize + 18;
+/// The octet of a TCP header that holds the flags, and the one that says that the window was reduced (RFC 3168, section 6.1).
+const TCP_FLAGS_AT: usize = 13;
+const CWR: u8 = 0x80;
 /// How many slices of a message go to the ring without another allocation.
 const PARTS: usize = 16;
 
@@ -51,6 +58,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let options = Options {
         promiscuous,
         offload: params.get("offload").is_none() || params.flag("offload"),
+        long_octets: params.octets("long_queue", Options::default().long_octets),
         ..Options::default()
     };
     let device = PacketDevice::open(name(params), &options).map_err(environment)?;
@@ -67,6 +75,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         device,
         offload: options.offload,
         scrapped: 0,
+        pieces: Vec::new(),
         empty: 0,
     };
     build.add(DeviceWire::new(wire, settings))
@@ -132,6 +141,8 @@ struct PacketWire {
     /// Checksums may stay open.
     offload: bool,
     scrapped: u64,
+    /// Where long arrivals are put together.
+    pieces: Vec<Message>,
     /// Looks since the last arrival that found nothing.
     empty: u32,
 }
@@ -158,6 +169,80 @@ fn take_note(
     Ok(())
 }
 
+/// Copies an arrival into message memory; `None` if its end is missing.
+fn take(
+    pool: &Pool,
+    frame: Frame<'_>,
+    pieces: &mut Vec<Message>,
+) -> Result<Option<Message>, NoBuffers> {
+    if frame.info.truncated {
+        return Ok(None);
+    }
+    if let Some(octets) = frame.in_slot() {
+        return pool.copy_from(HEADROOM, octets).map(Some);
+    }
+    let octets = frame.info.wire_octets;
+    if octets > LONG_OCTETS_MAX {
+        return Ok(None);
+    }
+    segments::room(pool, HEADROOM, octets, pieces)?;
+    let mut parts = ArrayVec::<&mut [u8], PARTS>::new();
+    let fits = pieces
+        .iter_mut()
+        .filter_map(Message::front_mut)
+        .all(|part| parts.try_push(part).is_ok());
+    let read = fits && frame.read(&mut parts);
+    drop(parts);
+    let whole = segments::join(pieces);
+    Ok(whole.filter(|_| read))
+}
+
+/// Puts an arrival behind the others with what is known of it.
+fn arrive(
+    pool: &Pool,
+    mut message: Message,
+    (info, offload): (FrameInfo, bool),
+    arrivals: &mut VecDeque<Message>,
+) -> Result<(), &'static Reason> {
+    if info.segment_octets == 0 {
+        take_note(pool, &mut message, info, offload).map_err(|_| &reason::NO_BUFFERS)?;
+        arrivals.push_back(message);
+        return Ok(());
+    }
+    let run = (info.segment_octets, info.checksum_not_ready);
+    let before = arrivals.len();
+    segments::arrive(pool, message, run, arrivals)?;
+    if offload {
+        return Ok(());
+    }
+    // Nothing is left open here: what came as one goes on as several, with checksums.
+    for run in arrivals.split_off(before) {
+        if segments::of(&run).is_none() {
+            arrivals.push_back(run);
+            continue;
+        }
+        for piece in segments::split(run)? {
+            let mut piece = piece?;
+            offload::settle(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
+            arrivals.push_back(piece);
+        }
+    }
+    Ok(())
+}
+
+/// How a frame that stands for a run of segments is to be cut; `None` if the system could not.
+fn run_of(frame: &Message, segments: Segments, open: Option<Open>) -> Option<Run> {
+    let open = open?;
+    let mut flags = [0];
+    frame.copy_to(usize::from(open.start) + TCP_FLAGS_AT, &mut flags);
+    Some(Run {
+        open,
+        header_octets: open.start.checked_add(segments.header)?,
+        segment_octets: segments.size,
+        reduced: flags[0] & CWR != 0,
+    })
+}
+
 impl FrameDevice for PacketWire {
     fn mtu(&self) -> usize {
         self.device.mtu()
@@ -169,25 +254,26 @@ impl FrameDevice for PacketWire {
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
-        let (scrapped, offload) = (&mut self.scrapped, &self.offload);
-        let mut no_buffers = 0;
-        let count = self.device.receive(budget, |frame, info| {
-            if info.truncated {
-                *scrapped += 1;
-                return;
-            }
-            let Ok(mut message) = pool.copy_from(HEADROOM, frame) else {
-                no_buffers += 1;
-                return;
+        let (scrapped, pieces, offload) = (&mut self.scrapped, &mut self.pieces, self.offload);
+        let mut dropped: Option<(&'static Reason, usize)> = None;
+        let count = self.device.receive_frames(budget, |frame| {
+            let info = frame.info;
+            let arrived = match take(pool, frame, pieces) {
+                Ok(None) => {
+                    *scrapped += 1;
+                    Ok(())
+                }
+                Ok(Some(message)) => arrive(pool, message, (info, offload), arrivals),
+                Err(NoBuffers) => Err(&reason::NO_BUFFERS),
             };
-            if take_note(pool, &mut message, info, *offload).is_err() {
-                no_buffers += 1;
-                return;
+            if let Err(why) = arrived {
+                // Several reasons at one look are rare: the last one counts for all.
+                let before = dropped.map_or(0, |(_, count)| count);
+                dropped = Some((why, before + 1));
             }
-            arrivals.push_back(message);
         });
-        if no_buffers > 0 {
-            return Err((&reason::NO_BUFFERS, no_buffers));
+        if let Some(dropped) = dropped {
+            return Err(dropped);
         }
         self.empty = if count > 0 { 0 } else { self.empty + 1 };
         if self.empty < EMPTY_LOOKS {
@@ -204,18 +290,29 @@ impl FrameDevice for PacketWire {
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let open = offload::place(&frame).and_then(|place| {
-            let (start, field) = (place.start.try_into(), place.field.try_into());
-            start.ok().zip(field.ok())
+            Some(Open {
+                start: place.start.try_into().ok()?,
+                field: place.field.try_into().ok()?,
+            })
         });
+        let run = segments::of(&frame);
         let mut parts = ArrayVec::<&[u8], PARTS>::new();
+        let many: Vec<&[u8]>;
         let fits = frame
             .slices()
             .all(|slice| parts.try_push(slice.octets).is_ok());
-        let queued = if fits {
-            self.device.transmit_open(&parts, open)
+        let gathered = if fits {
+            &*parts
         } else {
-            let all: Vec<_> = frame.slices().map(|slice| slice.octets).collect();
-            self.device.transmit_open(&all, open)
+            many = frame.slices().map(|slice| slice.octets).collect();
+            &*many
+        };
+        let queued = match run {
+            None => self.device.transmit_open(gathered, open),
+            Some(segments) => match run_of(&frame, segments, open) {
+                Some(run) => self.device.transmit_run(gathered, run),
+                None => Err(TransmitError::Open),
+            },
         };
         drop(parts);
         match queued {
@@ -223,6 +320,10 @@ impl FrameDevice for PacketWire {
             Ok(Transmitted::Full) => Err(Untaken::Full(frame)),
             Err(_) => Err(Untaken::Never(frame)),
         }
+    }
+
+    fn takes_segments(&self) -> bool {
+        self.offload
     }
 
     fn flush(&mut self) -> Result<bool, &'static Reason> {

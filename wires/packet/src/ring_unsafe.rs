@@ -20,9 +20,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 pub(crate) const HEADER_OCTETS: usize = size_of::<tpacket2_hdr>();
 /// Where the system looks for the frame in a slot to send: behind the header, aligned (`tpacket_snd`).
 pub(crate) const TX_DATA_OFFSET: usize = HEADER_OCTETS.next_multiple_of(libc::TPACKET_ALIGNMENT);
+/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
+pub(crate) const NOTE_OCTETS: usize = 10;
 /// Octets that a VLAN tag needs (IEEE 802.1Q, section 9.3), and where it stands: behind both hardware addresses.
 pub(crate) const VLAN_OCTETS: usize = 4;
-const ADDRESSES_OCTETS: usize = 12;
+pub(crate) const ADDRESSES_OCTETS: usize = 12;
 /// The tag protocol identifier where the system does not give one: IEEE 802.1Q.
 const TPID_8021Q: u16 = 0x8100;
 
@@ -47,6 +49,10 @@ pub(crate) struct Received<'a> {
     pub(crate) wire_octets: usize,
     /// When it came, in nanoseconds since 1970.
     pub(crate) time_ns: u64,
+    /// The header that the system puts before the frame (`struct virtio_net_hdr`).
+    pub(crate) note: [u8; NOTE_OCTETS],
+    /// The VLAN tag that is in the frame here, and that the copy in the socket's queue lacks.
+    pub(crate) tag: Option<[u8; VLAN_OCTETS]>,
 }
 
 /// A mapping of both rings of one socket, undone when dropped.
@@ -213,8 +219,11 @@ fn unpack<'a>(
     if header.tp_snaplen > header.tp_len {
         return Err(Inconsistent);
     }
+    // Before the tag is put back: the addresses move to where this lies.
+    let note = begin.checked_sub(NOTE_OCTETS).and_then(|at| data.get(at..));
+    let note = note.and_then(<[u8]>::first_chunk).copied();
     let mut wire_octets = header.tp_len as usize;
-    let mut begin_tagged = begin;
+    let (mut begin_tagged, mut put_back) = (begin, None);
     if status & libc::TP_STATUS_VLAN_VALID != 0 && header.tp_snaplen as usize >= ADDRESSES_OCTETS {
         begin_tagged = begin.checked_sub(VLAN_OCTETS).ok_or(Inconsistent)?;
         let place = data.get_mut(begin_tagged..end).ok_or(Inconsistent)?;
@@ -225,11 +234,12 @@ fn unpack<'a>(
         } else {
             TPID_8021Q
         };
-        let tag = [tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes()].concat();
+        let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
         place
             .get_mut(ADDRESSES_OCTETS..ADDRESSES_OCTETS + VLAN_OCTETS)
             .ok_or(Inconsistent)?
-            .copy_from_slice(&tag);
+            .copy_from_slice(&[a, b, c, d]);
+        put_back = Some([a, b, c, d]);
         wire_octets += VLAN_OCTETS;
     }
     let frame = data.get(begin_tagged..end).ok_or(Inconsistent)?;
@@ -239,6 +249,8 @@ fn unpack<'a>(
         status,
         wire_octets,
         time_ns,
+        note: note.unwrap_or_default(),
+        tag: put_back,
     })
 }
 

@@ -58,12 +58,12 @@ fn ask<const OPCODE: Opcode>(socket: BorrowedFd<'_>, name: &str) -> io::Result<l
     Ok(request)
 }
 
-/// Takes part in what interface `index` receives, whatever its EtherType.
-pub(crate) fn bind(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
+/// Takes part in what interface `index` receives of the EtherType `kind`, or nothing if that is 0, and sends through it.
+pub(crate) fn bind(socket: BorrowedFd<'_>, index: libc::c_int, kind: u16) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is plain data in which all zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = kind.to_be();
     address.sll_ifindex = index;
     let octets = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the pointer and the length are those of one `sockaddr_ll`, which outlives the call.

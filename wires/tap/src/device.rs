@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use arrayvec::ArrayVec;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType, netdevice};
 
@@ -17,6 +18,8 @@ const HEADER_OCTETS_MAX: usize = 18;
 /// The smallest and largest MTU that Linux gives a TAP device (`ETH_MIN_MTU`, and `MAX_MTU` of `drivers/net/tun.c`).
 const MTU_MIN: usize = 68;
 const MTU_MAX: usize = 65_521;
+/// The most parts that a frame is read into, with the header in front and what shows that it is too long.
+const PARTS_MAX: usize = 16;
 /// How many frames too long for the caller are passed over in one call, so that a flood of them cannot hold it.
 const OVERSIZED_AT_ONCE: usize = 64;
 
@@ -36,6 +39,9 @@ pub struct Options {
     /// Leave transport checksums open where the receiver knows: frames from the host may have them open, and those given
     /// to it may. See [`TapDevice::receive_noted`] and [`TapDevice::transmit_noted`].
     pub offload: bool,
+    /// With `offload`: the host may give frames that stand for runs of TCP segments ([`Note::Run`]), of up to
+    /// [`RUN_OCTETS_MAX`] octets. Given to it they may be all the same.
+    pub runs: bool,
 }
 
 impl Options {
@@ -75,34 +81,71 @@ pub enum Note {
         /// Where the field of two octets is, from `start` on.
         field: u16,
     },
+    /// The same, and the frame stands for a run of TCP segments.
+    Run {
+        /// As above.
+        start: u16,
+        /// As above.
+        field: u16,
+        /// Octets of all headers.
+        header_octets: u16,
+        /// Octets of payload in each segment but the last.
+        segment_octets: u16,
+        /// The first segment alone says that the sender has reduced its window (RFC 3168, section 6.1.2).
+        reduced: bool,
+    },
 }
+
+/// Octets of the longest frame that stands for a run of segments: an IPv4 packet of any length behind its header.
+pub const RUN_OCTETS_MAX: usize = u16::MAX as usize + HEADER_OCTETS_MAX;
 
 /// Of a header in front of a frame: the checksum is open; it is verified (Virtio 1.2, section 5.1.6).
 const NEEDS_SUM: u8 = 1;
 const SUM_VALID: u8 = 2;
+/// What kind of run it stands for: TCP over IPv4; its first segment has the flag CWR.
+const TCP_RUN: u8 = 1;
+const ECN: u8 = 0x80;
 
 impl Note {
     fn emit(self) -> [u8; NOTE_OCTETS] {
         let mut octets = [0; NOTE_OCTETS];
-        if let Note::Partial { start, field } = self {
-            octets[0] = NEEDS_SUM;
-            octets[6..8].copy_from_slice(&start.to_ne_bytes());
-            octets[8..10].copy_from_slice(&field.to_ne_bytes());
+        let (start, field) = match self {
+            Note::Partial { start, field } | Note::Run { start, field, .. } => (start, field),
+            Note::Nothing | Note::Verified => return octets,
+        };
+        octets[0] = NEEDS_SUM;
+        octets[6..8].copy_from_slice(&start.to_ne_bytes());
+        octets[8..10].copy_from_slice(&field.to_ne_bytes());
+        if let Note::Run {
+            header_octets,
+            segment_octets,
+            reduced,
+            ..
+        } = self
+        {
+            octets[1] = TCP_RUN | if reduced { ECN } else { 0 };
+            octets[2..4].copy_from_slice(&header_octets.to_ne_bytes());
+            octets[4..6].copy_from_slice(&segment_octets.to_ne_bytes());
         }
         octets
     }
 
-    /// `None` for a frame that stands for several: nothing of that kind was agreed on.
+    /// `None` for a frame that stands for others than was agreed on.
     fn parse(octets: [u8; NOTE_OCTETS]) -> Option<Self> {
-        let [flags, joined, _, _, _, _, a, b, c, d] = octets;
+        let [flags, joined, a, b, c, d, e, f, g, h] = octets;
+        let (start, field) = (u16::from_ne_bytes([e, f]), u16::from_ne_bytes([g, h]));
+        let is_open = flags & NEEDS_SUM != 0;
         if joined != 0 {
-            return None;
+            return (joined & !ECN == TCP_RUN && is_open).then_some(Note::Run {
+                start,
+                field,
+                header_octets: u16::from_ne_bytes([a, b]),
+                segment_octets: u16::from_ne_bytes([c, d]),
+                reduced: joined & ECN != 0,
+            });
         }
-        Some(if flags & NEEDS_SUM != 0 {
-            Note::Partial {
-                start: u16::from_ne_bytes([a, b]),
-                field: u16::from_ne_bytes([c, d]),
-            }
+        Some(if is_open {
+            Note::Partial { start, field }
         } else if flags & SUM_VALID != 0 {
             Note::Verified
         } else {
@@ -225,18 +268,30 @@ impl TapDevice {
     /// # Errors
     /// The device is gone or failed.
     pub fn receive_noted(&mut self, frame: &mut [u8]) -> io::Result<Option<(usize, Note)>> {
+        self.receive_parts(&mut [frame])
+    }
+
+    /// The same into several parts, one behind the other, of which there may be 14.
+    ///
+    /// # Errors
+    /// The device is gone or failed, or there are too many parts (`InvalidInput`).
+    pub fn receive_parts(&mut self, frame: &mut [&mut [u8]]) -> io::Result<Option<(usize, Note)>> {
         // The driver cuts a long frame without a word; one octet behind the caller's buffer shows it.
-        let room = frame.len();
+        let room = frame.iter().map(|part| part.len()).sum::<usize>();
         let mut spill = [0];
+        if frame.len() + 2 > PARTS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         for _ in 0..OVERSIZED_AT_ONCE {
             let mut header = [0; NOTE_OCTETS];
             let noted = if self.noted { NOTE_OCTETS } else { 0 };
-            let mut parts = [
-                IoSliceMut::new(&mut header[..noted]),
-                IoSliceMut::new(frame),
-                IoSliceMut::new(&mut spill),
-            ];
-            match rustix::io::readv(&self.tun, &mut parts) {
+            let mut parts = ArrayVec::<IoSliceMut<'_>, PARTS_MAX>::new();
+            parts.push(IoSliceMut::new(&mut header[..noted]));
+            parts.extend(frame.iter_mut().map(|part| IoSliceMut::new(part)));
+            parts.push(IoSliceMut::new(&mut spill));
+            let read = rustix::io::readv(&self.tun, &mut parts);
+            drop(parts);
+            match read {
                 Ok(octets) => match (octets.checked_sub(noted), Note::parse(header)) {
                     (Some(octets), Some(note)) if octets <= room => {
                         return Ok(Some((octets, note)));
@@ -258,13 +313,14 @@ impl TapDevice {
     /// The frame is too short, too long or in too many parts (`InvalidInput`), or the host's end is down (`EIO`), or the
     /// device is gone.
     pub fn transmit(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Transmitted> {
+        let octets_max = self.frame_octets_max();
         if !self.noted {
-            return self.write(parts, 0);
+            return self.write(parts, octets_max);
         }
         let header = Note::Nothing.emit();
         let mut all = vec![IoSlice::new(&header)];
         all.extend_from_slice(parts);
-        self.write(&all, NOTE_OCTETS)
+        self.write(&all, NOTE_OCTETS + octets_max)
     }
 
     /// The same with [`Options::offload`]: `note` tells what is left open, and the first of the parts is empty, for the
@@ -281,18 +337,22 @@ impl TapDevice {
             (Some(first), true) => {
                 *header = note.emit();
                 *first = IoSlice::new(header);
-                self.write(parts, NOTE_OCTETS)
+                let octets_max = match note {
+                    Note::Run { .. } => RUN_OCTETS_MAX,
+                    _ => self.frame_octets_max(),
+                };
+                self.write(parts, NOTE_OCTETS + octets_max)
             }
-            (_, false) if note == Note::Nothing => self.write(parts, 0),
+            (_, false) if note == Note::Nothing => self.write(parts, self.frame_octets_max()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    /// Writes a frame behind a header of so many octets.
-    fn write(&self, parts: &[IoSlice<'_>], header_octets: usize) -> io::Result<Transmitted> {
+    /// Writes a frame, with the header in front at most so many octets.
+    fn write(&self, parts: &[IoSlice<'_>], octets_max: usize) -> io::Result<Transmitted> {
         let octets: usize = parts.iter().map(|part| part.len()).sum();
         // The driver takes more than the MTU, but the host's stack need not.
-        if octets > self.frame_octets_max() + header_octets {
+        if octets > octets_max {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a frame longer than the device's MTU allows",
@@ -321,11 +381,11 @@ impl TapDevice {
         let name = &self.name;
         if options.offload {
             device_unsafe::set_header_octets(self.fd())
-                .and_then(|()| device_unsafe::set_partial_checksums(self.fd(), true))
+                .and_then(|()| device_unsafe::set_offloads(self.fd(), true, options.runs))
                 .map_err(|error| self.refused("agree on open checksums", String::new(), error))?;
         } else {
             // One that outlived its maker may have agreed on them then.
-            let _ = device_unsafe::set_partial_checksums(self.fd(), false);
+            let _ = device_unsafe::set_offloads(self.fd(), false, false);
         }
         if options.persist {
             let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");

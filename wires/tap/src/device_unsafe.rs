@@ -47,9 +47,12 @@ pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the host may give frames whose transport checksum nobody has computed.
-pub(crate) fn set_partial_checksums(tun: BorrowedFd<'_>, taken: bool) -> io::Result<()> {
-    let offloads = if taken { libc::TUN_F_CSUM } else { 0 };
+/// Whether the host may give frames whose transport checksum nobody has computed, and such that stand for runs of TCP segments.
+pub(crate) fn set_offloads(tun: BorrowedFd<'_>, checksums: bool, runs: bool) -> io::Result<()> {
+    let mut offloads = if checksums { libc::TUN_F_CSUM } else { 0 };
+    if checksums && runs {
+        offloads |= libc::TUN_F_TSO4 | libc::TUN_F_TSO_ECN;
+    }
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     unsafe {
         ioctl(

@@ -18,7 +18,8 @@
 //! hardware address of its own; `host_address` gives it an IPv4 address. Frames are Ethernet II without preamble, padding and
 //! check sequence. Since the host's memory is all that is between, transport checksums stay open both ways (virtio-net header,
 //! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and who captures on the host sees them open. What goes on
-//! over another wire is completed there. `offload=#false` has all checksums complete, both ways.
+//! over another wire is completed there. Runs of TCP segments, too, pass as one frame of up to 64 KiB both ways (`TUN_F_TSO4`).
+//! `offload=#false` has all checksums complete, and all segments single, both ways.
 //!
 //! Frames are read straight into message memory and written straight from it. A frame that the host has no room for waits among
 //! at most 256, then is dropped as "device full". Frames longer than the MTU allows are counted as "lost in device", never cut.
@@ -54,7 +55,7 @@
 //! - `host_address`: the host's IPv4 address on this Ethernet, with the length of its prefix.
 //! - `address`: our hardware address; if not given, one that depends on the host's.
 //! - `mtu`: sets the device's MTU, in octets.
-//! - `offload`: whether transport checksums stay open.
+//! - `offload`: whether transport checksums stay open, and runs of TCP segments whole.
 //!
 //! # Example
 //! ```kdl
@@ -76,7 +77,7 @@ mod device_unsafe;
 mod error;
 mod protocol;
 
-pub use device::{Note, Options, TapDevice, Transmitted};
+pub use device::{Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
 pub use device_unsafe::NOTE_OCTETS;
 pub use error::TapError;
 
@@ -120,7 +121,7 @@ pub static ENTRY: Entry = Entry {
             "offload",
             ParamKind::Bool,
             "#true",
-            "whether transport checksums stay open between the host and us",
+            "whether transport checksums stay open between the host and us, and runs of TCP segments whole",
         ),
     ],
     blocks: &[],

@@ -11,14 +11,20 @@ use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
 use xk_kit::offload::{self, TransportChecksum};
-use xk_kit::{Cidr, EthAddr};
+use xk_kit::{Cidr, EthAddr, segments};
 
-use crate::device::{Note, Options, TapDevice, Transmitted};
+use crate::device::{Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
 use crate::device_unsafe::NOTE_OCTETS;
 use crate::error::TapError;
 
 /// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
 const HEADROOM: usize = 128;
+/// Octets of a buffer for a run of segments, and how many there are for the longest one.
+const RUN_PIECE_OCTETS: usize = 16 << 10;
+const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
+/// The octet of a TCP header that holds the flags, and the one that says that the window was reduced (RFC 3168, section 6.1).
+const TCP_FLAGS_AT: usize = 13;
+const CWR: u8 = 0x80;
 /// How many slices of a message go to the device without another allocation.
 const PARTS: usize = 16;
 
@@ -34,7 +40,12 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         address: address.unwrap_or(EthAddr(device.hardware_address())),
         takes_groups: true,
     };
-    build.add(DeviceWire::new(device, settings))
+    let wire = TapWire {
+        device,
+        usual: None,
+        others: Vec::new(),
+    };
+    build.add(DeviceWire::new(wire, settings))
 }
 
 /// Looks whether the device can be opened or made. One that is made for the look goes with it.
@@ -64,6 +75,7 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
         mtu: params.get("mtu").map(|_| params.octets("mtu", 0)),
         up: true,
         offload: params.get("offload").is_none() || params.flag("offload"),
+        runs: true,
     };
     Ok((params.text("device").unwrap_or("xk0"), options))
 }
@@ -104,24 +116,113 @@ fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffe
         Note::Partial { start, field } => {
             offload::note_partial(pool, frame, (start.into(), field.into()))
         }
+        // Taken in elsewhere.
+        Note::Run { .. } => Ok(()),
     }
 }
 
-/// What the host is to know of a frame's checksum.
-fn note_of(frame: &Message) -> Note {
+/// What the host is to know of a frame's checksum; `None` if it cannot be told.
+fn note_of(frame: &Message) -> Option<Note> {
     let place = offload::place(frame);
-    let note = place.and_then(|place| {
-        Some(Note::Partial {
-            start: u16::try_from(place.start).ok()?,
-            field: u16::try_from(place.field).ok()?,
-        })
-    });
-    note.unwrap_or_default()
+    let run = segments::of(frame);
+    let Some(place) = place else {
+        return run.is_none().then_some(Note::Nothing);
+    };
+    let start = u16::try_from(place.start).ok()?;
+    let field = u16::try_from(place.field).ok()?;
+    let Some(run) = run else {
+        return Some(Note::Partial { start, field });
+    };
+    let mut flags = [0];
+    frame.copy_to(place.start + TCP_FLAGS_AT, &mut flags);
+    Some(Note::Run {
+        start,
+        field,
+        header_octets: start.checked_add(run.header)?,
+        segment_octets: run.size,
+        reduced: flags[0] & CWR != 0,
+    })
 }
 
-impl FrameDevice for TapDevice {
+/// The device, and the buffers that its next frame comes into.
+struct TapWire {
+    device: TapDevice,
+    /// That for a usual frame.
+    usual: Option<Message>,
+    /// Those behind it, for a run of segments, the last of them first. What a frame does not reach serves the next.
+    others: Vec<Message>,
+}
+
+impl TapWire {
+    /// Sees to it that there is room for the longest frame; false if the pool has none.
+    fn prepare(&mut self, pool: &Pool) -> bool {
+        if self.usual.is_none() {
+            self.usual = pool.alloc(HEADROOM, self.device.frame_octets_max()).ok();
+        }
+        let wanted = if self.device.takes_open_checksums() {
+            RUN_PIECES
+        } else {
+            0
+        };
+        while self.others.len() < wanted {
+            match pool.alloc(0, RUN_PIECE_OCTETS) {
+                Ok(fresh) => self.others.push(fresh),
+                Err(_) => return false,
+            }
+        }
+        self.usual.is_some()
+    }
+
+    /// The first `octets` octets of the room as a message.
+    fn take(&mut self, pool: &Pool, octets: usize) -> Option<Message> {
+        let mut whole = self.usual.take()?;
+        let mut left = octets.saturating_sub(whole.len());
+        whole.truncate(octets);
+        while left > 0 {
+            let mut next = self.others.pop()?;
+            let now = left.min(next.len());
+            next.truncate(now);
+            left -= now;
+            whole.join(segments::compact(pool, next, RUN_PIECE_OCTETS));
+        }
+        Some(whole)
+    }
+
+    /// Puts the next frame behind the others; false if there is none, or no room for it.
+    fn receive_one(
+        &mut self,
+        pool: &Pool,
+        arrivals: &mut VecDeque<Message>,
+    ) -> Result<bool, &'static Reason> {
+        // Without a buffer the frame stays with the host, which has a queue of its own; the pool counts the failure.
+        if !self.prepare(pool) {
+            return Ok(false);
+        }
+        let mut parts = ArrayVec::<&mut [u8], { 1 + RUN_PIECES }>::new();
+        parts.extend(self.usual.as_mut().and_then(Message::front_mut));
+        let others = self.others.iter_mut().rev();
+        parts.extend(others.filter_map(Message::front_mut));
+        let received = TapDevice::receive_parts(&mut self.device, &mut parts);
+        drop(parts);
+        let (octets, note) = match received {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(false),
+            Err(_) => return Err(&DEVICE_ERROR),
+        };
+        let mut message = self.take(pool, octets).ok_or(&reason::NO_BUFFERS)?;
+        if let Note::Run { segment_octets, .. } = note {
+            segments::arrive(pool, message, (segment_octets, true), arrivals)?;
+            return Ok(true);
+        }
+        take_note(pool, &mut message, note).map_err(|_| &reason::NO_BUFFERS)?;
+        arrivals.push_back(message);
+        Ok(true)
+    }
+}
+
+impl FrameDevice for TapWire {
     fn mtu(&self) -> usize {
-        TapDevice::mtu(self)
+        self.device.mtu()
     }
 
     fn receive(
@@ -130,25 +231,11 @@ impl FrameDevice for TapDevice {
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
-        let octets_max = self.frame_octets_max();
         for _ in 0..budget {
-            // Without a buffer the frame stays with the host, which has a queue of its own; the pool counts the failure.
-            let Ok(mut message) = pool.alloc(HEADROOM, octets_max) else {
-                return Ok(());
-            };
-            let Some(room) = message.front_mut() else {
-                return Ok(());
-            };
-            match TapDevice::receive_noted(self, room) {
-                Ok(Some((octets, note))) => {
-                    message.truncate(octets);
-                    if take_note(pool, &mut message, note).is_err() {
-                        return Err((&reason::NO_BUFFERS, 1));
-                    }
-                    arrivals.push_back(message);
-                }
-                Ok(None) => return Ok(()),
-                Err(_) => return Err((&DEVICE_ERROR, 1)),
+            match self.receive_one(pool, arrivals) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(why) => return Err((why, 1)),
             }
         }
         Ok(())
@@ -156,14 +243,17 @@ impl FrameDevice for TapDevice {
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let mut header = [0; NOTE_OCTETS];
-        let note = (note_of(&frame), &mut header);
+        let Some(note) = note_of(&frame) else {
+            return Err(Untaken::Never(frame));
+        };
+        let note = (note, &mut header);
         let mut parts = ArrayVec::<IoSlice<'_>, PARTS>::new();
         parts.push(IoSlice::new(&[]));
         let fits = frame
             .slices()
             .all(|slice| parts.try_push(IoSlice::new(slice.octets)).is_ok());
         let sent = if fits {
-            self.transmit_noted(&mut parts, note)
+            self.device.transmit_noted(&mut parts, note)
         } else {
             let octets = frame.slices().map(|slice| slice.octets);
             let mut all: Vec<_> = [[].as_slice()]
@@ -171,7 +261,7 @@ impl FrameDevice for TapDevice {
                 .chain(octets)
                 .map(IoSlice::new)
                 .collect();
-            self.transmit_noted(&mut all, note)
+            self.device.transmit_noted(&mut all, note)
         };
         drop(parts);
         match sent {
@@ -181,15 +271,19 @@ impl FrameDevice for TapDevice {
         }
     }
 
+    fn takes_segments(&self) -> bool {
+        self.device.takes_open_checksums()
+    }
+
     fn takes_partial_checksums(&self) -> bool {
-        self.takes_open_checksums()
+        self.device.takes_open_checksums()
     }
 
     fn losses(&mut self) -> u64 {
-        self.oversized()
+        self.device.oversized()
     }
 
     fn descriptor(&self) -> i32 {
-        self.fd().as_raw_fd()
+        self.device.fd().as_raw_fd()
     }
 }

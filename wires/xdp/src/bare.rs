@@ -138,7 +138,14 @@ impl XdpSocket {
             sending: entries,
         };
         let mode = effective(options.mode, &redirect);
-        let mut queue = Queue::open(&interface, options.queue, mode, frames.region(), sizes)?;
+        let mut queue = Queue::open(
+            &interface,
+            options.queue,
+            mode,
+            frames.region(),
+            sizes,
+            true,
+        )?;
         for chunk in 0..entries as usize {
             if let Some(position) = frames.lend(chunk) {
                 queue.fill.push(position);

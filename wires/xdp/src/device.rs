@@ -10,9 +10,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::epoll;
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
 use xk_kit::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
+use xk_kit::segments;
 
 use crate::bare::{Mode, effective, working};
 use crate::error::XdpError;
@@ -104,6 +106,8 @@ struct Lane {
     leaving: u32,
     /// What the system gave that was not its own.
     inconsistent: u64,
+    /// The pieces so far of a frame in several chunks; `None` in it if one was lost.
+    partial: Option<Option<Message>>,
 }
 
 impl Drop for Lane {
@@ -154,34 +158,67 @@ impl Lane {
         }
     }
 
+    /// The buffer that an entry of the ring tells of, cut to what is in it.
+    #[inline]
+    fn take(&mut self, arrived: XdpDesc) -> Option<Message> {
+        let place = arrived.addr as usize;
+        let (chunk, offset) = (place - place % CHUNK_OCTETS, place % CHUNK_OCTETS);
+        let kept = self.kept.get_mut(chunk / UNIT_OCTETS);
+        let Some(mut message) = kept.and_then(Option::take) else {
+            self.inconsistent += 1;
+            return None;
+        };
+        self.lent = self.lent.saturating_sub(1);
+        if !message.strip(offset) {
+            self.inconsistent += 1;
+            return None;
+        }
+        message.truncate(arrived.len as usize);
+        Some(message)
+    }
+
+    /// Adds a piece to a frame in several chunks; answers the frame with its last one.
+    #[cold]
+    fn add(&mut self, piece: Option<Message>, goes_on: bool) -> Option<Message> {
+        let whole = match (self.partial.take(), piece) {
+            (None, piece) => piece,
+            (Some(Some(mut before)), Some(piece)) => {
+                before.join(piece);
+                Some(before)
+            }
+            (Some(_), _) => None,
+        };
+        if goes_on {
+            self.partial = Some(whole);
+            return None;
+        }
+        whole
+    }
+
     /// Takes at most `budget` arrivals.
     #[inline]
     fn receive(
         &mut self,
         pool: &Pool,
-        budget: usize,
-        finishes: bool,
+        (budget, mtu, finishes): (usize, usize, bool),
         arrivals: &mut VecDeque<Message>,
-    ) -> usize {
-        let mut count = 0;
+    ) -> (usize, Result<(), &'static Reason>) {
+        let (mut count, mut outcome) = (0, Ok(()));
         while count < budget {
             let Some(arrived) = self.queue.arrivals.next() else {
                 break;
             };
             count += 1;
-            let place = arrived.addr as usize;
-            let (chunk, offset) = (place - place % CHUNK_OCTETS, place % CHUNK_OCTETS);
-            let kept = self.kept.get_mut(chunk / UNIT_OCTETS);
-            let Some(mut message) = kept.and_then(Option::take) else {
-                self.inconsistent += 1;
-                continue;
-            };
-            self.lent = self.lent.saturating_sub(1);
-            if !message.strip(offset) {
-                self.inconsistent += 1;
+            let message = self.take(arrived);
+            let goes_on = arrived.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+            if goes_on || self.partial.is_some() {
+                if let Some(long) = self.add(message, goes_on) {
+                    let taken = segments::arrive_long(pool, long, mtu, arrivals);
+                    outcome = outcome.and(taken);
+                }
                 continue;
             }
-            message.truncate(arrived.len as usize);
+            let Some(mut message) = message else { continue };
             if finishes && let Some(frame) = message.front_mut() {
                 finish(frame);
             }
@@ -192,7 +229,7 @@ impl Lane {
             self.adapt(count as u32 + self.queue.arrivals.known());
             self.refill(pool);
         }
-        count
+        (count, outcome)
     }
 
     /// Drops the messages that have gone out.
@@ -269,7 +306,7 @@ impl XdpDevice {
         };
         let mut lanes = Vec::new();
         for number in 0..queues {
-            let queue = Queue::open(&interface, number, mode, region, sizes)?;
+            let queue = Queue::open(&interface, number, mode, region, sizes, false)?;
             let mut lane = Lane {
                 queue,
                 kept: std::iter::repeat_with(|| None)
@@ -281,6 +318,7 @@ impl XdpDevice {
                 calm: 0,
                 leaving: 0,
                 inconsistent: 0,
+                partial: None,
             };
             lane.refill(pool);
             redirect.enter(&interface, number, &lane.queue)?;
@@ -406,9 +444,13 @@ impl FrameDevice for XdpDevice {
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
         let mut left = budget;
+        let mut outcome = Ok(());
         let (behind, first) = self.lanes.split_at_mut(self.turn);
         for lane in first.iter_mut().chain(behind) {
-            left -= lane.receive(&self.pool, left, self.finishes, arrivals);
+            let how = (left, self.interface.mtu, self.finishes);
+            let (count, taken) = lane.receive(&self.pool, how, arrivals);
+            left -= count;
+            outcome = outcome.and(taken);
         }
         if left == 0 {
             // Another queue is first at the next look.
@@ -416,9 +458,9 @@ impl FrameDevice for XdpDevice {
         }
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_FOR_GROUPS) {
-            return self.look_around(arrivals);
+            self.look_around(arrivals)?;
         }
-        Ok(())
+        outcome.map_err(|why| (why, 1))
     }
 
     #[inline]

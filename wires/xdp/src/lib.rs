@@ -47,8 +47,10 @@
 //! - When the process ends, however it does, the program goes with it: nothing is pinned or left behind. If the interface is
 //!   still being given up by its last user, opening waits for up to two seconds.
 //! - A sender on this machine may leave a transport checksum to the wire. On interfaces of kind veth and tun it is computed
-//!   here. It may leave cutting into segments to the wire as well; `ethtool -K DEVICE tso off gso off` at the sender's end
-//!   prevents it.
+//!   here. It leaves cutting into segments to the wire as well, and the system joins segments that arrive before it runs the
+//!   program of mode `generic`: there a run of TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6), goes up as one
+//!   message, and counts as segments as long as the MTU allows, since nobody tells. In mode `native` the system sees to it that a
+//!   veth peer sends single segments. What we send is cut here.
 //! - In mode `zero-copy` buffers that the driver still has when the wire ends are given up until the process ends.
 //!
 //! Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`, and nothing after it. The error names the command that grants

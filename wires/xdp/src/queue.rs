@@ -87,13 +87,15 @@ pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
 
 impl Queue {
     /// Opens a socket on a queue of an interface. The system writes nothing before chunks are put into `fill`; from then on it
-    /// writes into those, until they come back as arrivals or this value is dropped.
+    /// writes into those, until they come back as arrivals or this value is dropped. Unless frames come `whole`, the generic way
+    /// puts a longer one into several chunks, if the system can.
     pub(crate) fn open(
         interface: &Interface,
         queue: u32,
         mode: Mode,
         region: Region,
         sizes: Sizes,
+        whole: bool,
     ) -> Result<Self, XdpError> {
         let name = &interface.name;
         let fails =
@@ -125,13 +127,19 @@ impl Queue {
             socket,
             is_zero_copy: false,
         };
-        opened.bind(interface, queue, mode)?;
+        opened.bind(interface, queue, mode, whole)?;
         let options = sockopt::xdp_options(&opened.socket).map_err(fails("ask how it copies"))?;
         opened.is_zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
         Ok(opened)
     }
 
-    fn bind(&self, interface: &Interface, queue: u32, mode: Mode) -> Result<(), XdpError> {
+    fn bind(
+        &self,
+        interface: &Interface,
+        queue: u32,
+        mode: Mode,
+        whole: bool,
+    ) -> Result<(), XdpError> {
         let copying = match mode {
             // The system tries without copying first.
             Mode::Auto => SocketAddrXdpFlags::empty(),
@@ -139,9 +147,18 @@ impl Queue {
             Mode::Native | Mode::Generic => SocketAddrXdpFlags::XDP_COPY,
         };
         let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        let address = SocketAddrXdp::new(flags, interface.index, queue);
-        let bound =
-            while_busy(|| rustix::net::bind(&self.socket, &address).map_err(io::Error::from));
+        let bind = |flags| {
+            let address = SocketAddrXdp::new(flags, interface.index, queue);
+            while_busy(|| rustix::net::bind(&self.socket, &address).map_err(io::Error::from))
+        };
+        let mut bound = match whole || mode != Mode::Generic {
+            true => bind(flags),
+            false => bind(flags | SocketAddrXdpFlags::XDP_USE_SG),
+        };
+        if !whole && matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
+            // A system older than that (Linux before 6.6).
+            bound = bind(flags);
+        }
         let name = interface.name.clone();
         bound.map_err(|source| match source.raw_os_error() {
             Some(libc::EBUSY) => XdpError::Busy {

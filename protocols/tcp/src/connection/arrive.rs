@@ -523,12 +523,12 @@ impl Connection {
                 Ok(())
             }
             Taken::OutOfOrder => {
-                self.peer_full = self.peer_full.max(octets);
+                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Ok(())
             }
             Taken::Dropped(why) => {
-                self.peer_full = self.peer_full.max(octets);
+                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Err(why)
             }
@@ -546,7 +546,7 @@ impl Connection {
     /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).
     #[inline]
     fn note_next(&mut self, now: Time, octets: u32) {
-        self.peer_full = self.peer_full.max(octets);
+        self.note_full(octets);
         self.unacked = self.unacked.saturating_add(octets);
         if self.unacked >= 2 * self.peer_full {
             self.ack_due = AckDue::Now;

@@ -95,6 +95,8 @@ pub struct Connection {
     unacked: u32,
     /// The largest segment that came.
     peer_full: u32,
+    /// Runs of segments, each way.
+    runs: run::Runs,
     /// Congestion was seen, and the sender has not said that it knows (RFC 3168, section 6.1.3).
     ece: bool,
     /// The next new segment says that the window was reduced.
@@ -194,6 +196,7 @@ impl Connection {
             ack_due: AckDue::No,
             unacked: 0,
             peer_full: 1,
+            runs: run::Runs::default(),
             ece: false,
             cwr: false,
             syn_due: false,

@@ -1,9 +1,21 @@
-//! New data in several segments at once: full ones, which differ in their numbers alone.
+//! Data in several segments at once: full ones, which differ in their numbers alone; in a message each, or all in one.
 
 use super::{Connection, State};
 use crate::wire::{Flags, Header};
 use xk_core::Time;
 use xk_core::object::Outgoing;
+
+/// Octets of data in the longest run: an IPv4 packet of any length, less the longest headers.
+const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
+
+/// What a connection knows of runs of segments.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Runs {
+    /// Somebody below cuts those that are sent.
+    are_cut: bool,
+    /// Octets of each segment in the run that is about to be taken in; 0 if it is none.
+    arriving: u16,
+}
 
 /// Full segments of new data, each the next of the one before.
 pub struct Run {
@@ -16,12 +28,54 @@ pub struct Run {
 }
 
 impl Connection {
+    /// Whether somebody below cuts runs of segments: see [`Out::run`](super::Out::run).
+    pub fn set_runs(&mut self, are_cut: bool) {
+        self.runs.are_cut = are_cut;
+    }
+
+    /// The next segment to be taken in stands for a run of segments of `size` octets each: acknowledgements are counted by those
+    /// (RFC 9293, section 3.8.6.3: at least every second full-sized one).
+    pub fn expect_run(&mut self, size: u16) {
+        self.runs.arriving = size;
+    }
+
+    /// Data have come: how large the largest segment was.
+    #[inline]
+    pub(super) fn note_full(&mut self, octets: u32) {
+        let full = match core::mem::take(&mut self.runs.arriving) {
+            0 => octets,
+            size => octets.min(u32::from(size)),
+        };
+        self.peer_full = self.peer_full.max(full);
+    }
+
+    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as may, if somebody below cuts them.
+    pub(super) fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
+        if !self.runs.are_cut || octets != room {
+            return octets;
+        }
+        let most = self.send.unsent().min(self.usable()).min(allowed);
+        let count = (most.min(RUN_OCTETS_MAX) / room).min(self.recovery.board().room());
+        octets * count.max(1)
+    }
+
+    /// Records what is sent as segments of `one` octets each: they are lost, and sent again, singly.
+    pub(super) fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
+        let mut left = octets;
+        // There is room: `may_send` was more than nothing, and a run has been measured.
+        while left > one {
+            let _ = self.recovery.sent(one, now);
+            left -= one;
+        }
+        let _ = self.recovery.sent(left + u32::from(has_fin), now);
+    }
+
     /// Puts the data of the next full segments behind those in `payloads`, as many as may go now; nothing if that is not more than
-    /// one, or if something else goes first: then [`transmit`](Self::transmit) knows what.
+    /// one, or if something else goes first, or somebody below cuts more than these: then [`transmit`](Self::transmit) knows what.
     #[inline]
     pub fn transmit_run(&mut self, now: Time, payloads: &mut Outgoing) -> Option<Run> {
         let octets = u32::from(self.segment);
-        if self.send.unsent() < 2 * octets || !self.is_steady() {
+        if self.send.unsent() < 2 * octets || self.runs.are_cut || !self.is_steady() {
             return None;
         }
         let ready = self.send.unsent().min(self.usable()) / octets;

@@ -3,6 +3,7 @@
 mod channel;
 mod goodput;
 mod rules;
+mod runs;
 
 use super::*;
 use crate::wire::HEADER_LEN_MAX;
@@ -62,10 +63,12 @@ fn both_may_open_at_once() {
 }
 
 fn faults() -> impl Strategy<Value = Faults> {
-    (0..200_000_u32, 0..100_000_u32, 0..300_000_u32).prop_map(|(loss, repeat, reorder)| Faults {
+    let shares = (0..200_000_u32, 0..100_000_u32, 0..300_000_u32);
+    (shares, any::<bool>()).prop_map(|((loss, repeat, reorder), runs)| Faults {
         loss,
         repeat,
         reorder,
+        runs,
     })
 }
 

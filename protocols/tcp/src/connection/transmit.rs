@@ -15,6 +15,8 @@ pub struct Out {
     pub payload: Option<Message>,
     /// Whether a router may mark it instead of dropping it (RFC 3168, section 6.1.5).
     pub markable: bool,
+    /// Octets of each segment, if it is a run of several that somebody below cuts; else 0.
+    pub run: u16,
 }
 
 impl Out {
@@ -23,6 +25,7 @@ impl Out {
             header,
             payload: None,
             markable: false,
+            run: 0,
         }
     }
 }
@@ -223,6 +226,7 @@ impl Connection {
             header,
             payload,
             markable: false,
+            run: 0,
         })
     }
 
@@ -280,14 +284,16 @@ impl Connection {
         };
         let probe = self.path_probe(now, unsent, self.usable());
         let octets = probe.unwrap_or_else(|| self.sensible(room));
-        let has_fin = self.send.is_shut && self.send.fin.is_none() && octets == unsent;
-        if octets == 0 && !has_fin {
+        let allows_fin = self.send.is_shut && self.send.fin.is_none();
+        if octets == 0 && !(allows_fin && unsent == 0) {
             return None;
         }
         let allowed = self.recovery.may_send(now);
         if allowed < octets || allowed == 0 {
             return None;
         }
+        let (one, octets) = (octets, self.run_octets(octets, room, allowed));
+        let has_fin = allows_fin && octets == unsent;
         let nxt = self.snd_nxt();
         let payload = match octets {
             0 => None,
@@ -311,14 +317,14 @@ impl Connection {
         if octets > 0 && core::mem::take(&mut self.cwr) {
             flags |= Flags::CWR;
         }
-        // There is room: `may_send` was more than nothing.
-        let _ = self.recovery.sent(octets + u32::from(has_fin), now);
+        self.record_sent((octets, one), has_fin, now);
         self.note_sent(now);
         self.force = false;
         Some(Out {
             header: self.header(now, nxt, flags),
             payload,
             markable: self.ecn && octets > 0,
+            run: if octets > one { one as u16 } else { 0 },
         })
     }
 
@@ -341,6 +347,7 @@ impl Connection {
                 header: self.header(now, nxt, Flags::NONE),
                 payload: octet,
                 markable: false,
+                run: 0,
             };
         }
         Out::bare(self.header(now, nxt - 1, Flags::NONE))

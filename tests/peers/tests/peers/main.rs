@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
         offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
         offload::a_router_completes_what_another_wire_does_not over Tap;
+        offload::a_router_cuts_what_another_wire_does_not over Tap;
         router::tells_what_it_cannot_deliver over Tap Veth;
         router::records_routes over Tap;
         tools::fping_finds_us over Tap;
@@ -74,9 +75,10 @@ fn main() -> ExitCode {
         xdp::outlasts_its_interface over XdpGeneric XdpNative;
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
-        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth;
+        tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload VxlanOffload XdpGeneric XdpNative;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
+        tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
         exec::sockets_are_those_of_linux over Veth;
         exec::http_clients_fetch over Veth;
         exec::a_http_server_serves over Veth;
@@ -92,7 +94,7 @@ fn main() -> ExitCode {
         streams::wait_for_closed_windows over Tap Veth;
         paths::become_narrower over Tap Veth;
         paths::are_black_holes over Veth;
-        paths::are_marked over Tap Veth;
+        paths::are_marked over Veth;
         many::stand_at_the_same_time over Tap Veth XdpNative;
         many::follow_each_other over Tap Veth;
         hostile::survives_noise over Tap Veth;

@@ -49,6 +49,9 @@ pub(crate) const DAMAGE: &[(&str, &str)] = &[
     FULL[1],
 ];
 
+/// What is longer than a segment of its link.
+const RUNS: &str = "tcp.len > 1460";
+
 /// Sends `octets` through `socat` to the peer, which sends them back; `socat` ends its direction, then the peer its own.
 fn there_and_back(lan: &Lan, folder: &Path, octets: usize, limit: Duration) {
     let sent = pattern(octets);
@@ -79,9 +82,20 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
         there_and_back(&lan, lan.scene.folder(), octets, PATIENCE);
     }
     // Linux looks now and then whether a closed window has opened; on a busy machine a ring may overflow.
-    stack.assert_drops_only(&["tcp: out of window", "wire: lost in device"]);
+    stack.assert_drops_only(&[
+        "tcp: out of window",
+        "wire: lost in device",
+        "wire: socket buffer full",
+    ]);
     drop(stack);
     lan.scene.judge(DAMAGE);
+    // Where Linux leaves cutting to the wire, which is memory, its runs of segments come as they are.
+    let is_joined = matches!(
+        wire,
+        Wire::TapOffload | Wire::VethOffload | Wire::VxlanOffload | Wire::XdpGeneric
+    );
+    let runs = lan.scene.count("ours.pcapng", RUNS);
+    assert_eq!(runs > 0, is_joined, "{runs}");
 }
 
 pub(crate) fn asks_a_server(wire: Wire) {
@@ -144,4 +158,22 @@ pub(crate) fn is_refused(wire: Wire) {
     }
     drop(stack);
     lan.scene.judge(&[("onnection reset", "nobody listens")]);
+}
+
+/// Linux hands over runs of segments, and the fault takes them apart before it harms any.
+pub(crate) fn runs_suffer_by_segments(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tshark");
+    let lan = Lan::new("runs_suffer", wire);
+    for damage in [
+        "loss=\"1%\"",
+        "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
+    ] {
+        let below = format!("fault wire name=bad {damage}\n");
+        let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
+        there_and_back(&lan, lan.scene.folder(), 1 << 20, 2 * PATIENCE);
+        drop(stack);
+        lan.scene.judge(DAMAGE);
+        assert_eq!(lan.scene.count("ours.pcapng", RUNS), 0);
+    }
 }

@@ -81,6 +81,7 @@ impl Config {
                 fragment: params.flag("fragment"),
                 buffer_octets: params.octets("buffer", 0),
                 join: true,
+                tunnel: vni.is_some(),
             },
         })
     }

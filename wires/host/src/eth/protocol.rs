@@ -14,6 +14,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Tim
 use xk_kit::EthAddr;
 use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
 use xk_kit::control::{JoinGroup, MyEther};
+use xk_kit::segments;
 use xk_kit::wire_end::WireEnd;
 
 use super::config::{Config, FRAME_HEADER_OCTETS};
@@ -29,8 +30,6 @@ static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 /// The frame is of another network than ours.
 static OTHER_NETWORK: Reason = Reason::new("other network", Class::NotMine);
 
-/// Octets of a VLAN tag, which an arriving frame may have beyond the MTU (IEEE 802.1Q).
-const TAG_OCTETS: usize = 4;
 /// How often silent strangers are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -135,13 +134,18 @@ impl HostEth {
         if frame.len() < FRAME_HEADER_OCTETS {
             return this.discard(frame, &reason::TRUNCATED);
         }
-        if frame.len() > self.frame_octets_max + TAG_OCTETS {
-            return this.discard(frame, &reason::TOO_BIG);
-        }
         let mut station = [0; 6];
         frame.copy_to(6, &mut station);
         self.peers.heard(cx.now(), station, peer);
-        self.arrivals.queue_mut().push_back(frame);
+        // A sender on this machine leaves sums, and cutting into segments, to the interface below, which is memory.
+        if self.vni.is_some() && segments::note_begun(cx.pool(), &mut frame).is_err() {
+            return this.discard(frame, &reason::NO_BUFFERS);
+        }
+        let mtu = self.frame_octets_max - FRAME_HEADER_OCTETS;
+        let taken = segments::arrive_long(cx.pool(), frame, mtu, &mut self.arrivals.queue_mut());
+        if let Err(why) = taken {
+            this.head().drops().count(why);
+        }
     }
 
     fn send_all(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {

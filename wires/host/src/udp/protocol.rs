@@ -85,6 +85,7 @@ fn setup(params: &Params) -> Result<(Ipv4Addr, Setup), BuildError> {
         fragment: params.get("fragment").is_none() || params.flag("fragment"),
         buffer_octets: params.octets("buffer", 0),
         join: true,
+        tunnel: false,
     };
     Ok((host.unwrap_or(Ipv4Addr::UNSPECIFIED), setup))
 }

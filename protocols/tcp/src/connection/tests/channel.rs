@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) loss: u32,
     pub(super) repeat: u32,
     pub(super) reorder: u32,
+    /// Runs of segments are handed down, and cut before they go.
+    pub(super) runs: bool,
 }
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -196,7 +198,7 @@ impl Channel {
 
     /// Takes what comes out of a machine.
     fn settle(&mut self, side: Side) {
-        let now = self.now;
+        let (now, runs) = (self.now, self.faults.runs);
         loop {
             let mut any = self.pump(side);
             let end = self.end(side);
@@ -213,16 +215,14 @@ impl Channel {
                 }
                 any = true;
             }
+            machine.set_runs(runs);
             if let Some(out) = machine.transmit(now) {
-                let mut octets = [0; HEADER_LEN_MAX];
-                let length = out.header.emit(&mut octets);
-                let mut segment = octets[..length].to_vec();
-                if let Some(payload) = &out.payload {
-                    segment.extend(payload.octets());
+                for (header, data) in apart(&out) {
+                    let mut octets = [0; HEADER_LEN_MAX];
+                    let length = header.emit(&mut octets);
+                    self.log.push((now, side, header, data.len()));
+                    self.put(side.other(), [&octets[..length], &data].concat());
                 }
-                let data = segment.len() - length;
-                self.log.push((now, side, out.header, data));
-                self.put(side.other(), segment);
                 any = true;
                 if self.log.len() > 1_000_000 {
                     panic!("no end of segments");
@@ -320,6 +320,29 @@ impl Channel {
             }
         }
     }
+}
+
+/// The segments of what goes out.
+fn apart(out: &Out) -> Vec<(Header, Vec<u8>)> {
+    let data: Vec<u8> = match &out.payload {
+        Some(payload) => payload.octets().collect(),
+        None => Vec::new(),
+    };
+    if out.run == 0 {
+        return Vec::from([(out.header, data)]);
+    }
+    assert!(data.len() > out.run.into() && data.len() <= usize::from(u16::MAX));
+    let mut all = Vec::new();
+    for (at, piece) in data.chunks(out.run.into()).enumerate() {
+        let mut header = out.header;
+        let offset = at * usize::from(out.run);
+        header.seq += offset as u32;
+        if offset + piece.len() < data.len() {
+            header.flags = header.flags.without(Flags::FIN | Flags::PSH);
+        }
+        all.push((header, piece.to_vec()));
+    }
+    all
 }
 
 fn deadline_of(end: &End) -> Option<Time> {

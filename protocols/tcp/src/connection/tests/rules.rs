@@ -13,13 +13,13 @@ const ISS: Seq = Seq(u32::MAX - 5);
 const IRS: Seq = Seq(7000);
 
 /// A machine whose peer is the test.
-struct Lone {
-    machine: Connection,
+pub(super) struct Lone {
+    pub(super) machine: Connection,
     pool: Pool,
-    now: Time,
+    pub(super) now: Time,
 }
 
-fn plain() -> Settings {
+pub(super) fn plain() -> Settings {
     Settings {
         extensions: false,
         sack: false,
@@ -40,7 +40,7 @@ impl Lone {
         (lone, syn.0)
     }
 
-    fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         Self::with_window(settings, 60_000)
     }
 
@@ -67,19 +67,19 @@ impl Lone {
     }
 
     /// A header of the peer, its numbers from both initial ones on.
-    fn header(&self, flags: Flags, seq: u32, ack: u32) -> Header {
+    pub(super) fn header(&self, flags: Flags, seq: u32, ack: u32) -> Header {
         let mut header = Header::new(2, 1, IRS + seq, ISS + ack, flags);
         header.window = 60_000;
         header
     }
 
-    fn take(&mut self, header: &Header, data: &[u8]) -> Verdict {
+    pub(super) fn take(&mut self, header: &Header, data: &[u8]) -> Verdict {
         let payload = (!data.is_empty()).then(|| self.pool.copy_from(0, data).unwrap());
         self.machine.segment(self.now, header, payload, false)
     }
 
     /// All that the machine sends now: header and data.
-    fn sent(&mut self) -> Vec<(Header, Vec<u8>)> {
+    pub(super) fn sent(&mut self) -> Vec<(Header, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(out) = self.machine.transmit(self.now) {
             let data = out.payload.map_or(Vec::new(), |m| m.octets().collect());
@@ -89,7 +89,7 @@ impl Lone {
         all
     }
 
-    fn write(&mut self, octets: &[u8]) {
+    pub(super) fn write(&mut self, octets: &[u8]) {
         let message = self.pool.copy_from(128, octets).unwrap();
         self.machine.send(message).unwrap();
     }

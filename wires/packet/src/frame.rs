@@ -1,0 +1,258 @@
+//! A frame that has arrived: in its slot, or, if it is longer than one, in the socket's queue.
+
+use std::cell::Cell;
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+
+use arrayvec::ArrayVec;
+
+use crate::ring_unsafe::{ADDRESSES_OCTETS, NOTE_OCTETS, Received, VLAN_OCTETS};
+
+/// The most parts that a frame is read into, those for its header counted.
+const PARTS_MAX: usize = 24;
+
+/// Of the header in front of a frame (Virtio 1.2, section 5.1.6): its checksum is open, or verified; the run's kind.
+const NEEDS_SUM: u8 = 1;
+const TCP_RUN: u8 = 1;
+const UDP_RUN: u8 = 5;
+const ECN: u8 = 0x80;
+
+/// What is known of a received frame beside its octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrameInfo {
+    /// Its length on the wire, in octets, VLAN tag included.
+    pub wire_octets: usize,
+    /// It did not fit a slot, nor the queue behind it, and its end is missing.
+    pub truncated: bool,
+    /// Nobody has computed its transport checksum, for its sender is on this machine; the field holds a partial sum.
+    pub checksum_not_ready: bool,
+    /// The interface has found its transport checksum right.
+    pub checksum_valid: bool,
+    /// It stands for a run of TCP segments or UDP datagrams with so many octets of payload each, joined by the interface or left
+    /// so by a sender on this machine; 0 if it is a single frame.
+    pub segment_octets: u16,
+    /// When it came, in nanoseconds since 1970.
+    pub time_ns: u64,
+}
+
+impl FrameInfo {
+    pub(crate) fn of(slot: &Received<'_>) -> Self {
+        let [flags, kind, _, _, a, b, ..] = slot.note;
+        let is_run = matches!(kind & !ECN, TCP_RUN | UDP_RUN);
+        let is_queued = slot.status & libc::TP_STATUS_COPY != 0;
+        Self {
+            wire_octets: slot.wire_octets,
+            truncated: slot.frame.len() < slot.wire_octets && !is_queued,
+            checksum_not_ready: slot.status & libc::TP_STATUS_CSUMNOTREADY != 0
+                || flags & NEEDS_SUM != 0,
+            checksum_valid: slot.status & libc::TP_STATUS_CSUM_VALID != 0,
+            segment_octets: if is_run {
+                u16::from_ne_bytes([a, b])
+            } else {
+                0
+            },
+            time_ns: slot.time_ns,
+        }
+    }
+}
+
+/// What becomes of a frame's transport checksum behind the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Open {
+    /// The first octet of the frame to be summed; all behind it are.
+    pub start: u16,
+    /// Where the field of two octets is, from `start` on. It holds what is to be added.
+    pub field: u16,
+}
+
+/// A frame that stands for a run of TCP segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Its checksum.
+    pub open: Open,
+    /// Octets of all headers.
+    pub header_octets: u16,
+    /// Octets of payload in each segment but the last.
+    pub segment_octets: u16,
+    /// The first segment alone says that the sender has reduced its window (RFC 3168, section 6.1.2).
+    pub reduced: bool,
+}
+
+/// The header in front of a single frame, whose checksum may be open.
+pub(crate) fn note(open: Option<Open>) -> [u8; NOTE_OCTETS] {
+    let mut octets = [0; NOTE_OCTETS];
+    if let Some(Open { start, field }) = open {
+        octets[0] = NEEDS_SUM;
+        octets[6..8].copy_from_slice(&start.to_ne_bytes());
+        octets[8..10].copy_from_slice(&field.to_ne_bytes());
+    }
+    octets
+}
+
+/// The header in front of a run.
+pub(crate) fn note_run(run: Run) -> [u8; NOTE_OCTETS] {
+    let mut octets = note(Some(run.open));
+    octets[1] = TCP_RUN | if run.reduced { ECN } else { 0 };
+    octets[2..4].copy_from_slice(&run.header_octets.to_ne_bytes());
+    octets[4..6].copy_from_slice(&run.segment_octets.to_ne_bytes());
+    octets
+}
+
+/// A frame that has arrived.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// What is known of it.
+    pub info: FrameInfo,
+    source: Source<'a>,
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    Slot(&'a [u8]),
+    Queue(Queued<'a>),
+}
+
+/// A frame in the socket's queue: taken out exactly once.
+#[derive(Debug)]
+struct Queued<'a> {
+    socket: BorrowedFd<'a>,
+    /// The VLAN tag that the copy lacks.
+    tag: Option<[u8; VLAN_OCTETS]>,
+    taken: Cell<bool>,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if !self.taken.get() {
+            // What does not fit is dropped with the rest of it.
+            let _dropped = rustix::io::read(self.socket, &mut [0; NOTE_OCTETS]);
+        }
+    }
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(slot: &Received<'a>, socket: BorrowedFd<'a>) -> Self {
+        let source = if slot.status & libc::TP_STATUS_COPY != 0 {
+            Source::Queue(Queued {
+                socket,
+                tag: slot.tag,
+                taken: Cell::new(false),
+            })
+        } else {
+            Source::Slot(slot.frame)
+        };
+        Self {
+            info: FrameInfo::of(slot),
+            source,
+        }
+    }
+
+    /// Its octets, if they lie in a slot.
+    #[must_use]
+    pub fn in_slot(&self) -> Option<&'a [u8]> {
+        match self.source {
+            Source::Slot(octets) => Some(octets),
+            Source::Queue(_) => None,
+        }
+    }
+
+    /// Writes its octets, [`FrameInfo::wire_octets`] of them unless it was truncated, into the parts, one behind the other, of which the
+    /// first has 16 octets at least. False if it cannot be read, or they are too short or too many (24).
+    #[must_use]
+    pub fn read(self, parts: &mut [&mut [u8]]) -> bool {
+        match self.source {
+            Source::Slot(mut octets) => {
+                for part in parts {
+                    let (now, rest) = octets.split_at(part.len().min(octets.len()));
+                    if let Some(place) = part.get_mut(..now.len()) {
+                        place.copy_from_slice(now);
+                    }
+                    octets = rest;
+                }
+                octets.is_empty()
+            }
+            Source::Queue(queued) => queued.read(parts, self.info.wire_octets),
+        }
+    }
+}
+
+impl Queued<'_> {
+    fn read(&self, parts: &mut [&mut [u8]], octets: usize) -> bool {
+        let mut header = [0; NOTE_OCTETS];
+        let mut slices = ArrayVec::<IoSliceMut<'_>, PARTS_MAX>::new();
+        slices.push(IoSliceMut::new(&mut header));
+        let Some((first, others)) = parts.split_first_mut() else {
+            return false;
+        };
+        let tag = self
+            .tag
+            .as_ref()
+            .map_or(&[][..], <[u8; VLAN_OCTETS]>::as_slice);
+        let Some((addresses, rest)) = first.split_at_mut_checked(ADDRESSES_OCTETS) else {
+            return false;
+        };
+        let Some((place, rest)) = rest.split_at_mut_checked(tag.len()) else {
+            return false;
+        };
+        place.copy_from_slice(tag);
+        slices.push(IoSliceMut::new(addresses));
+        slices.push(IoSliceMut::new(rest));
+        for part in others {
+            if slices.try_push(IoSliceMut::new(part)).is_err() {
+                return false;
+            }
+        }
+        self.taken.set(true);
+        let wanted = NOTE_OCTETS + octets - tag.len();
+        rustix::io::readv(self.socket, &mut slices) == Ok(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(note: [u8; NOTE_OCTETS], status: u32) -> Received<'static> {
+        Received {
+            frame: &[7; 40],
+            status,
+            wire_octets: 50,
+            time_ns: 3,
+            note,
+            tag: None,
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_from_a_frame() {
+        let run = Run {
+            open: Open {
+                start: 34,
+                field: 16,
+            },
+            header_octets: 66,
+            segment_octets: 1448,
+            reduced: true,
+        };
+        let info = FrameInfo::of(&slot(note_run(run), libc::TP_STATUS_COPY));
+        assert_eq!(info.segment_octets, 1448);
+        assert!(info.checksum_not_ready && !info.truncated);
+        let info = FrameInfo::of(&slot(note(None), 0));
+        assert_eq!((info.segment_octets, info.truncated), (0, true));
+        assert!(!info.checksum_not_ready);
+    }
+
+    #[test]
+    fn a_slot_is_read_into_parts() {
+        let here = slot(note(None), 0);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let socket = std::os::fd::AsFd::as_fd(&null);
+        let (mut a, mut b) = ([0; 16], [0; 24]);
+        assert!(Frame::new(&here, socket).read(&mut [&mut a, &mut b]));
+        assert_eq!((a, b), ([7; 16], [7; 24]));
+        assert!(!Frame::new(&here, socket).read(&mut [&mut a]));
+        // A device that gives nothing: the frame cannot be read.
+        let queued = slot(note(None), libc::TP_STATUS_COPY);
+        assert!(!Frame::new(&queued, socket).read(&mut [&mut a, &mut b]));
+    }
+}

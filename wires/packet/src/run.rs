@@ -1,0 +1,66 @@
+//! Runs of segments on their way out: longer than a slot, so they go through a socket of their own.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+
+use arrayvec::ArrayVec;
+use rustix::io::Errno;
+
+use crate::frame::{Run, note_run};
+use crate::socket_unsafe;
+
+/// Octets of the queue of runs that were sent and that the interface has not taken.
+const QUEUE_OCTETS: usize = 4 << 20;
+/// The most parts that a run is gathered from without another allocation.
+const PARTS: usize = 64;
+
+/// A socket without rings, which receives nothing.
+#[derive(Debug)]
+pub(crate) struct RunSender(OwnedFd);
+
+impl RunSender {
+    /// Makes `socket`, a fresh packet socket, send runs out of the interface `index`.
+    pub(crate) fn open(
+        socket: OwnedFd,
+        index: libc::c_int,
+        bypass_queues: bool,
+    ) -> io::Result<Self> {
+        let fd = socket.as_fd();
+        socket_unsafe::set_number(fd, libc::PACKET_VNET_HDR, 1)?;
+        socket_unsafe::set_number(
+            fd,
+            libc::PACKET_QDISC_BYPASS,
+            libc::c_int::from(bypass_queues),
+        )?;
+        // Without the privilege to have more, as much as everybody may.
+        let forced = rustix::net::sockopt::set_socket_send_buffer_size_force(fd, QUEUE_OCTETS);
+        if forced.is_err() {
+            rustix::net::sockopt::set_socket_send_buffer_size(fd, QUEUE_OCTETS)?;
+        }
+        socket_unsafe::bind(fd, index, 0)?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a run; false if there is no room now.
+    pub(crate) fn send(&self, parts: &[&[u8]], run: Run) -> io::Result<bool> {
+        let note = note_run(run);
+        let all = || [&note[..]].into_iter().chain(parts.iter().copied());
+        let slices: ArrayVec<IoSlice<'_>, PARTS>;
+        let many: Vec<IoSlice<'_>>;
+        let gathered = if parts.len() < PARTS {
+            slices = all().map(IoSlice::new).collect();
+            &*slices
+        } else {
+            many = all().map(IoSlice::new).collect();
+            &*many
+        };
+        loop {
+            return match rustix::io::writev(&self.0, gathered) {
+                Ok(_) => Ok(true),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+                Err(errno) => Err(errno.into()),
+            };
+        }
+    }
+}
