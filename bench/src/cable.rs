@@ -116,7 +116,6 @@ impl Host {
     }
 
     /// How many frames it has sent.
-    #[cfg(test)]
     pub(crate) fn sent(&self) -> u64 {
         self.wire.head().sent()
     }

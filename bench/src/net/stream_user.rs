@@ -294,7 +294,11 @@ impl Top for StreamUser {
             return true;
         }
         match inner.task {
-            Task::Ask | Task::Connect => now.since(inner.heard.get()) > PATIENCE,
+            Task::Ask | Task::Connect => {
+                // Before the first answer a lost SYN, and a lost question for an address, may each take a second.
+                let patience = if inner.answered.get() { 1 } else { 2 } * PATIENCE;
+                now.since(inner.heard.get()) > patience
+            }
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
             Task::Answer | Task::Accept | Task::Acknowledge | Task::Send => false,
         }

@@ -15,6 +15,8 @@ pub(super) fn benchmarks() -> [Benchmark; 4] {
 const LOOPBACK: System = System::LinuxTcpLoopback;
 const VETH: System = System::LinuxTcpVeth;
 const PLAIN: System = System::LinuxTcpVethPlain;
+/// Frames one way without any stack: what the rings and the system behind them bear.
+const BARE: System = System::Bare(Wire::Xdp);
 
 fn stream() -> Benchmark {
     Benchmark::new(
@@ -24,9 +26,13 @@ fn stream() -> Benchmark {
         "Gb/s",
         stream_cases,
     )
+    .why(include_str!("../why/tcp-stream.md"))
     .higher_is_better()
 }
 
+/// Octets of a packet on the veth pair, and of the data in it beside headers and timestamps.
+const PACKET_OCTETS: usize = 1500;
+const SEGMENT_OCTETS: f64 = 1448.0;
 /// How long a round of a stream measures.
 const STREAM_TIME: Duration = Duration::from_millis(250);
 
@@ -40,6 +46,7 @@ fn stream_cases() -> Vec<Case> {
         PLAIN,
         VETH,
         LOOPBACK,
+        BARE,
     ];
     systems
         .into_iter()
@@ -58,7 +65,8 @@ fn stream_cases() -> Vec<Case> {
                 System::XkTcp(Wire::Xdp) => case
                     .beside(PLAIN.name())
                     .goal(Goal::TimesAsFast(1.0))
-                    .beside(VETH.name()),
+                    .beside(VETH.name())
+                    .beside(BARE.name()),
                 System::XkTcp(_) => case.beside(PLAIN.name()).beside(VETH.name()),
                 _ => case,
             }
@@ -76,6 +84,11 @@ pub(crate) fn streamed(
     octets: usize,
     time: Duration,
 ) -> Result<Sample, Trouble> {
+    // A bare frame counts for the data that a segment of its length would have.
+    let (octets, counted) = match system {
+        System::Bare(_) => (PACKET_OCTETS, SEGMENT_OCTETS),
+        _ => (octets, 1.0),
+    };
     let (received, _) = stage.run(&Setting {
         system,
         tasks: [Task::Send, Task::Receive],
@@ -85,7 +98,7 @@ pub(crate) fn streamed(
     })?;
     let figure = |key: &str| received[key].as_f64();
     match (figure("messages"), figure("ns")) {
-        (Some(octets), Some(ns)) => Ok((octets * 8.0 / ns).into()),
+        (Some(count), Some(ns)) => Ok((count * counted * 8.0 / ns).into()),
         _ => Err(Trouble::Failed("nothing was counted".into())),
     }
 }
@@ -97,6 +110,7 @@ fn round_trip() -> Benchmark {
         "us",
         round_trip_cases,
     )
+    .why(include_str!("../why/tcp-rtt.md"))
 }
 
 /// How long a round of round trips measures.
@@ -159,6 +173,7 @@ fn connect() -> Benchmark {
         "connections/s",
         connect_cases,
     )
+    .why(include_str!("../why/tcp-connect.md"))
     .higher_is_better()
 }
 

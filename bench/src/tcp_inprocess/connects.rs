@@ -1,4 +1,5 @@
-//! A connection opened, one octet there and back on it, and closed by the client, in one process.
+//! A connection opened, one octet there and back on it, and closed by the client; and octets there and back on one that stays.
+//! Both in one process.
 
 use crate::cable::{HEADROOM, Host, at};
 use std::cell::{Cell, RefCell};
@@ -63,6 +64,7 @@ impl Protocol for Server {
 struct Client {
     session: Rc<RefCell<Option<SessionRef>>>,
     answers: Rc<Cell<u64>>,
+    stays: Rc<Cell<bool>>,
 }
 
 impl Protocol for Client {
@@ -74,6 +76,9 @@ impl Protocol for Client {
         _: Message,
     ) -> Result<(), Refused> {
         self.answers.set(self.answers.get() + 1);
+        if self.stays.get() {
+            return Ok(());
+        }
         let held = self.session.take();
         if let Some(held) = held {
             held.close(cx);
@@ -94,35 +99,95 @@ impl Protocol for Client {
     }
 }
 
+/// Two hosts, one with a server, the other with a client.
+struct Pair {
+    a: Host,
+    b: Host,
+    client: ProtocolRef,
+    body: Client,
+    now: Time,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+        let tcp = format!("tcp ip no_delay=#true sessions_max={SESSIONS_MAX}");
+        let host = |number| Host::with_timers(&pool, number, &tcp, 2 * SESSIONS_MAX);
+        let (a, b) = (host(1), host(2));
+        let server = b.cx.add_protocol("server", "server", Server);
+        let local = Participants::local(Part::port(7));
+        let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
+        let _ = enabled.expect("the port is free");
+        let body = Client::default();
+        let client = a.cx.add_protocol("client", "client", body.clone());
+        Self {
+            a,
+            b,
+            client,
+            body,
+            now: Time::ZERO,
+        }
+    }
+
+    fn pass(&mut self) {
+        self.now += STEP;
+        for host in [&self.a, &self.b] {
+            host.cx.set_now(self.now);
+            host.cx.run_due();
+        }
+    }
+
+    fn open(&self, port: u16) -> SessionRef {
+        let both = Participants::pair(at(port, 1), at(7, 2));
+        let opened = self.a.top.open(&self.a.cx, Upper::new(&self.client), both);
+        opened.expect("the port may be used")
+    }
+
+    fn carry(&self) {
+        while self.b.take_from(&self.a) + self.a.take_from(&self.b) > 0 {}
+    }
+}
+
 /// Makes so many connections, one after the other.
 pub(super) fn connects() -> impl FnMut(u64) {
-    let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
-    let tcp = format!("tcp ip sessions_max={SESSIONS_MAX}");
-    let host = |number| Host::with_timers(&pool, number, &tcp, 2 * SESSIONS_MAX);
-    let (a, b) = (host(1), host(2));
-    let server = b.cx.add_protocol("server", "server", Server);
-    let local = Participants::local(Part::port(7));
-    let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
-    let _ = enabled.expect("the port is free");
-    let body = Client::default();
-    let client = a.cx.add_protocol("client", "client", body.clone());
-    let (mut now, mut number) = (Time::ZERO, 0);
+    let mut pair = Pair::new();
+    let mut number = 0;
     move |count| {
-        let before = body.answers.get();
+        let before = pair.body.answers.get();
         for _ in 0..count {
-            now += STEP;
-            for host in [&a, &b] {
-                host.cx.set_now(now);
-                host.cx.run_due();
-            }
-            let port = PORT_FIRST + (number % PORTS) as u16;
+            pair.pass();
+            let session = pair.open(PORT_FIRST + (number % PORTS) as u16);
             number += 1;
-            let both = Participants::pair(at(port, 1), at(7, 2));
-            let opened = a.top.open(&a.cx, Upper::new(&client), both);
-            *body.session.borrow_mut() = Some(opened.expect("the port may be used"));
-            while b.take_from(&a) + a.take_from(&b) > 0 {}
+            *pair.body.session.borrow_mut() = Some(session);
+            pair.carry();
         }
-        assert_eq!(body.answers.get() - before, count, "all answers came");
+        let answers = pair.body.answers.get() - before;
+        assert_eq!(answers, count, "all answers came");
+    }
+}
+
+/// Sends so many octets there and gets them back, one after the other, on one connection.
+pub(super) fn trips() -> impl FnMut(u64) {
+    trips_counted(Rc::default())
+}
+
+/// The same; counts the frames of both hosts.
+fn trips_counted(frames: Rc<Cell<u64>>) -> impl FnMut(u64) {
+    let mut pair = Pair::new();
+    pair.body.stays.set(true);
+    let session = pair.open(PORT_FIRST);
+    pair.carry();
+    move |count| {
+        let before = pair.body.answers.get();
+        for _ in 0..count {
+            pair.pass();
+            let octet = pair.a.cx.pool().copy_from(HEADROOM, &[0x5a]);
+            let _ = session.push(&pair.a.cx, octet.expect("the pool has room"));
+            pair.carry();
+        }
+        let answers = pair.body.answers.get() - before;
+        assert_eq!(answers, count, "all answers came");
+        frames.set(pair.a.sent() + pair.b.sent());
     }
 }
 
@@ -131,5 +196,14 @@ mod tests {
     #[test]
     fn ports_are_used_again() {
         super::connects()(super::PORTS + 1000);
+    }
+
+    #[test]
+    fn octets_come_back_on_one_connection() {
+        let (trips, frames) = (1000, std::rc::Rc::default());
+        super::trips_counted(std::rc::Rc::clone(&frames))(trips);
+        // Acknowledgements ride on the octets.
+        let frames: u64 = frames.get();
+        assert!((2 * trips..2 * trips + 100).contains(&frames), "{frames}");
     }
 }

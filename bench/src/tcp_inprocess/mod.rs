@@ -21,9 +21,12 @@ const WRITE: usize = 16 * 1024;
 /// Octets of a measurement, in segments.
 const OPERATIONS: u64 = 40_000;
 const ROW: &str = "one segment";
-/// A connection's whole life, for its instructions; between processes `tcp-connect` measures it.
+/// An octet there and back, and a connection's whole life, for their instructions; between processes `tcp-rtt` and `tcp-connect`
+/// measure them.
 const CONNECTION: &str = "one connection, an octet there and back";
 const CONNECTIONS: u64 = 10_000;
+const TRIP: &str = "one octet there and back";
+const TRIPS: u64 = 50_000;
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -33,6 +36,7 @@ pub(crate) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("../why/tcp-inprocess.md"))
 }
 
 fn cases() -> Vec<Case> {
@@ -45,6 +49,7 @@ fn cases() -> Vec<Case> {
         Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
         foreign::lwip(),
         foreign::gvisor(),
+        Case::new(TRIP, TRIPS, connects::trips),
         Case::new(CONNECTION, CONNECTIONS, connects::connects),
     ]
 }
