@@ -23,7 +23,7 @@ pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
         "tcp-idle",
         "idle TCP connections in one process, both ends of each: resident memory of one end with its session, table entries and \
-         timers; XK_IDLE=500000 has a million ends",
+         timers; XK_IDLE=1000000 has a million connections",
         "octets",
         cases,
     )

@@ -122,7 +122,10 @@ fn library() -> Result<OsString, Failure> {
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let beside = own.with_file_name(LIBRARY);
     let built = own.with_file_name("deps").join(LIBRARY);
-    let found = [beside, built].into_iter().find(|path| path.exists());
+    // The newer one: cargo leaves an older one where it is.
+    let made = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
+    let found = [beside, built].into_iter().filter(|path| path.exists());
+    let found = found.max_by_key(made);
     found.map(PathBuf::into_os_string).ok_or_else(|| {
         Failure::new(format!("`{LIBRARY}` is missing beside {}", own.display()))
             .help("build it: cargo build -p xk-preload, with the same profile as this program")

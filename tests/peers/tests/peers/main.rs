@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         exec::openssl_speaks_tls over Veth;
         exec::ssh_runs_commands over Veth;
         exec::socat_passes_datagrams over Veth;
-        streams::carries_all_sizes over Tap Veth XdpGeneric XdpNative;
+        streams::carries_all_sizes over Tap TapOffload Veth VethOffload XdpGeneric XdpNative;
         streams::outlast_faults over Tap Veth;
         streams::fit_tiny_windows over Tap Veth;
         streams::wait_for_closed_windows over Tap Veth;

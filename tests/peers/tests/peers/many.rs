@@ -9,7 +9,6 @@ use xk_peers::scene::{LINUX, Lan, OURS, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::ends::{either, graph, settle, start};
-use crate::streams::plain;
 
 /// How many at the same time.
 const AT_ONCE: usize = 1000;
@@ -91,7 +90,7 @@ fn ours_ask(lan: &Lan, stack: &Stack<Thread>, rounds: usize) {
 pub(crate) fn stand_at_the_same_time(wire: Wire) {
     needs_root!();
     needs_program!("ip");
-    let lan = plain("at_once", wire);
+    let lan = Lan::new("at_once", wire);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", "echo tcp port=7"));
     lan.linux.sysctl("net/core/somaxconn", "4096").unwrap();
     let rounds = either(3, 100);
@@ -140,7 +139,7 @@ fn answer_each(listener: &std::net::TcpListener, count: usize) -> io::Result<()>
 pub(crate) fn follow_each_other(wire: Wire) {
     needs_root!();
     needs_program!("ip");
-    let lan = plain("sequential", wire);
+    let lan = Lan::new("sequential", wire);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", "echo tcp port=7"));
     let count = either(2000, 100_000);
     // Each leaves a port behind for a minute, on the side that has ended first.

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
-use xk_peers::scene::{LINUX, OURS, Wire};
+use xk_peers::scene::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
 use crate::ends::{Ends, Opener, capture, either, graph, settle, start};
-use crate::streams::plain;
 use crate::tcp::DAMAGE;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -26,7 +25,7 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn new(lan: &'a xk_peers::scene::Lan) -> Self {
+    fn new(lan: &'a Lan) -> Self {
         let (near, middle, far) = (&lan.linux, lan.scene.linux(), lan.scene.linux());
         let net = &lan.scene.net;
         net.veth(near, "mid0", &middle, "mid1").unwrap();
@@ -78,7 +77,7 @@ pub(crate) fn become_narrower(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
     for (at, opener) in [Opener::Linux, Opener::Ours].into_iter().enumerate() {
-        let lan = plain(&format!("narrower-{at}"), wire);
+        let lan = Lan::new(&format!("narrower-{at}"), wire);
         let captured = capture(&lan, "wire");
         // With a TAP device Linux's end comes with the graph.
         let small = "receive_buffer=131072 send_buffer=131072";
@@ -121,7 +120,7 @@ pub(crate) fn become_narrower(wire: Wire) {
 pub(crate) fn are_black_holes(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
-    let lan = plain("black_hole", wire);
+    let lan = Lan::new("black_hole", wire);
     let captured = capture(&lan, "wire");
     // Who has no `icmp` hears of nothing.
     let small = "send_buffer=131072";
@@ -161,7 +160,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
 pub(crate) fn are_marked(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
-    let lan = plain("marked", wire);
+    let lan = Lan::new("marked", wire);
     let captured = capture(&lan, "bad");
     let below = format!("fault wire name=bad mark=\"5%\"\n{captured}");
     let stack = start(&lan, &graph(&lan, (&below, "pcap"), "ecn=#true", ""));

@@ -15,15 +15,6 @@ use crate::tcp::DAMAGE;
 /// No exchange may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Linux leaves sums and segments as they are to be on the wire: a peer as other machines' are.
-pub(crate) fn plain(test: &str, wire: Wire) -> Lan {
-    let lan = Lan::new(test, wire);
-    if !matches!(wire, Wire::Tap | Wire::TapOffload) {
-        lan.linux.offload_off(xk_peers::scene::DEVICE).unwrap();
-    }
-    lan
-}
-
 fn both_ways(lan: &Lan, stack: &Stack<Thread>, sizes: &[u64], limit: Duration) {
     for opener in [Opener::Linux, Opener::Ours] {
         for octets in sizes.iter().copied() {
@@ -41,7 +32,7 @@ fn both_ways(lan: &Lan, stack: &Stack<Thread>, sizes: &[u64], limit: Duration) {
 pub(crate) fn carries_all_sizes(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
-    let lan = plain("sizes", wire);
+    let lan = Lan::new("sizes", wire);
     let captured = capture(&lan, "wire");
     let stack = start(&lan, &graph(&lan, (&captured, "pcap"), "", ""));
     let sizes = [1, 2, 535, 1447, 1448, 1449, 65_536, 300_003];
@@ -79,7 +70,7 @@ pub(crate) fn outlast_faults(wire: Wire) {
     // They mostly wait, so they do so together.
     let run = |at: usize| {
         let (faults, short, long) = FAULTS[at];
-        let lan = plain(&format!("faults-{at}"), wire);
+        let lan = Lan::new(&format!("faults-{at}"), wire);
         let below = format!("fault wire name=bad {faults}\n");
         // Of frames with flipped bits there is nothing that a capture may not show.
         let is_captured = !is_long() && !faults.contains("corrupt");
@@ -132,7 +123,7 @@ fn open_with_buffer(lan: &Lan, stack: &Stack<Thread>, octets: usize) -> Ends {
 pub(crate) fn fit_tiny_windows(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
-    let lan = plain("tiny", wire);
+    let lan = Lan::new("tiny", wire);
     let captured = capture(&lan, "wire");
     let tiny = "receive_buffer=2048 send_buffer=2048";
     let stack = start(&lan, &graph(&lan, (&captured, "pcap"), tiny, ""));
@@ -154,7 +145,7 @@ pub(crate) fn fit_tiny_windows(wire: Wire) {
 pub(crate) fn wait_for_closed_windows(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
-    let lan = plain("closed", wire);
+    let lan = Lan::new("closed", wire);
     let captured = capture(&lan, "wire");
     let small = "receive_buffer=65536 send_buffer=65536";
     let stack = start(&lan, &graph(&lan, (&captured, "pcap"), small, ""));
