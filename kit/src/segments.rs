@@ -283,6 +283,13 @@ pub fn join(pieces: &mut Vec<Message>) -> Option<Message> {
     Some(whole)
 }
 
+/// Whether an Ethernet frame is longer than its link's MTU of `mtu` octets allows.
+#[inline]
+#[must_use]
+pub fn is_long(frame: &Message, mtu: usize) -> bool {
+    frame.len() > LINK_OCTETS + TAG_OCTETS + mtu
+}
+
 /// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it can only be a run, from a
 /// wire that does not say of what: TCP's, of segments as long as the link carries; of another's the ends are lost.
 ///
@@ -294,7 +301,7 @@ pub fn arrive_long(
     mtu: usize,
     arrivals: &mut VecDeque<Message>,
 ) -> Result<(), &'static Reason> {
-    if frame.len() <= LINK_OCTETS + TAG_OCTETS + mtu {
+    if !is_long(&frame, mtu) {
         arrivals.push_back(frame);
         return Ok(());
     }

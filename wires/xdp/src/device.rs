@@ -219,6 +219,12 @@ impl Lane {
                 continue;
             }
             let Some(mut message) = message else { continue };
+            if segments::is_long(&message, mtu) {
+                // A short run fits one chunk.
+                let taken = segments::arrive_long(pool, message, mtu, arrivals);
+                outcome = outcome.and(taken);
+                continue;
+            }
             if finishes && let Some(frame) = message.front_mut() {
                 finish(frame);
             }
