@@ -224,7 +224,8 @@ pub struct Lan {
     pub scene: Scene,
     /// Where Linux is.
     pub linux: Space,
-    ours: Space,
+    /// Where our end is.
+    pub ours: Space,
     wire: Wire,
 }
 

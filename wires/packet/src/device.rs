@@ -145,7 +145,7 @@ impl PacketDevice {
         }
         let runs = options.offload.then(|| {
             let socket = open_socket(name)?;
-            RunSender::open(socket, interface.index, options.bypass_queues)
+            RunSender::open(socket, interface.index)
                 .map_err(fails("get a socket for runs of segments"))
         });
         let runs = runs.transpose()?;

@@ -20,18 +20,12 @@ pub(crate) struct RunSender(OwnedFd);
 
 impl RunSender {
     /// Makes `socket`, a fresh packet socket, send runs out of the interface `index`.
-    pub(crate) fn open(
-        socket: OwnedFd,
-        index: libc::c_int,
-        bypass_queues: bool,
-    ) -> io::Result<Self> {
+    ///
+    /// They go through the interface's queues: past those (`PACKET_QDISC_BYPASS`) Linux drops what it has to cut itself, as for a device
+    /// without segmentation (`__dev_direct_xmit` in its net/core/dev.c).
+    pub(crate) fn open(socket: OwnedFd, index: libc::c_int) -> io::Result<Self> {
         let fd = socket.as_fd();
         socket_unsafe::set_number(fd, libc::PACKET_VNET_HDR, 1)?;
-        socket_unsafe::set_number(
-            fd,
-            libc::PACKET_QDISC_BYPASS,
-            libc::c_int::from(bypass_queues),
-        )?;
         // Without the privilege to have more, as much as everybody may.
         let forced = rustix::net::sockopt::set_socket_send_buffer_size_force(fd, QUEUE_OCTETS);
         if forced.is_err() {

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         xdp::starts_again_at_once over XdpGeneric XdpNative;
         xdp::leaves_nothing_behind over XdpGeneric XdpNative;
         tcp::echoes_streams_of_all_sizes over Tap TapOffload Veth VethOffload VxlanOffload XdpGeneric XdpNative;
+        tcp::an_interface_cuts_nothing over VethOffload;
         tcp::asks_a_server over Tap Veth;
         tcp::is_refused over Tap Veth;
         tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;

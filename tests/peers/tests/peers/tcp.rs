@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use xk_peers::scene::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_peers::stack::Stack;
 use xk_testkit::{needs_program, needs_root};
 
@@ -158,6 +158,19 @@ pub(crate) fn is_refused(wire: Wire) {
     }
     drop(stack);
     lan.scene.judge(&[("onnection reset", "nobody listens")]);
+}
+
+/// Where the interface cuts nothing, Linux cuts on its behalf what we leave to it.
+pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "socat", "tshark");
+    let lan = Lan::new("cuts_nothing", wire);
+    lan.ours.offload_off("x0").unwrap();
+    lan.linux.offload_off(DEVICE).unwrap();
+    let stack = lan.start("", "tcp ip\necho tcp port=7");
+    there_and_back(&lan, lan.scene.folder(), 4 << 20, PATIENCE);
+    drop(stack);
+    lan.scene.judge(DAMAGE);
 }
 
 /// Linux hands over runs of segments, and the fault takes them apart before it harms any.
