@@ -42,6 +42,8 @@ pub(super) trait Line {
 pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// How long an answer may be under way, and the first message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for the first that comes: a request of ARP or a SYN that gets lost is repeated after a second, and the next after more.
+const PATIENCE_FIRST: Duration = Duration::from_secs(5);
 /// From one try to reach the peer to the next, at the beginning.
 pub(super) const KNOCK: Duration = Duration::from_millis(20);
 /// Looks for an arrival from one look at the clock to the next.
@@ -297,7 +299,7 @@ impl Window {
     /// Looks at the clock. True if the time is over.
     pub(super) fn look(&mut self, now: Duration) -> bool {
         if self.number == 0 {
-            return now > PATIENCE;
+            return now > PATIENCE_FIRST;
         }
         let first = *self.first.get_or_insert(now);
         let mark = (now, self.messages, self.number);
@@ -317,7 +319,7 @@ impl Window {
     pub(super) fn result(&self) -> Result<Value, Trouble> {
         let (Some(from), Some(end)) = (self.from, self.end) else {
             return Err(Trouble::Failed(match self.messages {
-                0 => format!("nothing came within {PATIENCE:?}"),
+                0 => format!("nothing came within {PATIENCE_FIRST:?}"),
                 n => format!("only {n} messages came"),
             }));
         };
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn a_window_to_which_nothing_comes_ends() {
         let mut window = Window::new(Duration::from_millis(100));
-        assert!(window.look(PATIENCE * 2));
+        assert!(window.look(PATIENCE_FIRST * 2));
         assert!(window.result().is_err());
     }
 
