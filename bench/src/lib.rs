@@ -28,6 +28,7 @@ mod tcp_idle;
 mod tcp_inprocess;
 mod tcp_lossy;
 mod udp_inprocess;
+mod uppers;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
 pub use plot::Plot;

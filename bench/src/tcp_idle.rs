@@ -7,6 +7,7 @@
 use crate::cable::{HEADROOM, Host, at};
 use crate::case::{Benchmark, Case, Goal, Trouble};
 use crate::child;
+use crate::uppers::Server;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use xk_core::control::ListSessions;
 use xk_core::message::PoolConfig;
 use xk_core::object::Refused;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason,
-    SessionRef, Time, Upper,
+    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef,
+    Time, Upper,
 };
 use xk_kit::stream::{StreamEvent, StreamInfo, StreamNotice};
 
@@ -81,38 +82,6 @@ const STEP: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long nothing is said: longer than any acknowledgement, probe or retransmission waits on a connection that has been heard.
 const IDLE: Duration = Duration::from_secs(10);
-
-/// Sends back what comes, and holds its end.
-struct Server;
-
-impl Protocol for Server {
-    fn open_done(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
-    }
-
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        // One that does not go is missed by whoever asked.
-        let _ = lower.push(cx, message);
-        Ok(())
-    }
-
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<StreamNotice>(|_| {})
-    }
-}
 
 /// Sends one octet as soon as it is connected, and counts what comes.
 #[derive(Clone, Default)]

@@ -2,13 +2,14 @@
 
 use crate::case::{Sample, Trouble};
 use crate::net::FLOWS;
+use crate::uppers::Taker;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, simulate, start_world};
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Time, Upper,
 };
 use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
@@ -61,37 +62,6 @@ fn fill(cx: &Kernel, session: &SessionRef) {
         if !message.is_ok_and(|message| session.push(cx, message).is_ok()) {
             return;
         }
-    }
-}
-
-/// Counts what comes.
-struct Taker(Rc<Cell<u64>>);
-
-impl Protocol for Taker {
-    fn open_done(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
-    }
-
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        self.0.set(self.0.get() + message.len() as u64);
-        Ok(())
-    }
-
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<StreamNotice>(|_| {})
     }
 }
 

@@ -2,14 +2,15 @@
 //! Both in one process.
 
 use crate::cable::{HEADROOM, Host, at};
+use crate::uppers::Server;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::message::PoolConfig;
 use xk_core::object::Refused;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason,
-    SessionRef, Time, Upper,
+    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef,
+    Time, Upper,
 };
 use xk_kit::stream::{StreamEvent, StreamNotice};
 
@@ -20,44 +21,6 @@ const PORT_FIRST: u16 = 20_000;
 const PORTS: u64 = 10_000;
 /// Connections that there may be, those that wait included.
 const SESSIONS_MAX: usize = 1 << 14;
-
-/// Sends back what comes, and closes when the peer does.
-struct Server;
-
-impl Protocol for Server {
-    fn open_done(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
-    }
-
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        // One that does not go is missed by whoever asked.
-        let _ = lower.push(cx, message);
-        Ok(())
-    }
-
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(notice) = ask.get::<StreamNotice>() else {
-            return Answer::Unknown;
-        };
-        if notice.event == StreamEvent::EndOfStream {
-            notice.session.clone().close(cx);
-        }
-        Answer::Answered
-    }
-}
 
 /// Sends one octet as soon as it is connected, and closes when one has come back.
 #[derive(Clone, Default)]

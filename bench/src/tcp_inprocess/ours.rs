@@ -2,61 +2,17 @@
 
 use super::{BUFFER, SEGMENT, WRITE};
 use crate::cable::{HEADROOM, Host, at};
+use crate::uppers::Taker;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::message::PoolConfig;
-use xk_core::object::{Burst, Refused};
-use xk_core::{
-    Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, SessionRef, Time,
-    Upper,
-};
+use xk_core::{Part, Participants, Pool, Protocol, SessionRef, Time, Upper};
 use xk_kit::stream::StreamSpace;
 
 /// How much later it is at each turn.
 const TURN: Duration = Duration::from_micros(2);
-
-/// The application at either end: counts the octets that come.
-#[derive(Clone, Default)]
-struct Taker(Rc<Cell<u64>>);
-
-impl Protocol for Taker {
-    fn open_done(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
-    }
-
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        self.0.set(self.0.get() + black_box(&message).len() as u64);
-        Ok(())
-    }
-
-    fn demux_burst(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        burst: Burst<'_>,
-    ) -> Result<(), Refused> {
-        while let Some(message) = burst.next_through(lower) {
-            self.0.set(self.0.get() + black_box(&message).len() as u64);
-        }
-        Ok(())
-    }
-}
 
 /// Two hosts, a connection between them, and the time.
 pub(super) struct Pair {
