@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::message::PoolConfig;
-use xk_core::{Part, Participants, Pool, Protocol, SessionRef, Time, Upper};
+use xk_core::{Part, Participants, Pool, SessionRef, Time, Upper};
 use xk_kit::stream::StreamSpace;
 
 /// How much later it is at each turn.

@@ -85,6 +85,24 @@ impl Bed {
         self.lan.linux.spawn(program).unwrap()
     }
 
+    /// An HTTP server of Linux's on port 8000, with what lies in the scene's folder.
+    fn serve_folder(&self) -> Running {
+        let folder = self.path("");
+        let program = [
+            "python3",
+            "-m",
+            "http.server",
+            "-b",
+            LINUX,
+            "-d",
+            &folder,
+            "8000",
+        ];
+        let server = self.start_linux(&program);
+        self.wait_for_server(LINUX, 8000);
+        server
+    }
+
     /// Waits until somebody takes connections there, asked from Linux.
     fn wait_for_server(&self, host: &str, port: u16) {
         let begun = Instant::now();
@@ -175,18 +193,7 @@ pub(crate) fn http_clients_fetch(wire: Wire) {
     needs_exec!();
     needs_program!("ip", "curl", "wget", "python3", "tshark");
     let bed = Bed::new("exec-http-clients", wire);
-    let folder = bed.path("");
-    let _server = bed.start_linux(&[
-        "python3",
-        "-m",
-        "http.server",
-        "-b",
-        LINUX,
-        "-d",
-        &folder,
-        "8000",
-    ]);
-    bed.wait_for_server(LINUX, 8000);
+    let _server = bed.serve_folder();
     let (url, to) = (format!("http://{LINUX}:8000/content"), bed.path("fetched"));
     bed.ours(&["curl", "-sS", "-o", &to, &url]);
     bed.assert_content("fetched");
@@ -311,17 +318,7 @@ pub(crate) fn nginx_serves_with_workers(wire: Wire) {
     needs_program!("ip", "nginx", "curl", "python3", "tshark");
     let bed = Bed::new("exec-nginx", wire);
     let folder = bed.path("");
-    let _behind = bed.start_linux(&[
-        "python3",
-        "-m",
-        "http.server",
-        "-b",
-        LINUX,
-        "-d",
-        &folder,
-        "8000",
-    ]);
-    bed.wait_for_server(LINUX, 8000);
+    let _behind = bed.serve_folder();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
         .concat();
