@@ -16,7 +16,7 @@ use crate::{new_protocol, setup, tidy};
 const PEERS: &str = "xk-peers";
 
 /// How long every fuzz target runs.
-const SMOKE_SECONDS: &str = "5";
+const SMOKE_SECONDS: &str = "3";
 
 /// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run has them.
 const MIRI_SKIPS: &[&str] = &[
