@@ -374,7 +374,7 @@ impl Recovery {
 
     /// Whether the window was used up in this or the last round trip: only then has it proved itself (RFC 7661, section 4.1). In slow
     /// start half of it is enough, as it doubles before that shows.
-    fn is_window_limited(&self) -> bool {
+    pub(super) fn is_window_limited(&self) -> bool {
         let peak = self.peak_octets[0].max(self.peak_octets[1]);
         let window = self.congestion.window();
         if window < self.congestion.threshold() {

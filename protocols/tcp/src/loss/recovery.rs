@@ -534,11 +534,12 @@ impl Recovery {
     }
 
     /// Whether one acknowledgement does the work of several that came with it: not while the window opens by no more than a little for
-    /// each, nor while it matters which of them tells what.
+    /// each, as in slow start if it is what limits, nor while it matters which of them tells what.
     #[inline]
     #[must_use]
     pub fn takes_few(&self) -> bool {
-        self.phase == Phase::Open && self.congestion.window() >= self.congestion.threshold()
+        let is_slow_start = self.congestion.window() < self.congestion.threshold();
+        self.phase == Phase::Open && !(is_slow_start && self.is_window_limited())
     }
 
     /// What recovery is at.
