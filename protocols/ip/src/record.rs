@@ -22,7 +22,7 @@ pub(crate) fn record(header: &mut [u8], own: Ipv4, now_ms: u32) -> bool {
             return written;
         };
         written |= match option {
-            [RECORD_ROUTE, ..] => put(option, &own.octets()),
+            [RECORD_ROUTE, _, _, ..] => put(option, &own.octets()),
             [TIMESTAMP, _, _, flag, ..] => match *flag & 0xf {
                 0 => stamp(option, &now_ms.to_be_bytes()),
                 1 => stamp(option, &both(own, now_ms)),
@@ -116,6 +116,15 @@ mod tests {
         let mut octets = header(&[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert!(record(&mut octets, OWN, 7));
         assert_eq!(octets[20..], [68, 12, 13, 1, 10, 0, 0, 1, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn an_option_that_ends_before_its_pointer_is_left_alone() {
+        for len in 0..4 {
+            let mut header = [0; HEADER_LEN + 4];
+            header[HEADER_LEN..].copy_from_slice(&[RECORD_ROUTE, len, 4, 0]);
+            assert!(!record(&mut header, OWN, 1), "{len}");
+        }
     }
 
     proptest::proptest! {
