@@ -1,11 +1,11 @@
 //! Segments on their way up: what is checked before the connection sees them.
 
 use crate::connection::{Connection, Predicted, Verdict};
-use crate::origin::{is_intact, is_intact_behind, received};
+use crate::origin::{is_intact, received};
 use crate::session::{TcpSession, cx_count};
 use crate::state::State;
 use crate::wire::{HEADER_LEN, Header, PLAIN_LEN, Plain};
-use xk_core::{Kernel, Message, Reason, SessionRef, reason};
+use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::segments::Segments;
@@ -19,11 +19,6 @@ const SEGMENTS_MAX: u32 = 8;
 pub(crate) struct Held(Option<Plain>);
 
 impl Held {
-    #[inline]
-    pub(crate) fn is_some(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Whether a segment without data, if it is plain, acknowledges more than what is held: one that says the same again, or less, is to
     /// be seen as such.
     #[inline]
@@ -32,6 +27,20 @@ impl Held {
             .zip(newer)
             .is_some_and(|(held, newer)| newer.ack.after(held.ack))
     }
+
+    /// Has the connection take in what is held.
+    #[inline]
+    fn settle(&mut self, connection: &mut Connection, now: Time) {
+        if let Some(plain) = self.0.take() {
+            acknowledge(connection, now, &plain);
+        }
+    }
+}
+
+/// Out of line: it is long, and called from several places.
+#[inline(never)]
+fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
+    connection.predicted(now, plain, None);
 }
 
 impl TcpSession {
@@ -39,30 +48,16 @@ impl TcpSession {
     /// [settled](Self::settle).
     #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
+        let connection = &mut *self.connection.borrow_mut();
         let plain = message.peek_in_place().and_then(Plain::parse);
         let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
-        if held.is_some() && !held.gives_way_to(newer) {
-            self.settle(cx, this, held);
+        if !held.gives_way_to(newer) {
+            held.settle(connection, cx.now());
         }
         let taken = match plain {
-            Some(plain) => self.take_plain(cx, this, (message, &plain), held),
-            None => self.take_any(cx, message),
+            Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
+            None => self.take_any(cx, connection, message),
         };
-        self.account(cx, this, taken);
-    }
-
-    /// Has the connection take in what is held.
-    #[inline(never)]
-    pub(crate) fn settle(&self, cx: &Kernel, this: &SessionRef, held: &mut Held) {
-        if let Some(plain) = held.0.take() {
-            let connection = &mut *self.connection.borrow_mut();
-            let taken = connection.predicted(cx.now(), &plain, None);
-            self.account(cx, this, taken);
-        }
-    }
-
-    #[inline]
-    fn account(&self, cx: &Kernel, this: &SessionRef, taken: Verdict) {
         if let Err(why) = taken {
             cx_count(cx, this, why);
             self.table
@@ -71,22 +66,27 @@ impl TcpSession {
         }
     }
 
+    /// Has the connection take in what is held.
+    pub(crate) fn settle(&self, cx: &Kernel, held: &mut Held) {
+        held.settle(&mut self.connection.borrow_mut(), cx.now());
+    }
+
     /// Takes in what nearly all segments are.
     #[inline(always)]
     fn take_plain(
         &self,
         cx: &Kernel,
-        this: &SessionRef,
+        connection: &mut Connection,
         (mut message, plain): (Message, &Plain),
         held: &mut Held,
     ) -> Verdict {
-        let connection = &mut *self.connection.borrow_mut();
         let octets = message.len() - PLAIN_LEN;
-        let is_usual = !message.has_attributes() || is_unmarked(&message);
-        let Some(what) = connection.predict(plain, octets).filter(|_| is_usual) else {
-            return self.take_unpredicted(cx, this, (message, connection), held);
+        let predicted = connection.predict(plain, octets);
+        let Some(what) = predicted.filter(|_| is_unmarked(&message)) else {
+            held.settle(connection, cx.now());
+            return self.take_any(cx, connection, message);
         };
-        if !is_intact_behind::<PLAIN_LEN>(received(&self.link.origin), &message) {
+        if !is_intact(received(&self.link.origin), &message) {
             return Err(&reason::BAD_CHECKSUM);
         }
         if what == Predicted::Acknowledgement {
@@ -94,51 +94,23 @@ impl TcpSession {
             let acked = plain.ack.since(connection.snd_una());
             let most = SEGMENTS_MAX * u32::from(connection.segment_octets());
             if acked >= most || !connection.takes_few() {
-                held.0 = None;
-                return connection.predicted(cx.now(), plain, None);
+                held.settle(connection, cx.now());
             }
             return Ok(());
         }
-        if message.has_attributes() {
-            note_run(connection, &mut message);
-        }
+        note_run(connection, &mut message);
         if !message.strip_in_place(PLAIN_LEN) {
             return Err(&reason::BAD_LENGTH);
         }
-        connection.predicted(cx.now(), plain, Some(message))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_unpredicted(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        (message, connection): (Message, &mut Connection),
-        held: &mut Held,
-    ) -> Verdict {
-        if let Some(plain) = held.0.take() {
-            let taken = connection.predicted(cx.now(), &plain, None);
-            self.account(cx, this, taken);
-        }
-        self.take_any_by(cx, message, connection)
+        connection.predicted(cx.now(), plain, Some(message));
+        Ok(())
     }
 
     /// Takes any segment in.
     #[inline(never)]
-    fn take_any(&self, cx: &Kernel, message: Message) -> Verdict {
-        self.take_any_by(cx, message, &mut self.connection.borrow_mut())
-    }
-
-    fn take_any_by(
-        &self,
-        cx: &Kernel,
-        mut message: Message,
-        connection: &mut Connection,
-    ) -> Verdict {
+    fn take_any(&self, cx: &Kernel, connection: &mut Connection, mut message: Message) -> Verdict {
         let header = self.read(&mut message)?;
-        let congested =
-            message.has_attributes() && message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
+        let congested = message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
         note_run(connection, &mut message);
         let payload = (!message.is_empty()).then_some(message);
         let verdict = connection.segment(cx.now(), &header, payload, congested);
@@ -163,7 +135,7 @@ impl TcpSession {
         if !is_intact(received(&self.link.origin), message) {
             return Err(&reason::BAD_CHECKSUM);
         }
-        if message.has_attributes() && message.attribute::<LinkCast>().is_some() {
+        if message.attribute::<LinkCast>().is_some() {
             return Err(&reason::NOT_MINE);
         }
         let parsed = message.peek_slice(length).map(Header::parse);
@@ -190,6 +162,7 @@ impl TcpSession {
 }
 
 /// Takes off what a segment bears; the connection hears if it stands for a run of segments.
+#[inline]
 fn note_run(connection: &mut Connection, message: &mut Message) {
     if let Some(run) = message.remove_attribute::<Segments>() {
         connection.expect_run(run.size);
@@ -197,7 +170,8 @@ fn note_run(connection: &mut Connection, message: &mut Message) {
     message.remove_attribute::<TransportChecksum>();
 }
 
-/// Whether a message with attributes was for us alone, and no router marked it.
+/// Whether a message was for us alone, and no router marked it.
+#[inline]
 fn is_unmarked(message: &Message) -> bool {
     message.attribute::<LinkCast>().is_none()
         && message.attribute::<Ecn>() != Some(Ecn::Experienced)
@@ -218,7 +192,7 @@ mod tests {
             timestamps: Timestamps::default(),
         };
         let held = Held(Some(plain(10)));
-        assert!(held.is_some() && held.gives_way_to(Some(&plain(11))));
+        assert!(held.gives_way_to(Some(&plain(11))));
         assert!(!held.gives_way_to(Some(&plain(10))), "a duplicate");
         assert!(!held.gives_way_to(Some(&plain(9))), "a late one");
         assert!(!held.gives_way_to(None), "data, or something unusual");

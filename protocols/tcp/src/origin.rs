@@ -3,7 +3,7 @@
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::control::{MyPort, PeerPort, max_packet, opt_packet};
-use xk_kit::offload::{Offloads, TransportChecksum};
+use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::Origin;
 
 /// Octets of the largest packet where nobody below knows.
@@ -41,7 +41,7 @@ pub(crate) fn hosts_and_ports(cx: &Kernel, origin: &Origin, lower: &SessionRef) 
 /// Whether the checksum of a segment is right or known to be, `pseudo` being the sum over addresses and protocol number.
 #[inline]
 pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
-    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
+    if message.attribute::<TransportChecksum>().is_some() {
         return true;
     }
     let mut sum = pseudo;
@@ -50,49 +50,15 @@ pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
     sum.is_valid()
 }
 
-/// The same for a message whose header of `N` octets lies together in front, as [`Message::peek_in_place`] shows it.
-#[inline]
-pub(crate) fn is_intact_behind<const N: usize>(pseudo: Checksum, message: &Message) -> bool {
-    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
-        return true;
-    }
-    let mut sum = pseudo;
-    sum.add_u32(message.len() as u32);
-    let mut slices = message.octet_slices();
-    let first = slices
-        .next()
-        .and_then(|first| first.split_first_chunk::<N>());
-    let Some((header, behind)) = first else {
-        return is_intact(pseudo, message);
-    };
-    sum.add(header);
-    if !behind.is_empty() {
-        sum.add(behind);
-    }
-    for octets in slices {
-        sum.add(octets);
-    }
-    sum.is_valid()
-}
-
 /// Adds all octets of a message.
 #[inline]
 pub(crate) fn add_octets(sum: &mut Checksum, message: &Message) {
-    if let Some(octets) = message.single_slice() {
+    for octets in message.octet_slices() {
         sum.add(octets);
-    } else {
-        for octets in message.octet_slices() {
-            sum.add(octets);
-        }
     }
 }
 
 /// Octets of the largest message that goes through `lower` whole.
 pub(crate) fn path(cx: &Kernel, lower: &SessionRef) -> u32 {
     opt_packet(cx, lower, max_packet(cx, lower, PATH_UNKNOWN))
-}
-
-/// What somebody below `lower` does for us: completes checksums, cuts runs of segments.
-pub(crate) fn offloads(cx: &Kernel, lower: &SessionRef) -> Offloads {
-    Offloads::of_session(cx, lower)
 }

@@ -107,7 +107,7 @@ pub(crate) fn seal(
     Ok(message)
 }
 
-/// The same for what a connection gives, be it a run of segments that somebody below cuts.
+/// The same for what a connection gives, be it a run of segments that somebody below cuts, with what a router may do to it.
 #[inline]
 pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBuffers> {
     let data = out.payload.as_ref().map_or(0, Message::len);
@@ -122,6 +122,7 @@ pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBu
         // Without it nothing this long could go: it is lost, and sent again in single segments.
         message.set_attribute(run).map_err(|_| NoBuffers)?;
     }
+    mark(&mut message, out.markable);
     Ok(message)
 }
 
@@ -143,20 +144,6 @@ pub(crate) fn forget_origin(message: &mut Message) {
         message.remove_attribute::<Ecn>();
         message.remove_attribute::<Segments>();
     }
-}
-
-/// The reset that answers a segment which belongs to no connection; `None` if that is a reset itself.
-pub(crate) fn reset_for(header: &Header, octets: usize) -> Option<Header> {
-    if header.flags.has(Flags::RST) {
-        return None;
-    }
-    let reset = if header.flags.has(Flags::ACK) {
-        Header::new(header.dst, header.src, header.ack, Seq(0), Flags::RST)
-    } else {
-        let ack = header.seq + header.span(octets);
-        Header::new(header.dst, header.src, Seq(0), ack, Flags::RST | Flags::ACK)
-    };
-    Some(reset)
 }
 
 /// Sends a segment without data through a session below that no connection stands on; false if it could not go.

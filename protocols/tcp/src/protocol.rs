@@ -2,7 +2,6 @@
 
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
-use crate::output::reset_for;
 use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
@@ -404,7 +403,7 @@ impl Tcp {
     ) {
         let why = &reason::NO_PORT;
         self.table.talkers.blame(cx, lower, header.src, why);
-        if let Some(reset) = reset_for(header, message.len().saturating_sub(length))
+        if let Some(reset) = header.answering_reset(message.len().saturating_sub(length))
             && allow(&self.table.resets, RESETS_MAX, cx.now())
         {
             let origin = self.table.origins.of(cx, lower);

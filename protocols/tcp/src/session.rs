@@ -3,7 +3,7 @@
 use crate::connection::{Connection, Run};
 use crate::inquiry;
 use crate::intake::Held;
-use crate::origin::{offloads, sent};
+use crate::origin::sent;
 use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;
 use crate::state::State;
@@ -40,7 +40,7 @@ impl Link {
         Self {
             lower: lower.clone(),
             origin,
-            offloads: offloads(cx, lower),
+            offloads: Offloads::of_session(cx, lower),
         }
     }
 }
@@ -245,12 +245,8 @@ impl TcpSession {
             let Some(out) = connection.transmit(cx.now()) else {
                 break;
             };
-            let markable = out.markable;
             match seal_out(cx, self.how(), out) {
-                Ok(mut message) => {
-                    mark(&mut message, markable);
-                    burst.push(message);
-                }
+                Ok(message) => burst.push(message),
                 Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
             }
         }
@@ -488,7 +484,7 @@ impl Session for TcpSession {
         }
         let mut held = Held::default();
         self.take(cx, this, message, &mut held);
-        self.settle(cx, this, &mut held);
+        self.settle(cx, &mut held);
         self.work(cx, this);
         Ok(())
     }
@@ -506,9 +502,6 @@ impl Session for TcpSession {
         let mut held = Held::default();
         while let Some(message) = burst.next() {
             self.take(cx, this, message, &mut held);
-            if burst.is_empty() {
-                self.settle(cx, this, &mut held);
-            }
             if !self.connection.borrow().is_quiet_so_far() {
                 self.gather(cx, this, &mut outgoing);
                 if outgoing.is_full() {
@@ -516,8 +509,7 @@ impl Session for TcpSession {
                 }
             }
         }
-        // Whoever blocks in a flush leaves the rest of the burst to others.
-        self.settle(cx, this, &mut held);
+        self.settle(cx, &mut held);
         self.flush(cx, &mut outgoing);
         self.is_sending.set(false);
         self.work(cx, this);

@@ -236,6 +236,21 @@ impl Header {
         length
     }
 
+    /// The reset that answers such a segment, with `data` octets, if it belongs to no connection (RFC 9293, section 3.10.7.1); `None` if
+    /// it is a reset itself.
+    #[must_use]
+    pub fn answering_reset(&self, data: usize) -> Option<Self> {
+        if self.flags.has(Flags::RST) {
+            return None;
+        }
+        let reset = |seq, ack, flags| Self::new(self.dst, self.src, seq, ack, flags);
+        Some(if self.flags.has(Flags::ACK) {
+            reset(self.ack, Seq(0), Flags::RST)
+        } else {
+            reset(Seq(0), self.seq + self.span(data), Flags::RST | Flags::ACK)
+        })
+    }
+
     /// Sequence numbers that the segment takes with `data` octets: one for each, and for SYN and FIN.
     #[inline]
     #[must_use]

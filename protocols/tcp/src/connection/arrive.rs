@@ -61,15 +61,7 @@ impl Connection {
         let is_ours =
             acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
         if acks && !is_ours {
-            if !flags.has(Flags::RST) {
-                self.reset = Some(Box::new(Header::new(
-                    header.dst,
-                    header.src,
-                    header.ack,
-                    Seq(0),
-                    Flags::RST,
-                )));
-            }
+            self.refuse(header);
             return Err(&BAD_ACK);
         }
         if flags.has(Flags::RST) {
@@ -320,19 +312,20 @@ impl Connection {
     fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
         let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
         if !is_ours {
-            self.reset = Some(Box::new(Header::new(
-                header.dst,
-                header.src,
-                header.ack,
-                Seq(0),
-                Flags::RST,
-            )));
+            self.refuse(header);
             return Err(&BAD_ACK);
         }
         self.acknowledge(now, header, 0);
         self.enter(Cause::AckOfSyn);
         self.establish(now);
         Ok(())
+    }
+
+    /// Resets whoever acknowledges what was never sent.
+    fn refuse(&mut self, header: &Header) {
+        if let Some(reset) = header.answering_reset(0) {
+            self.reset = Some(Box::new(reset));
+        }
     }
 
     /// Whether an acknowledgement may be believed (RFC 5961, section 5.2).
@@ -514,6 +507,7 @@ impl Connection {
 
     fn take_text(&mut self, now: Time, seq: Seq, payload: Message) -> Verdict {
         let octets = payload.len() as u32;
+        self.note_full(octets);
         match self.receive.take(seq, payload) {
             Taken::InOrder { at_gap } => {
                 self.note_next(now, octets);
@@ -526,12 +520,10 @@ impl Connection {
                 Ok(())
             }
             Taken::OutOfOrder => {
-                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Ok(())
             }
             Taken::Dropped(why) => {
-                self.note_full(octets);
                 self.ack_due = AckDue::Now;
                 Err(why)
             }
@@ -542,6 +534,7 @@ impl Connection {
     #[inline]
     pub(super) fn take_next(&mut self, now: Time, payload: Message) {
         let octets = payload.len() as u32;
+        self.note_full(octets);
         self.receive.append(payload);
         self.note_next(now, octets);
     }
@@ -549,7 +542,6 @@ impl Connection {
     /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).
     #[inline]
     fn note_next(&mut self, now: Time, octets: u32) {
-        self.note_full(octets);
         self.unacked = self.unacked.saturating_add(octets);
         if self.unacked >= 2 * self.peer_full {
             self.ack_due = AckDue::Now;

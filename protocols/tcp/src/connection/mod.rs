@@ -43,8 +43,6 @@ use xk_core::object::PushError;
 use xk_core::{Message, Reason, Time};
 use xk_kit::stream::{StreamError, StreamEvent, StreamSetting};
 
-/// Octets of the timestamps option, filled up.
-const TIMESTAMPS_LEN: u16 = 12;
 /// How many segments may be outstanding.
 const SEGMENTS_MAX: u32 = 1 << 15;
 

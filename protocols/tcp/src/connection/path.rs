@@ -2,8 +2,9 @@
 //! without a report, smaller ones go; and after a while a larger one is tried, with data that is to be sent anyway. A probe that gets
 //! lost is no sign of congestion.
 
-use super::{Connection, HEADER, TIMESTAMPS_LEN};
+use super::{Connection, HEADER};
 use crate::loss::Phase;
+use crate::options::TIMESTAMPS_LEN;
 use crate::seq::Seq;
 use core::time::Duration;
 use xk_core::Time;
@@ -121,7 +122,7 @@ impl Connection {
     pub(super) fn resize(&mut self, lost: bool) {
         let whole = self.ends.segment(&self.settings).min(self.peer_segment);
         let options = if self.timestamps { TIMESTAMPS_LEN } else { 0 };
-        let segment = whole.saturating_sub(options).max(1);
+        let segment = whole.saturating_sub(options as u16).max(1);
         if segment != self.segment {
             self.segment = segment;
             self.recovery.set_mss(u32::from(segment), lost);

@@ -1,7 +1,7 @@
 //! The segments that nearly all are: the next data in order, or an acknowledgement of new data, on a connection where nothing is amiss.
 //! What they change is little, and found without the steps that the others take (V. Jacobson's header prediction).
 
-use super::{Connection, Verdict};
+use super::Connection;
 use crate::loss::Ack;
 use crate::seq::Seq;
 use crate::state::State;
@@ -53,11 +53,8 @@ impl Connection {
     }
 
     /// Takes in what [`predict`](Self::predict) has told to be so: data if there are some, and what it acknowledges.
-    ///
-    /// # Errors
-    /// As of [`segment`](Self::segment).
     #[inline(always)]
-    pub fn predicted(&mut self, now: Time, plain: &Plain, data: Option<Message>) -> Verdict {
+    pub fn predicted(&mut self, now: Time, plain: &Plain, data: Option<Message>) {
         let una = self.snd_una();
         self.heard_at = now;
         self.keep_alive_count = 0;
@@ -72,7 +69,6 @@ impl Connection {
         if let Some(data) = data {
             self.take_next(now, data);
         }
-        Ok(())
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! Data in several segments at once: full ones, which differ in their numbers alone; in a message each, or all in one.
 
+use super::timers::LOWER_HEADER;
 use super::{Connection, State};
 use crate::wire::{Flags, Header};
 use xk_core::Time;
@@ -8,8 +9,8 @@ use xk_core::object::Outgoing;
 /// Octets of data in the longest run: an IPv4 packet of any length, less the longest headers.
 const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
 
-/// On a path of fewer octets, as it counts without the header below, segments may be cut by that layer: no run goes.
-const PATH_OCTETS_MIN: u32 = 532;
+/// On a path of fewer octets segments may be cut by the layer below: no run goes.
+const PATH_OCTETS_MIN: u32 = 552 - LOWER_HEADER;
 
 /// What a connection knows of runs of segments.
 #[derive(Clone, Copy, Default)]
@@ -67,9 +68,12 @@ impl Connection {
     pub(super) fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
         let mut left = octets;
         // There is room: `may_send` was more than nothing, and a run has been measured.
-        while left > one {
+        if left > one {
+            // The first may be a loss probe, the last may be shorter.
             let _ = self.recovery.sent(one, now);
-            left -= one;
+            let between = (left - one - 1) / one;
+            self.recovery.sent_run(between, one, now);
+            left -= (1 + between) * one;
         }
         let _ = self.recovery.sent(left + u32::from(has_fin), now);
     }
@@ -124,8 +128,7 @@ impl Connection {
             && !self.force
             && !self.poke
             && !self.cwr
-            && !self.receive.has_gap()
-            && !(self.sack && self.receive.duplicate.is_some())
+            && !self.has_blocks()
             && !self.may_probe_path(now)
     }
 }

@@ -216,7 +216,7 @@ impl Send {
 
     /// Gives back memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
-        if self.pieces.is_empty() && self.pieces.capacity() > 0 {
+        if self.has_slack() {
             self.pieces = VecDeque::new();
         }
     }

@@ -20,7 +20,7 @@ const BLACK_HOLE_TIMEOUTS: u32 = 2;
 const PATHS_BELOW: [u32; 2] = [1200, 576];
 
 /// Octets of the header of the layer below that a path's size counts besides ours.
-const LOWER_HEADER: u32 = 20;
+pub(super) const LOWER_HEADER: u32 = 20;
 
 impl Connection {
     /// When [`timer`](Self::timer) is to be called; `None` if time changes nothing.

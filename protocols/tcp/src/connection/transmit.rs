@@ -165,7 +165,7 @@ impl Connection {
                 echo: self.ts_recent,
             });
         }
-        if self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some()) {
+        if self.has_blocks() {
             let blocks_max = if self.timestamps { 3 } else { 4 };
             header.options.sack = self.receive.blocks(blocks_max);
         }
@@ -173,6 +173,12 @@ impl Connection {
         self.ack_due = AckDue::No;
         self.unacked = 0;
         header
+    }
+
+    /// Whether the next segment tells of octets that came out of order, or twice.
+    #[inline]
+    pub(super) fn has_blocks(&self) -> bool {
+        self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some())
     }
 
     /// Octets of data that a segment has room for besides the header's options.
@@ -283,8 +289,7 @@ impl Connection {
             self.force = false;
             return None;
         }
-        let is_gap = self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some());
-        let room = if is_gap {
+        let room = if self.has_blocks() {
             // As many blocks as there may be.
             u32::from(self.segment).saturating_sub(28).max(1)
         } else {
