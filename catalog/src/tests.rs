@@ -50,6 +50,7 @@ const fn entry(kind: &'static str, numbers: &'static [Number]) -> Entry {
         above: Family::Link,
         below: NOTHING_BELOW,
         header_octets: 0,
+        virtual_rules: None,
         numbers,
         parameters: &[],
         blocks: &[],

@@ -22,6 +22,7 @@ const fn entry(kind: &'static str, realm: Realm, above: Family, below: Below) ->
         above,
         below,
         header_octets: 0,
+        virtual_rules: None,
         numbers: &[],
         parameters: &[],
         blocks: &[],
@@ -74,6 +75,7 @@ static SPY: Entry = entry(
 );
 static FRAMES: Entry = Entry {
     header_octets: 14,
+    virtual_rules: None,
     ..entry(
         "frames",
         Realm::Async,
@@ -92,6 +94,7 @@ static FINDER: Entry = Entry {
 };
 static NET: Entry = Entry {
     header_octets: 20,
+    virtual_rules: None,
     numbers: &[number("net", "frames", 0x800)],
     blocks: &[BlockSpec {
         name: "address",
@@ -123,6 +126,7 @@ static NET: Entry = Entry {
 };
 static PORTS: Entry = Entry {
     header_octets: 8,
+    virtual_rules: None,
     numbers: &[number("ports", "net", 17)],
     ..entry(
         "ports",

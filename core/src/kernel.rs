@@ -125,6 +125,18 @@ impl Kernel {
         self.boot_key
     }
 
+    /// A hash of `value` under the key of this boot: nobody outside can say it beforehand.
+    pub fn keyed_hash(&self, value: u64) -> u64 {
+        crate::map::keyed_hash(self.boot_key, &value)
+    }
+
+    /// Names this boot to peers, who tell by it that what they knew of us is gone. Never 0, which stands for a boot not known.
+    pub fn boot_id(&self) -> u32 {
+        // Any value does that no other use of the key hashes.
+        let hash = self.keyed_hash(u64::MAX);
+        (hash as u32).max(1)
+    }
+
     /// Makes a session of the protocol `this` that was opened from above; it has one holder.
     pub fn new_session<S: Session + 'static>(
         &self,

@@ -267,3 +267,8 @@ fn hash<K: Key>(hasher: &SipHasher13, key: &K) -> u64 {
     key.put(&mut octets);
     octets.0.finish()
 }
+
+/// The hash of a key under the key of a boot, for who needs it outside of a map.
+pub fn keyed_hash<K: Key>(boot_key: [u64; 2], key: &K) -> u64 {
+    hash(&SipHasher13::new_with_keys(boot_key[0], boot_key[1]), key)
+}

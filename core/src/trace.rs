@@ -16,6 +16,8 @@ pub enum Operation {
     Demux,
     /// A request goes up to a protocol.
     CallDemux,
+    /// A request goes up into a session.
+    CallPop,
 }
 
 impl Operation {
@@ -27,6 +29,7 @@ impl Operation {
             Operation::Pop => "pop",
             Operation::Demux => "demux",
             Operation::CallDemux => "call_demux",
+            Operation::CallPop => "call_pop",
         }
     }
 

@@ -96,6 +96,39 @@ pub const NOTHING_BELOW: Below = Below {
     families: &[],
 };
 
+/// What holds for the uppers of a layer without a header that chooses among several layers below.
+#[derive(Clone, Copy, Debug)]
+pub struct VirtualRules {
+    /// Numbers that follow from others.
+    pub derived: &'static [DerivedNumber],
+    /// Who cannot stand on it.
+    pub excluded: &'static [Exclusion],
+}
+
+/// An upper's number on one lower kind follows from its number on another, unless the table has one.
+#[derive(Clone, Copy, Debug)]
+pub struct DerivedNumber {
+    /// The lower kind whose number follows.
+    pub on: &'static str,
+    /// The lower kind whose number it follows from.
+    pub from: &'static str,
+    /// The parameter that says what is added.
+    pub base: &'static str,
+    /// The numbers from which one can follow are below this.
+    pub below: u32,
+}
+
+/// A kind that cannot stand on a layer, though realm and addresses fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Exclusion {
+    /// The kind above.
+    pub upper: &'static str,
+    /// Why, for the person who tried.
+    pub why: &'static str,
+    /// What to do instead.
+    pub instead: &'static str,
+}
+
 /// Looks whether this machine has what a protocol needs.
 pub type Probe = fn(&Params) -> Result<(), BuildError>;
 
@@ -117,6 +150,8 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers, per lower kind. `upper` is this kind.
     pub numbers: &'static [Number],
+    /// For a layer without a header that chooses among those below: how its uppers are known there, and who cannot stand on it.
+    pub virtual_rules: Option<&'static VirtualRules>,
     /// Its scalar parameters.
     pub parameters: &'static [ParamSpec],
     /// List-valued and structured parameters.

@@ -1,9 +1,14 @@
 //! What an operation can answer besides success.
 
+use super::ProtocolId;
+use crate::kernel::Kernel;
 use crate::map::BindError;
 use crate::message::Message;
 use crate::participant::AddressError;
 use crate::reason::Reason;
+use crate::shepherd::WaitError;
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 /// A message that was not taken, given back with the reason, so that the layer below can decide
@@ -68,15 +73,24 @@ impl fmt::Display for PushError {
 
 impl core::error::Error for PushError {}
 
-/// Why a call brought no reply.
+/// What the layer that waited for a reply got instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallError {
+pub enum CallCause {
     /// The session was closed, before or during the call.
     Closed,
-    /// No reply in time.
-    TimedOut,
-    /// The peer refused the call.
-    Rejected,
+    /// Whoever called took it back.
+    Cancelled,
+    /// No sign of life from the peer, or no reply before the call's deadline.
+    TimedOut {
+        /// How often the request was sent.
+        tries: u32,
+    },
+    /// The peer has started anew since the request was sent: whether it was executed is not known.
+    Rebooted,
+    /// The peer refused the call; it was not executed, or not to its end.
+    Rejected(Rejection),
+    /// What came as a reply is none.
+    BadReply,
     /// The bound on shepherds is reached, or the caller runs on none.
     NoShepherds,
     /// The request could not be sent.
@@ -85,16 +99,117 @@ pub enum CallError {
     NotSupported,
 }
 
-impl fmt::Display for CallError {
+/// What the peer said when it refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Why.
+    pub reason: &'static Reason,
+    /// The lowest and the highest that it supports, where a version is wrong.
+    pub versions: Option<(u32, u32)>,
+}
+
+impl Rejection {
+    /// A refusal for this reason.
+    pub fn new(reason: &'static Reason) -> Self {
+        Self {
+            reason,
+            versions: None,
+        }
+    }
+}
+
+impl fmt::Display for CallCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("the session was closed"),
-            Self::TimedOut => f.write_str("no reply in time"),
-            Self::Rejected => f.write_str("the peer refused the call"),
+            Self::Cancelled => f.write_str("the call was cancelled"),
+            Self::TimedOut { tries: 0 } => f.write_str("timed out before the request was sent"),
+            Self::TimedOut { tries: 1 } => f.write_str("timed out after 1 try"),
+            Self::TimedOut { tries } => write!(f, "timed out after {tries} tries"),
+            Self::Rebooted => {
+                f.write_str("the server has rebooted; the call may have been executed")
+            }
+            Self::Rejected(Rejection {
+                reason,
+                versions: None,
+            }) => write!(f, "the peer refused the call: {reason}"),
+            Self::Rejected(Rejection {
+                reason,
+                versions: Some((low, high)),
+            }) => write!(
+                f,
+                "the peer refused the call: {reason} (it has versions {low} to {high})"
+            ),
+            Self::BadReply => f.write_str("the reply is malformed"),
             Self::NoShepherds => f.write_str("no shepherd left to wait"),
             Self::Push(e) => write!(f, "the request was not sent: {e}"),
             Self::NotSupported => f.write_str("the session takes no calls"),
         }
+    }
+}
+
+/// Why a call brought no reply, and which layer says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// Why.
+    pub cause: CallCause,
+    /// The protocol that gave up. [`SessionRef::call`](super::SessionRef::call) fills it in on the way up.
+    pub layer: Option<ProtocolId>,
+}
+
+impl CallError {
+    /// The same, as the protocol `layer` says, unless one below has said so.
+    #[cold]
+    #[must_use]
+    pub fn at(self, layer: ProtocolId) -> Self {
+        Self {
+            layer: self.layer.or(Some(layer)),
+            ..self
+        }
+    }
+
+    /// A refusal by the peer.
+    pub fn rejected(reason: &'static Reason) -> Self {
+        CallCause::Rejected(Rejection::new(reason)).into()
+    }
+
+    /// The error with the layer's name in front: `channel: timed out after 8 tries`.
+    pub fn describe(&self, cx: &Kernel) -> String {
+        match self.layer.and_then(|layer| cx.protocol(layer)) {
+            Some(layer) => format!("{}: {}", layer.name(), self.cause),
+            None => self.cause.to_string(),
+        }
+    }
+}
+
+impl From<CallCause> for CallError {
+    fn from(cause: CallCause) -> Self {
+        Self { cause, layer: None }
+    }
+}
+
+impl From<PushError> for CallError {
+    fn from(error: PushError) -> Self {
+        CallCause::Push(error).into()
+    }
+}
+
+impl From<WaitError> for CallError {
+    /// How a wait without its signal ended; a timeout, by whoever does not count his tries.
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::TimedOut => CallCause::TimedOut { tries: 1 },
+            WaitError::Interrupted => CallCause::Cancelled,
+            WaitError::Closed => CallCause::Closed,
+            WaitError::NoShepherds | WaitError::NotOnShepherd => CallCause::NoShepherds,
+        }
+        .into()
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
     }
 }
 

@@ -11,6 +11,8 @@ mod burst;
 mod burst_slots_unsafe;
 #[cfg(test)]
 mod burst_tests;
+#[cfg(test)]
+mod call_tests;
 mod clock;
 mod errors;
 mod protocol;
@@ -23,7 +25,7 @@ mod tests;
 pub use burst::{Arrivals, BURST_MAX, Burst, Outgoing};
 pub use burst_slots_unsafe::Glance;
 pub(crate) use burst_slots_unsafe::Slots;
-pub use errors::{CallError, OpenError, PushError, Refused};
+pub use errors::{CallCause, CallError, OpenError, PushError, Refused, Rejection};
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
 pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
 pub use slot_unsafe::SessionSlot;
@@ -217,7 +219,7 @@ pub trait Session {
     /// [`CallError`]; the default takes no calls.
     fn call(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<Message, CallError> {
         let _ = (cx, this, message);
-        Err(CallError::NotSupported)
+        Err(CallCause::NotSupported.into())
     }
 
     /// Takes a message up that the protocol's `demux` found to belong here.
@@ -226,6 +228,20 @@ pub trait Session {
     /// The message, with the reason why nobody above wants it.
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         let _ = cx;
+        Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
+    }
+
+    /// Takes a request up that the protocol's `call_demux` found to belong here, and answers with the reply. May block the
+    /// shepherd.
+    ///
+    /// # Errors
+    /// The request, with the reason why nobody above wants it.
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
         Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
     }
 

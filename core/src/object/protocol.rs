@@ -300,10 +300,11 @@ impl ProtocolRef {
         Ok(())
     }
 
-    /// See [`Protocol::call_demux`].
+    /// Passes a request up to this protocol, as it came through the session `lower`, and answers with the reply.
     ///
     /// # Errors
     /// The request, with the reason why nobody wants it.
+    #[inline]
     pub fn call_demux(
         &self,
         cx: &Kernel,
@@ -312,6 +313,19 @@ impl ProtocolRef {
     ) -> Result<Message, Refused> {
         let head = &self.0.head;
         head.received.set(head.received.get() + 1);
+        if cx.gate() != 0 {
+            return self.call_demux_gated(cx, lower, message);
+        }
+        self.0.body.call_demux(cx, self, lower, message)
+    }
+
+    #[cold]
+    fn call_demux_gated(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
         let span = cx.trace_enter(
             Operation::CallDemux,
             self.id(),

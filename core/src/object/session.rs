@@ -1,6 +1,8 @@
 //! The counted handle of a session, and what every session has in common.
 
-use super::{Burst, CallError, Outgoing, ProtocolId, ProtocolRef, PushError, Refused, Session};
+use super::{
+    Burst, CallCause, CallError, Outgoing, ProtocolId, ProtocolRef, PushError, Refused, Session,
+};
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -270,11 +272,23 @@ impl SessionRef {
     ///
     /// # Errors
     /// [`CallError`], the request being gone.
+    #[inline]
     pub fn call(&self, cx: &Kernel, message: Message) -> Result<Message, CallError> {
+        let head = &self.0.head;
+        if head.gate.get() | cx.gate() != 0 {
+            return self.call_gated(cx, message);
+        }
+        head.sent.set(head.sent.get() + 1);
+        let result = self.0.body.call(cx, self, message);
+        result.map_err(|error| error.at(head.protocol))
+    }
+
+    #[cold]
+    fn call_gated(&self, cx: &Kernel, message: Message) -> Result<Message, CallError> {
         let head = &self.0.head;
         if head.gate.get() != 0 {
             cx.count_drop(head.protocol, &reason::CLOSED);
-            return Err(CallError::Closed);
+            return Err(CallError::from(CallCause::Closed).at(head.protocol));
         }
         head.sent.set(head.sent.get() + 1);
         let span = cx.trace_enter(
@@ -285,6 +299,40 @@ impl SessionRef {
             &message,
         );
         let result = self.0.body.call(cx, self, message);
+        cx.trace_leave(span);
+        result.map_err(|error| error.at(head.protocol))
+    }
+
+    /// Passes a request up into the session; used by its own protocol's `call_demux`.
+    ///
+    /// # Errors
+    /// The request, with the reason why nobody above wants it.
+    #[inline]
+    pub fn call_pop(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
+        let head = &self.0.head;
+        if head.gate.get() & CLOSED | cx.gate() != 0 {
+            return self.call_pop_gated(cx, message);
+        }
+        head.received.set(head.received.get() + 1);
+        self.0.body.call_pop(cx, self, message)
+    }
+
+    #[cold]
+    fn call_pop_gated(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
+        let head = &self.0.head;
+        if head.is_closed() {
+            cx.count_drop(head.protocol, &reason::CLOSED);
+            return Err(Refused::new(message, &reason::CLOSED));
+        }
+        head.received.set(head.received.get() + 1);
+        let span = cx.trace_enter(
+            Operation::CallPop,
+            head.upper,
+            head.protocol,
+            head.id,
+            &message,
+        );
+        let result = self.0.body.call_pop(cx, self, message);
         cx.trace_leave(span);
         result
     }

@@ -112,6 +112,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Ether],
     },
     header_octets: 0,
+    virtual_rules: None,
     numbers: &[Number {
         upper: "arp",
         lower: "eth",

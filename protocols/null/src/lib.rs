@@ -66,6 +66,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
     numbers: &[
         Number {
             upper: "null",

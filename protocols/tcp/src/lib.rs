@@ -129,6 +129,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link, Family::Port],
     },
     header_octets: wire::HEADER_LEN,
+    virtual_rules: None,
     numbers: &[Number {
         upper: "tcp",
         lower: "ip",

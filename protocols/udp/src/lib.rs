@@ -97,6 +97,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_LEN,
+    virtual_rules: None,
     numbers: &[Number {
         upper: "udp",
         lower: "ip",

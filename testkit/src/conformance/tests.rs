@@ -8,7 +8,7 @@ use std::rc::Rc;
 use xk_core::graph::{Below, Build, BuildError, Family, Params, Realm, Value};
 use xk_core::map::Map;
 use xk_core::object::{
-    Burst, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
+    Burst, CallCause, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
 };
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
@@ -277,8 +277,11 @@ impl Protocol for Layer {
 impl Session for LayerSession {
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
         match self.fault {
-            Fault::LetsCallersWait => self.lower.call(cx, message).or(Err(CallError::TimedOut)),
-            _ => Err(CallError::NotSupported),
+            Fault::LetsCallersWait => self
+                .lower
+                .call(cx, message)
+                .or(Err(CallCause::TimedOut { tries: 1 }.into())),
+            _ => Err(CallCause::NotSupported.into()),
         }
     }
 
@@ -340,6 +343,7 @@ static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: 2,
+    virtual_rules: None,
     numbers: &[],
     parameters: &[],
     blocks: &[],

@@ -6,7 +6,7 @@
 use super::messages::pattern;
 use crate::kernel::{Event, HEADROOM, Top};
 use xk_core::control::Describe;
-use xk_core::object::{CallError, OpenError, PushError};
+use xk_core::object::{CallCause, OpenError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MaxPacket, OptPacket};
 
@@ -125,7 +125,7 @@ fn keeps_to_max_packet(fixture: &impl WireFixture) {
     assert!(
         matches!(
             session.call(cx, message(cx, &fixture.frame())),
-            Err(CallError::NotSupported)
+            Err(e) if e.cause == CallCause::NotSupported
         ),
         "law 5: a wire takes no calls"
     );

@@ -76,6 +76,7 @@ pub static UDP_ENTRY: Entry = Entry {
     above: Family::Port,
     below: NOTHING_BELOW,
     header_octets: 0,
+    virtual_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::new(

@@ -1,0 +1,251 @@
+//! What the protocols of the rpc realm share: how a procedure is named, what a caller asks of a call, what a refusal means.
+//!
+//! A session of the rpc realm stands for one procedure of one peer: its [`call`](xk_core::SessionRef::call) invokes it. The
+//! caller names it in the peer's participant, the procedure on top: `procedure3@10.0.0.2`, or
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`. A server offers itself by `open_enable` with the same identifiers in the
+//! local participant, `*` for any procedure; a request reaches it by `call_demux` through a session which answers
+//! [`MyProcedure`]. It may block, and it may call others meanwhile.
+
+use core::time::Duration;
+use xk_core::control::Question;
+use xk_core::message::{Attribute, attribute_key};
+use xk_core::participant::{AddressError, Label, Wild};
+use xk_core::reason::Class;
+use xk_core::{Message, Part, Participant, Reason, Time};
+
+/// The label of procedure numbers, and of Sprite's commands.
+pub const PROCEDURE: Label = Label::new("procedure");
+/// The label of a program's version numbers (RFC 5531, section 8).
+pub const VERSION: Label = Label::new("version");
+/// The label of program numbers (RFC 5531, section 8).
+pub const PROGRAM: Label = Label::new("program");
+/// The label of channel numbers.
+pub const CHANNEL: Label = Label::new("channel");
+
+/// Nobody serves this procedure.
+pub static NO_PROCEDURE: Reason = Reason::new("no such procedure", Class::NoProtocol);
+/// Nobody serves this program.
+pub static NO_PROGRAM: Reason = Reason::new("no such program", Class::NoProtocol);
+/// The program is served, but in other versions.
+pub static NO_VERSION: Reason = Reason::new("no such version", Class::NoProtocol);
+/// The arguments are not those of the procedure.
+pub static BAD_ARGUMENTS: Reason = Reason::new("garbage arguments", Class::Bad);
+/// The procedure failed for reasons of the server's own.
+pub static SYSTEM_ERROR: Reason = Reason::new("system error", Class::Exhausted);
+/// The server executes as many calls as it may.
+pub static BUSY: Reason = Reason::new("server busy", Class::Exhausted);
+/// The server does not take these credentials.
+pub static BAD_CREDENTIALS: Reason = Reason::new("bad credentials", Class::Prohibited);
+
+/// Which procedure a session of the rpc realm stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MyProcedure {
+    /// Its number.
+    pub number: u32,
+}
+
+impl Question for MyProcedure {
+    const NAME: &'static str = "my-procedure";
+}
+
+/// Asked upwards, of a protocol about to open one below: the largest message that it will ever push, in octets. One that does
+/// not answer may push any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargestPush {
+    /// Octets.
+    pub octets: u32,
+}
+
+impl Question for LargestPush {
+    const NAME: &'static str = "largest-push";
+}
+
+/// Asked upwards, of a protocol about to open one below: its checksum covers a pseudo-header of the layer below, or it takes its
+/// length from there, so that it stands on no other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NeedsPseudoHeader;
+
+impl Question for NeedsPseudoHeader {
+    const NAME: &'static str = "needs-pseudo-header";
+}
+
+/// What a caller asks of one call. An attribute of the request; without it the layers' own timers decide alone, and nobody can
+/// take the call back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallOptions {
+    /// When the caller stops waiting; [`Time::MAX`] for never.
+    pub deadline: Time,
+    /// Names the call for [`CancelCall`]; 0 for none.
+    pub tag: u64,
+}
+
+impl CallOptions {
+    /// How long from `now` on may be waited, `own` at most; `None` if the deadline has passed.
+    pub fn clip(options: Option<Self>, now: Time, own: Duration) -> Option<Duration> {
+        let Some(deadline) = options.map(|o| o.deadline).filter(|d| *d != Time::MAX) else {
+            return Some(own);
+        };
+        let left = deadline.as_ns().checked_sub(now.as_ns())?;
+        (left > 0).then(|| Duration::from_nanos(left).min(own))
+    }
+
+    /// Those of a request, taken off it: whoever waits for the reply reads them once.
+    pub fn take(request: &mut Message) -> Option<Self> {
+        if !request.has_attributes() {
+            return None;
+        }
+        request.remove_attribute()
+    }
+}
+
+impl Attribute for CallOptions {
+    const KEY: u32 = attribute_key("call-options");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&self.deadline.as_ns().to_le_bytes());
+        octets[8..].copy_from_slice(&self.tag.to_le_bytes());
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        let [deadline, tag] = [0, 8].map(|at| {
+            let part = octets.get(at..at + 8).and_then(|o| o.first_chunk());
+            u64::from_le_bytes(*part.unwrap_or(&[0; 8]))
+        });
+        Self {
+            deadline: Time::from_ns(deadline),
+            tag,
+        }
+    }
+}
+
+/// Takes a call back: whoever waits for its reply stops waiting, with
+/// [`Cancelled`](xk_core::object::CallCause::Cancelled). Asked of the session that was called; each layer passes it on to those below
+/// on which it may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct CancelCall {
+    /// The [`CallOptions::tag`] of the call.
+    pub tag: u64,
+}
+
+impl Question for CancelCall {
+    const NAME: &'static str = "cancel-call";
+}
+
+/// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute of a request on its way up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The credential's flavor: 0 none, 1 AUTH_SYS, 2 AUTH_SHORT.
+    pub flavor: u32,
+    /// The user, as the caller's machine counts users.
+    pub user: u32,
+    /// His first group.
+    pub group: u32,
+}
+
+impl Attribute for Caller {
+    const KEY: u32 = attribute_key("caller");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        for (at, word) in [self.flavor, self.user, self.group].into_iter().enumerate() {
+            octets[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        let [flavor, user, group] = [0, 4, 8].map(|at| {
+            let part = octets.get(at..at + 4).and_then(|o| o.first_chunk());
+            u32::from_le_bytes(*part.unwrap_or(&[0; 4]))
+        });
+        Self {
+            flavor,
+            user,
+            group,
+        }
+    }
+}
+
+/// Pops a number with this label off a peer's participant: it must be definite.
+///
+/// # Errors
+/// [`AddressError`].
+pub fn pop_definite(peer: &mut Participant, label: Label) -> Result<u32, AddressError> {
+    let number = peer.pop_number(label)?.definite()?;
+    u32::try_from(number).map_err(|_| AddressError::OutOfRange)
+}
+
+/// Pops the identifier with this label off a local participant, where it may be any, or be left out altogether.
+///
+/// # Errors
+/// [`AddressError`] if it is beyond 32 bits.
+pub fn pop_local(local: &mut Participant, label: Label) -> Result<Wild<u32>, AddressError> {
+    match local.top() {
+        Some(Part::Any) => {
+            local.pop();
+            Ok(Wild::Any)
+        }
+        Some(Part::Number(l, _)) if *l == label => pop_definite(local, label).map(Wild::Is),
+        _ => Ok(Wild::Any),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_another_address_space() {
+        let options = CallOptions {
+            deadline: Time::from_ns(0x0102_0304_0506_0708),
+            tag: 0x1112_1314_1516_1718,
+        };
+        assert_eq!(CallOptions::decode(options.encode()), options);
+        let caller = Caller {
+            flavor: 1,
+            user: 1000,
+            group: 100,
+        };
+        assert_eq!(Caller::decode(caller.encode()), caller);
+    }
+
+    #[test]
+    fn a_deadline_shortens_a_wait_and_ends_it() {
+        let now = Time::from_ns(1_000);
+        let own = Duration::from_nanos(500);
+        let until = |ns| {
+            Some(CallOptions {
+                deadline: Time::from_ns(ns),
+                tag: 0,
+            })
+        };
+        assert_eq!(CallOptions::clip(None, now, own), Some(own));
+        assert_eq!(
+            CallOptions::clip(until(1_200), now, own),
+            Some(Duration::from_nanos(200))
+        );
+        assert_eq!(CallOptions::clip(until(9_000), now, own), Some(own));
+        assert_eq!(CallOptions::clip(until(1_000), now, own), None);
+        assert_eq!(CallOptions::clip(until(10), now, own), None);
+    }
+
+    #[test]
+    fn local_identifiers_may_be_left_out() {
+        let text = "procedure3@version2@*";
+        let mut local: Participant = text.parse().expect("a participant");
+        assert_eq!(pop_local(&mut local, PROCEDURE), Ok(Wild::Is(3)));
+        assert_eq!(pop_local(&mut local, PROGRAM), Ok(Wild::Any));
+        assert_eq!(pop_local(&mut local, VERSION), Ok(Wild::Is(2)));
+        assert_eq!(pop_local(&mut local, PROGRAM), Ok(Wild::Any));
+        assert!(local.is_empty());
+        let mut peer: Participant = "procedure4294967296@10.0.0.2"
+            .parse()
+            .expect("a participant");
+        assert_eq!(
+            pop_definite(&mut peer, PROCEDURE),
+            Err(AddressError::OutOfRange)
+        );
+    }
+}
