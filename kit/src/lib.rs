@@ -13,6 +13,7 @@ pub mod checksum;
 pub mod control;
 pub mod corrupt;
 pub mod device_wire;
+pub mod incarnation;
 pub mod notice;
 pub mod offload;
 pub mod passthrough;
