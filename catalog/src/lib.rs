@@ -34,6 +34,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_null::ENTRY,
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
+    &xk_portmap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
     &xk_shm::ENTRY,
