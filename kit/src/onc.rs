@@ -8,6 +8,7 @@ use crate::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, po
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
+use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Part, Participant, Participants, Reason, SessionRef};
@@ -165,8 +166,11 @@ impl Question for MyProgram {
 
 /// Asked upwards, of a protocol that opens or enables: it writes credential and verifier itself and reads them itself. For one
 /// that does not answer, the layer of selection writes empty ones and takes them off.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CarriesCredentials;
+#[derive(Clone, Copy, Debug)]
+pub struct CarriesCredentials {
+    /// The protocol asked: no other answers, wherever the question is forwarded to.
+    pub who: ProtocolId,
+}
 
 impl Question for CarriesCredentials {
     const NAME: &'static str = "carries-credentials";
