@@ -32,7 +32,7 @@
 //! a message that is complete, or for other hosts, or at odds with those that came before, are dropped and counted.
 //!
 //! # Control
-//! Answers `max-packet` (16 fragments), `opt-packet` (one), `last-kept`, `free-kept`, `ask-kept`, `fragment-figures`,
+//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`, `free-kept`, `ask-kept`, `fragment-figures`,
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Parameters
@@ -148,6 +148,7 @@ pub static ENTRY: Entry = Entry {
             "opt-packet",
             "one fragment: that of the layer below less 24 octets",
         ),
+        question("min-packet", "0: nothing is ever added to a message"),
         question("last-kept", "the name of the copy of the last message"),
         question("free-kept", "releases a copy early"),
         question("ask-kept", "whether the peer is still collecting"),

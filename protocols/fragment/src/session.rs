@@ -11,7 +11,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, Outgoing, PushError, Refused};
 use xk_core::reason;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
-use xk_kit::control::{MaxPacket, OptPacket, opt_packet};
+use xk_kit::control::{MaxPacket, MinPacket, OptPacket, opt_packet};
 use xk_kit::kept::{AskKept, FreeKept, LastKept};
 
 /// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of one fragment does not begin it anew.
@@ -239,6 +239,8 @@ impl Session for FragmentSession {
             question.octets = self.max();
         } else if let Some(question) = ask.get::<OptPacket>() {
             question.octets = self.fragment_octets as u32;
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
         } else if let Some(question) = ask.get::<LastKept>() {
             question.ticket = self.last_kept.get();
         } else if let Some(question) = ask.get::<AskKept>() {

@@ -4,6 +4,7 @@ use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, Part, Participants};
 use xk_fragment::FragmentFigures;
+use xk_kit::control::MinPacket;
 use xk_kit::kept::{AskKept, FreeKept, LastKept};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
 use xk_testkit::kernel::Lower;
@@ -35,6 +36,7 @@ fn ask(world: &World<'_>, name: &str) -> Option<Answer> {
         "last-kept" => session.ask(cx, LastKept::default()).is_some(),
         "free-kept" => session.ask(cx, FreeKept { ticket: 1 }).is_some(),
         "ask-kept" => session.ask(cx, AskKept::about(1)).is_some(),
+        "min-packet" => session.ask(cx, MinPacket::default()).is_some(),
         "fragment-figures" => {
             let figures = world.a.protocol.ask(cx, FragmentFigures::default());
             figures.is_some()
