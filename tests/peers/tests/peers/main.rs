@@ -100,6 +100,11 @@ fn main() -> ExitCode {
         many::stand_at_the_same_time over Veth XdpNative;
         many::follow_each_other over Veth;
         rpc::programs_understand_each_other over Veth;
+        rpc::the_c_client_is_served over Tap VethOffload XdpGeneric;
+        rpc::rpcinfo_is_answered over Tap Veth;
+        rpc::the_c_server_serves over Tap VethOffload XdpGeneric;
+        rpc::rpcbind_tells_the_port over Veth;
+        rpc::rpcbind_registers_us over Tap Veth;
         hostile::survives_noise over Tap Veth;
         hostile::survives_a_flood_of_syns over Veth;
         hostile::survives_scanners over Tap;

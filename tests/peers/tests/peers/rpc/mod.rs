@@ -1,7 +1,12 @@
 //! ONC RPC (RFC 5531) with what Debian has of it: programs made by rpcgen with libtirpc, rpcbind and rpcinfo.
 
+mod client;
+mod server;
 mod system;
+mod trial;
 
+pub(crate) use client::{rpcbind_registers_us, rpcbind_tells_the_port, the_c_server_serves};
+pub(crate) use server::{rpcinfo_is_answered, the_c_client_is_served};
 pub(crate) use system::programs_understand_each_other;
 
 use std::path::{Path, PathBuf};
