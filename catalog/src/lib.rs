@@ -19,10 +19,12 @@ use xk_core::numbers::{Conflict, Numbers};
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
+    &xk_caller::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_fragment::ENTRY,
     &xk_host::ENTRY,
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
@@ -34,6 +36,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
+    &xk_procedures::ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_tap::ENTRY,
