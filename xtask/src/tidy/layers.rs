@@ -35,7 +35,9 @@ enum Layer {
     Top,
 }
 
-use Layer::{Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire};
+use Layer::{
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire,
+};
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
 const WORLDLY: &[&str] = &[

@@ -18,7 +18,7 @@ pub(super) struct UnionPlace {
 }
 
 /// What a type needs to be there.
-fn by_value<'a>(ty: &'a Type, each: &mut dyn FnMut(usize)) {
+fn by_value(ty: &Type, each: &mut dyn FnMut(usize)) {
     match ty {
         Type::Named(at) => each(*at),
         Type::Fixed(element, _) => by_value(element, each),
