@@ -13,6 +13,7 @@ pub mod checksum;
 pub mod control;
 pub mod corrupt;
 pub mod device_wire;
+pub mod incarnation;
 pub mod notice;
 pub mod offers;
 pub mod offload;
@@ -23,6 +24,7 @@ pub mod segments;
 pub mod serve;
 pub mod stream;
 pub mod talkers;
+pub mod times;
 pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};
