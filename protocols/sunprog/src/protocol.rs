@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, and finds who serves a request.
 
-use crate::calling::Calling;
-use crate::serving::Serving;
+use crate::session::{Calling, Serving};
+
 use crate::table::{Found, Table};
 use crate::wire::Accepted;
 use alloc::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Default for Settings {
 
 /// What protocol and sessions share.
 pub(crate) struct Shared {
-    pub(crate) calling: SessionTable<crate::calling::Key>,
+    pub(crate) calling: SessionTable<crate::session::CallingKey>,
     /// By the session below.
     pub(crate) serving: SessionTable<u64>,
     table: Table,

@@ -59,9 +59,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod calling;
 mod protocol;
-mod serving;
+mod session;
 mod trunk;
 pub mod wire;
 

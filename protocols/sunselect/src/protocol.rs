@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, and finds the layer of authentication that a request is for.
 
-use crate::calling::{Calling, template};
-use crate::serving::{Serving, deny};
+use crate::session::{Calling, Serving, deny, template};
+
 use crate::trunk::Trunk;
 use crate::wire::{CALL_OCTETS, CallHeader, Denied, RPC_VERSION, word};
 use alloc::collections::BTreeMap;
@@ -57,8 +57,8 @@ impl Default for Settings {
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) lower: ProtocolRef,
-    pub(crate) calling: SessionTable<crate::calling::Key>,
-    pub(crate) serving: SessionTable<crate::serving::Key>,
+    pub(crate) calling: SessionTable<crate::session::CallingKey>,
+    pub(crate) serving: SessionTable<crate::session::ServingKey>,
     /// The ways to peers, by both ends.
     trunks: RefCell<BTreeMap<String, Rc<Trunk>>>,
 }

@@ -1,6 +1,6 @@
 //! A session that serves: one procedure, called by one peer with credentials of one flavor.
 
-use crate::calling::{FULL_OCTETS, FULL_REPLY_OCTETS};
+use super::calling::{FULL_OCTETS, FULL_REPLY_OCTETS};
 use crate::protocol::{Name, Shared};
 use crate::wire::{CALL_OCTETS, CallHeader, Denied, REPLY_OCTETS};
 use alloc::rc::Rc;
