@@ -30,7 +30,7 @@
 //!   call, in `version`, and finds it again after a call that nobody answered or whose program was not there.
 //! - With `register`, what is enabled above is registered with that host's port mapper as well: deleted first, for one who ended
 //!   without a word may have left it, then established. If nobody answers it is tried again after 1 s, then after twice as
-//!   long each time up to 60 s. What is disabled is deleted. A graph that ends leaves its mappings to the next.
+//!   long each time up to 60 s; a refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What is disabled is deleted. A graph that ends leaves its mappings to the next.
 //!
 //! # Control
 //! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`, `my-program`, `describe`; they pass

@@ -5,6 +5,7 @@ use crate::wire::procedure;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use xk_core::object::{CallCause, CallError};
 use xk_core::{Kernel, Participant, ProtocolRef};
 use xk_kit::notice::notice;
 
@@ -76,7 +77,12 @@ impl Registrar {
                 self.wait.set(WAIT[0]);
                 break;
             };
-            match self.tell(cx, this, client, act) {
+            let told = match self.tell(cx, this, client, act) {
+                // Denied: asking again would change nothing.
+                Err(error) if matches!(error.cause, CallCause::Rejected(_)) => Ok(false),
+                told => told,
+            };
+            match told {
                 Ok(is_accepted) => {
                     self.acts.borrow_mut().retain(|other| *other != act);
                     self.count(cx, this, act, is_accepted);
@@ -102,7 +108,7 @@ impl Registrar {
         this: &ProtocolRef,
         client: &Client,
         act: Act,
-    ) -> Result<bool, xk_core::object::CallError> {
+    ) -> Result<bool, CallError> {
         // A mapping left by somebody who ended without a word stands in the way.
         let unset = client.register(cx, this, &self.host, procedure::UNSET, act.what)?;
         if !act.is_set {

@@ -63,10 +63,10 @@ pub(crate) fn the_c_server_serves(wire: Wire) {
     let nobody = call(&stack, "sunprog", at(PORT + 1, 1, 0), Vec::new());
     assert_eq!(
         refused(nobody),
-        "udp: the request was not sent: the peer is unreachable"
+        "reqrep: the request was not sent: the peer is unreachable"
     );
     let _status = end(&server);
-    stack.assert_drops_only(&[]);
+    stack.assert_drops_only(&["udp: unreachable"]);
     drop(stack);
     lan.scene.judge(&[]);
 }
@@ -113,8 +113,9 @@ pub(crate) fn rpcbind_registers_us(wire: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let lan = Lan::new("rpc-register", wire);
     lan.linux.up("lo").unwrap();
-    let layer = format!("portmap sunprog serve=#false register=\"{LINUX}\"\n");
-    for is_open in [true, false] {
+    for (version, is_open) in [(2, true), (4, true), (3, false)] {
+        let layer =
+            format!("portmap sunprog serve=#false register=\"{LINUX}\" version=\"{version}\"\n");
         let binder = rpcbind(&lan.linux, if is_open { "-i" } else { "" });
         let stack = lan.start("", &format!("{LAYERS}{layer}"));
         trial::serve(&stack, "portmap", PORT);
