@@ -76,7 +76,7 @@ pub mod fuzz;
 mod indirect;
 mod protocol;
 mod registrar;
-mod resolver;
+mod session;
 mod serve;
 mod stats;
 pub mod table;

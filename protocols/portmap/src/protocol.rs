@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::registrar::Registrar;
-use crate::resolver::{Key, Resolver};
+use crate::session::{Key, Resolver};
 use crate::stats::Stats;
 use crate::table::{Mapped, Owner, Table};
 use crate::universal::{NETIDS, Netid, Universal};
