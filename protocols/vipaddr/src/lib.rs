@@ -2,7 +2,7 @@
 //! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is opened; no header, and no sessions.
 //!
 //! # Realm
-//! async
+//! async; virtual: it has no header and no sessions.
 //!
 //! # Participants
 //! IPv4 hosts, as on `ip`: `10.0.0.2`. The local one may be left open.

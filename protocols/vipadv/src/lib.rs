@@ -2,7 +2,7 @@
 //! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers which of them do.
 //!
 //! # Realm
-//! async
+//! async; virtual: it has no header and no sessions.
 //!
 //! # Participants
 //! IPv4 hosts: those of the layer below, passed through.
