@@ -21,7 +21,7 @@ fn refused(end: End) -> String {
     end.expect_err("a refusal")
 }
 
-pub(crate) fn the_c_server_serves(wire: Wire) {
+pub(crate) fn calls_c_programs(wire: Wire) {
     needs_rpc!();
     let lan = Lan::new("rpc-client", wire);
     let stack = lan.start("", LAYERS);
@@ -72,7 +72,7 @@ pub(crate) fn the_c_server_serves(wire: Wire) {
 }
 
 /// Without a port, rpcbind is asked for it, in every version; and again after the server has moved.
-pub(crate) fn rpcbind_tells_the_port(wire: Wire) {
+pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let lan = Lan::new("rpc-bind", wire);
     lan.linux.up("lo").unwrap();
@@ -109,7 +109,7 @@ pub(crate) fn rpcbind_tells_the_port(wire: Wire) {
 }
 
 /// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and refuses it else.
-pub(crate) fn rpcbind_registers_us(wire: Wire) {
+pub(crate) fn is_registered_with_rpcbind(wire: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let lan = Lan::new("rpc-register", wire);
     lan.linux.up("lo").unwrap();

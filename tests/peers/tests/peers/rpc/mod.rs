@@ -5,8 +5,8 @@ mod server;
 mod system;
 mod trial;
 
-pub(crate) use client::{rpcbind_registers_us, rpcbind_tells_the_port, the_c_server_serves};
-pub(crate) use server::{rpcinfo_is_answered, the_c_client_is_served};
+pub(crate) use client::{calls_c_programs, is_registered_with_rpcbind, learns_ports_of_rpcbind};
+pub(crate) use server::serves_c_programs;
 pub(crate) use system::programs_understand_each_other;
 
 use std::path::{Path, PathBuf};

@@ -18,19 +18,20 @@ fn start(lan: &Lan, portmap: &str) -> Stack {
     stack
 }
 
-pub(crate) fn the_c_client_is_served(wire: Wire) {
-    needs_rpc!();
+pub(crate) fn serves_c_programs(wire: Wire) {
+    needs_rpc!("rpcinfo");
     let lan = Lan::new("rpc-server", wire);
     let stack = start(&lan, "");
-    call(&lan.linux, "udp", OURS, PORT, GOOD);
-    call(&lan.linux, "udp", OURS, PORT, BAD);
-    call(&lan.linux, "udp", OURS, PORT, BEYOND);
+    call(&lan.linux, "udp", OURS, PORT, &[GOOD, BAD, BEYOND].concat());
     // By way of the port mapper.
     call(&lan.linux, "udp", OURS, 0, &GOOD[..1]);
+    rpcinfo_is_answered(&lan);
     stack.assert_drops_only(&REFUSALS);
     drop(stack);
     lan.scene.judge(&[]);
-    assert_all_is_rpc(&lan);
+    // Every datagram is understood as ONC RPC.
+    let strange = lan.scene.count("ours.pcapng", "udp && !rpc && !icmp");
+    assert_eq!(strange, 0);
 }
 
 /// What our server refuses and libtirpc's does not: it sees where a datagram ends, and has another name for what it
@@ -51,23 +52,7 @@ const REFUSALS: [&str; 7] = [
     "sunselect: credentials too weak",
 ];
 
-/// Every datagram of the capture is understood as ONC RPC.
-fn assert_all_is_rpc(lan: &Lan) {
-    let file = "ours.pcapng";
-    let datagrams = lan.scene.count(
-        file,
-        "udp && !icmp && ip.frag_offset == 0 || udp && ip.fragment",
-    );
-    let understood = lan.scene.count(file, "rpc");
-    assert!(understood > 0);
-    let strange = lan.scene.count(file, "udp && !rpc && !icmp");
-    assert_eq!(strange, 0, "{understood} of {datagrams}");
-}
-
-pub(crate) fn rpcinfo_is_answered(wire: Wire) {
-    needs_rpc!("rpcinfo");
-    let lan = Lan::new("rpc-info", wire);
-    let stack = start(&lan, "");
+fn rpcinfo_is_answered(lan: &Lan) {
     let ask = |options: &[&str]| lan.linux.exec(&[&["rpcinfo"], options].concat()).unwrap();
     let said = ask(&["-T", "udp", OURS, TRIAL]);
     for version in [1, 2] {
@@ -86,7 +71,4 @@ pub(crate) fn rpcinfo_is_answered(wire: Wire) {
         .linux
         .exec(&["rpcinfo", "-T", "udp", OURS, "536871245", "1"]);
     assert!(unknown.is_err(), "{unknown:?}");
-    drop(stack);
-    lan.scene.judge(&[]);
-    assert_all_is_rpc(&lan);
 }
