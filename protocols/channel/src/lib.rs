@@ -63,12 +63,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod client;
 mod codes;
 #[doc(hidden)]
 pub mod fuzz;
 mod protocol;
-mod server;
+mod session;
+
 mod table;
 pub mod wire;
 

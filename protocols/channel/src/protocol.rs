@@ -1,11 +1,12 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::client::{ClientSession, LATE, less_header};
 use crate::codes::code_of;
-use crate::server::{
-    CHALLENGED, HeardThrough, ServerSession, State, answer_without_session, busy, forget_others,
-    sweep,
+use crate::session::client::ClientSession;
+use crate::session::server::{
+    CHALLENGED, HeardThrough, ServerSession, answer_without_session, busy,
 };
+use crate::session::state::{State, forget_others, sweep};
+use crate::session::{LATE, less_header};
 use crate::table::{
     ChannelFigures, Key, NO_HOST, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of,
     send_header,

@@ -1,6 +1,6 @@
 //! What protocol and sessions share.
 
-use crate::server::State;
+use crate::session::state::State;
 use crate::wire::HEADER_OCTETS;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

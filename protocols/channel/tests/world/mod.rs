@@ -6,11 +6,11 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_channel::{ChannelFigures, Limits};
+use xk_core::graph::{Build, Params};
 use xk_core::kernel::Timer;
 use xk_core::numbers::Number;
 use xk_core::object::{CallError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef};
-use xk_fragment::FragmentFigures;
 use xk_testkit::kernel::{Bottom, CallTop, Lower, TestKernel, octets};
 
 /// What stands below the channels.
@@ -50,19 +50,15 @@ impl Protocol for Ticker {}
 pub(crate) struct Node {
     pub(crate) cx: Rc<TestKernel>,
     pub(crate) bottom: Bottom,
-    pub(crate) fragment: Option<ProtocolRef>,
     pub(crate) channel: ProtocolRef,
     pub(crate) top: CallTop,
 }
 
 impl Node {
     pub(crate) fn new(seed: u64, below: Below, own: Ipv4Addr, limits: Limits) -> Self {
+        let fragment = xk_catalog::find("fragment").expect("it is in the catalog");
         let cx = Rc::new(TestKernel::with_stacks(seed));
-        for number in xk_channel::ENTRY
-            .numbers
-            .iter()
-            .chain(xk_fragment::ENTRY.numbers)
-        {
+        for number in xk_channel::ENTRY.numbers.iter().chain(fragment.numbers) {
             cx.numbers_mut().add(*number).expect("numbers that agree");
         }
         let number = Number {
@@ -77,8 +73,14 @@ impl Node {
         };
         let bottom = Bottom::add(&cx, "bottom", lower);
         let fragment = (below == Below::Fragment).then(|| {
-            let limits = xk_fragment::Limits::default();
-            xk_fragment::add(&cx, "fragment", bottom.protocol().clone(), limits)
+            let mut build = Build {
+                cx: &cx,
+                entry: fragment,
+                name: "fragment",
+                lowers: std::slice::from_ref(bottom.protocol()),
+                params: &Params::default(),
+            };
+            (fragment.build)(&mut build).expect("it is built")
         });
         let lower = fragment.as_ref().unwrap_or(bottom.protocol()).clone();
         let channel = xk_channel::add(&cx, "channel", lower, limits);
@@ -90,7 +92,6 @@ impl Node {
         Self {
             cx,
             bottom,
-            fragment,
             channel,
             top,
         }
@@ -98,14 +99,6 @@ impl Node {
 
     pub(crate) fn figures(&self) -> ChannelFigures {
         let figures = self.channel.ask(&self.cx, ChannelFigures::default());
-        figures.expect("figures")
-    }
-
-    pub(crate) fn fragment_figures(&self) -> FragmentFigures {
-        let figures = self
-            .fragment
-            .as_ref()
-            .and_then(|fragment| fragment.ask(&self.cx, FragmentFigures::default()));
         figures.expect("figures")
     }
 }
@@ -126,6 +119,8 @@ struct State {
     tick: Cell<Option<Timer>>,
     network: RefCell<Network>,
     counts: [Cell<usize>; 2],
+    /// Questions for fragments, and fragments sent again.
+    asked: [Cell<usize>; 2],
     flying: RefCell<VecDeque<Flying>>,
     seeds: Cell<u64>,
 }
@@ -167,6 +162,7 @@ impl World {
             tick: Cell::new(None),
             network: RefCell::new(perfect()),
             counts: Default::default(),
+            asked: Default::default(),
             flying: RefCell::default(),
             seeds: Cell::new(seed.wrapping_mul(7919)),
         }))
@@ -190,6 +186,12 @@ impl World {
     /// How many packets went so far.
     pub(crate) fn count(&self, way: Way) -> usize {
         self.0.counts[way as usize].get()
+    }
+
+    /// How many questions for fragments, and how many fragments sent again there were.
+    pub(crate) fn asked(&self) -> (usize, usize) {
+        let [nacks, again] = &self.0.asked;
+        (nacks.get(), again.get())
     }
 
     /// The server forgets all and starts anew, under another boot id; its clock goes on.
@@ -279,6 +281,12 @@ impl World {
         let state = &self.0;
         let count = &state.counts[way as usize];
         let number = count.replace(count.get() + 1);
+        if state.below == Below::Fragment
+            && let kind @ 2.. = octets[0]
+        {
+            let asked = &state.asked[usize::from(kind == 3)];
+            asked.set(asked.get() + 1);
+        }
         let network = Rc::clone(&state.network.borrow());
         for delay in network(way, number, &octets) {
             let at = now + delay.as_nanos() as u64;

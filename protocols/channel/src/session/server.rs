@@ -1,8 +1,9 @@
 //! The server's side: one channel of one client, the call that is executed on it, the reply that it may ask for again.
 
-use crate::client::{LATE, less_header};
+use super::state::{Phase, State, forget_others};
+use super::{LATE, less_header};
 use crate::codes::code_of;
-use crate::table::{Key, Path, SWEEP, Table, count, send_header};
+use crate::table::{Path, SWEEP, Table, count, send_header};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer, names_of,
     payload_of,
@@ -13,7 +14,7 @@ use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, Time};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::call::{BUSY, SYSTEM_ERROR};
 use xk_kit::incarnation::{Admission, TICKET};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
@@ -37,17 +38,6 @@ static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhaus
 /// A reply that nobody acknowledged.
 static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
 
-/// What the channel does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Nothing, and nothing is kept.
-    Idle,
-    /// The request of the present number is executed.
-    Executing,
-    /// It was, and its reply is kept.
-    Replied,
-}
-
 /// Put to a session by the sweep: look whether the client is still there.
 pub(crate) struct LookAfter {
     /// Out: whether a reply is still kept.
@@ -56,72 +46,6 @@ pub(crate) struct LookAfter {
 
 impl Question for LookAfter {
     const NAME: &'static str = "channel-look-after";
-}
-
-/// What is known of a channel.
-pub(crate) struct State {
-    pub(crate) key: Key,
-    /// Where the table has it.
-    pub(crate) place: Cell<usize>,
-    /// The client's incarnation, as admitted.
-    boot: Cell<u32>,
-    ticket: Cell<u16>,
-    /// Counts the incarnations.
-    epoch: Cell<u32>,
-    /// Whether a request of this incarnation has come.
-    is_fresh: Cell<bool>,
-    /// Of the last request.
-    sequence: Cell<u32>,
-    phase: Cell<Phase>,
-    running: Cell<u8>,
-    /// Without header; none if the call was refused, or there was no buffer.
-    reply: Cell<Option<Message>>,
-    /// Why the call was refused, or 0.
-    code: Cell<u16>,
-    /// How the layer below calls its copy of the reply, or 0.
-    kept: Cell<u32>,
-    /// When the client was last heard of, or asked.
-    since: Cell<Time>,
-    probes: Cell<u8>,
-}
-
-impl State {
-    pub(crate) fn new(key: Key, boot: u32, ticket: u16) -> Self {
-        Self {
-            key,
-            place: Cell::new(usize::MAX),
-            boot: Cell::new(boot),
-            ticket: Cell::new(ticket & TICKET),
-            epoch: Cell::new(0),
-            is_fresh: Cell::new(true),
-            sequence: Cell::new(0),
-            phase: Cell::new(Phase::Idle),
-            running: Cell::new(0),
-            reply: Cell::new(None),
-            code: Cell::new(0),
-            kept: Cell::new(0),
-            since: Cell::new(Time::ZERO),
-            probes: Cell::new(0),
-        }
-    }
-
-    /// Whether a request comes after all that came before.
-    #[inline(always)]
-    fn is_new(&self, sequence: u32) -> bool {
-        self.is_fresh.get() || is_newer(sequence, self.sequence.get())
-    }
-
-    /// Keeps the channel of an incarnation that is not this one from being mistaken for its own: forgets all. True if it was busy.
-    pub(crate) fn forget_unless(&self, boot: u32) -> bool {
-        if self.boot.get() == boot {
-            return false;
-        }
-        self.epoch.set(self.epoch.get().wrapping_add(1));
-        self.is_fresh.set(true);
-        self.boot.set(0);
-        drop(self.reply.take());
-        self.phase.replace(Phase::Idle) != Phase::Idle
-    }
 }
 
 pub(crate) struct ServerSession {
@@ -552,32 +476,6 @@ pub(crate) struct HeardThrough {
 
 impl Question for HeardThrough {
     const NAME: &'static str = "channel-heard-through";
-}
-
-/// Forgets the channels of a host's other incarnations.
-#[cold]
-pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: u32, boot: u32) {
-    let mut place = 0;
-    while let Some((session, state)) = table.state(place) {
-        place += 1;
-        if state.key.0 == host && state.forget_unless(boot) {
-            session.close(cx);
-        }
-    }
-}
-
-/// The sweep: looks after all channels whose reply is kept. True if there are any left.
-pub(crate) fn sweep(cx: &Kernel, table: &Table) -> bool {
-    let (mut place, mut keeps) = (0, false);
-    while let Some((session, state)) = table.state(place) {
-        place += 1;
-        if state.phase.get() == Phase::Replied {
-            keeps |= session
-                .ask(cx, LookAfter { keeps: false })
-                .is_some_and(|asked| asked.keeps);
-        }
-    }
-    keeps
 }
 
 /// What a host gets that is not told by a session.

@@ -1,5 +1,6 @@
 //! The client's side: one channel, and the call that is made on it.
 
+use super::{LATE, less_header};
 use crate::codes::reason_of;
 use crate::table::{Key, Path, Table, count, send_header};
 use crate::wire::{
@@ -17,7 +18,6 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::call::{CallOptions, CancelCall};
-use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 
@@ -34,8 +34,6 @@ pub(crate) const TRIES_MAX: u32 = 8;
 /// How often one call is sent again because the server asked for it, by a challenge or because it is not there.
 const RESENDS_MAX: u8 = 32;
 
-/// A packet of a call that is over.
-pub(crate) static LATE: Reason = Reason::new("late packet", Class::Bad);
 /// An answer that nobody who was called can have given.
 static STRAY: Reason = Reason::new("stray answer", Class::Bad);
 /// The server asks for a request again and again.
@@ -599,14 +597,4 @@ impl Session for ClientSession {
         self.lower.close(cx);
         Closing::Done
     }
-}
-
-/// Takes our header off what a lower layer said of its packets.
-pub(crate) fn less_header(ask: &mut Ask<'_>, answer: Answer) -> Answer {
-    if answer.is_answered() {
-        let header = HEADER_OCTETS as u32;
-        let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-        let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-    }
-    answer
 }
