@@ -1,11 +1,9 @@
 //! Calls over a test bottom, over FRAGMENT and over a link: what goes over the wire, and what survives its loss.
 
-mod world;
-
+use crate::world::{Below, Way, World, is_too_big, losing, pattern};
 use core::time::Duration;
 use std::cell::Cell;
 use std::rc::Rc;
-use world::{Below, Way, World, is_too_big, losing, pattern};
 use xk_core::object::{CallCause, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Time};
@@ -266,7 +264,7 @@ fn a_server_that_reboots_fails_the_calls_under_way() {
             assert_eq!(world.server().top.served(), 0, "not executed again");
             assert_eq!(world.call(&session, b"next").expect("a reply"), b"next");
             assert_eq!(world.server().top.served(), 1);
-            world.set_network(world::perfect());
+            world.set_network(crate::world::perfect());
             drop(session);
             world.finish();
         }
@@ -385,7 +383,7 @@ fn deadlines_and_cancelling_end_the_wait() {
     assert_eq!(ends[3], Ok(()));
     let figures = world.server().figures();
     assert_eq!((figures.executed, figures.abandoned), (3, 1), "{figures:?}");
-    world.set_network(world::perfect());
+    world.set_network(crate::world::perfect());
     // One that is under way.
     let (under_way, kernel) = (session.clone(), world.client().cx.share());
     world.set_network(Rc::new(move |way, n, _| {
@@ -396,7 +394,7 @@ fn deadlines_and_cancelling_end_the_wait() {
     }));
     let ends = call_with(&world, vec![(session.clone(), options(0, 11))]);
     assert_eq!(ends, [Err(CallCause::Cancelled)]);
-    world.set_network(world::perfect());
+    world.set_network(crate::world::perfect());
     world.pass(Duration::from_secs(5));
     drop(session);
     world.finish();
@@ -417,7 +415,7 @@ fn a_session_that_is_closed_fails_its_call() {
     }));
     let error = world.call(&session, b"second").expect_err("closed");
     assert_eq!(error.cause, CallCause::Closed);
-    world.set_network(world::perfect());
+    world.set_network(crate::world::perfect());
     // The next one takes the channel over, and its numbers.
     let next = world.open();
     assert_eq!(world.call(&next, b"third").expect("a reply"), b"third");
