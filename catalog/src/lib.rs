@@ -47,6 +47,9 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_tcp::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
+    &xk_vip::ENTRY,
+    &xk_vipaddr::ENTRY,
+    &xk_vipadv::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];
