@@ -19,6 +19,7 @@ use xk_core::numbers::{Conflict, Numbers};
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
+    &xk_caller::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
@@ -35,6 +36,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
+    &xk_procedures::ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_tap::ENTRY,

@@ -1,6 +1,9 @@
 //! `xk-fuzz`: see the crate's documentation.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use xk_fuzz::runner::{self, Budget};
 use xk_fuzz::{Target, seeds, target, targets};
@@ -79,7 +82,7 @@ impl Smoke {
         Ok(smoke)
     }
 
-    /// Runs the targets one after the other; whether all passed.
+    /// Runs the targets, as many at a time as there are cores; whether all passed.
     fn run(self) -> Result<bool, String> {
         println!(
             "{} targets, {} s each, seed {}",
@@ -88,10 +91,24 @@ impl Smoke {
             self.seed
         );
         let start = Instant::now();
-        let mut failed = 0;
-        for target in &self.targets {
-            failed += usize::from(!self.run_one(*target)?);
-        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut failed = 0;
+            while let Some(target) = self.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                failed += usize::from(!self.run_one(*target)?);
+            }
+            Ok(failed)
+        };
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let failed: Result<usize, String> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+            let ends = workers.into_iter().map(|worker| match worker.join() {
+                Ok(end) => end,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ends.sum()
+        });
+        let failed = failed?;
         let passed = self.targets.len() - failed;
         println!("{}", runner::closing_line(passed, failed, start.elapsed()));
         Ok(failed == 0)

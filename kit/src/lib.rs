@@ -22,6 +22,7 @@ pub mod segments;
 pub mod serve;
 pub mod stream;
 pub mod talkers;
+pub mod times;
 pub mod wire_end;
 
 pub use addr::{Cidr, EthAddr, Ipv4};

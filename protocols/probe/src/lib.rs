@@ -67,7 +67,6 @@ extern crate std;
 mod cutter;
 mod protocol;
 mod tally;
-mod times;
 mod window;
 
 pub use protocol::{Probe, Settings, add, build};

@@ -14,6 +14,7 @@ mod offload;
 mod paths;
 mod program;
 mod router;
+mod rpc;
 mod streams;
 mod tcp;
 mod tools;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         paths::are_marked over Veth;
         many::stand_at_the_same_time over Veth XdpNative;
         many::follow_each_other over Veth;
+        rpc::programs_understand_each_other over Veth;
         hostile::survives_noise over Tap Veth;
         hostile::survives_a_flood_of_syns over Veth;
         hostile::survives_scanners over Tap;
