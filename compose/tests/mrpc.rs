@@ -49,7 +49,7 @@ fn figure(reports: &[(String, Report)], name: &str, line: &str) -> u64 {
 fn every_call_is_answered_and_executed_once() {
     for name in ["rpc-m-eth.kdl", "rpc-m-ip.kdl"] {
         let reports = run(name);
-        for (caller, calls) in [("null", 200), ("large", 50)] {
+        for (caller, calls) in [("small", 200), ("large", 50)] {
             assert_eq!(
                 figure(&reports, caller, "replies"),
                 calls,
