@@ -187,7 +187,6 @@ fn nothing_is_allocated_per_call() {
 /// Figures for a person: `cargo test --release -p xk-mrpc --test steady -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-#[expect(clippy::disallowed_methods, reason = "measures real time")]
 fn how_long_a_call_takes() {
     for len in [0, 64, 16_384] {
         let mut best = u128::MAX;
