@@ -47,7 +47,12 @@ fn figure(reports: &[(String, Report)], name: &str, line: &str) -> u64 {
 
 #[test]
 fn every_call_is_answered_and_executed_once() {
-    for name in ["rpc-m-eth.kdl", "rpc-m-ip.kdl"] {
+    let graphs = [
+        ("rpc-m-eth.kdl", ["procedures", "procedures"]),
+        ("rpc-m-ip.kdl", ["procedures", "procedures"]),
+        ("rpc-m-vip.kdl", ["near", "far"]),
+    ];
+    for (name, [small, large]) in graphs {
         let reports = run(name);
         for (caller, calls) in [("small", 200), ("large", 50)] {
             assert_eq!(
@@ -58,8 +63,8 @@ fn every_call_is_answered_and_executed_once() {
             );
             assert_eq!(figure(&reports, caller, "wrong"), 0, "{name}");
         }
-        assert_eq!(figure(&reports, "procedures", "null"), 200, "{name}");
-        assert_eq!(figure(&reports, "procedures", "echo"), 50, "{name}");
+        assert_eq!(figure(&reports, small, "null"), 200, "{name}");
+        assert_eq!(figure(&reports, large, "echo"), 50, "{name}");
     }
 }
 
