@@ -120,6 +120,9 @@ impl Line {
                         return Wait::Over(call.take_reply().ok_or_else(bad));
                     }
                     State::Cancelled => return Wait::Over(Err(CallCause::Cancelled.into())),
+                    State::Refused => {
+                        return Wait::Over(Err(PushError::Unreachable.into()));
+                    }
                     State::Closed | State::Free => {
                         return Wait::Over(Err(CallCause::Closed.into()));
                     }
