@@ -64,7 +64,7 @@ fn a_lossy_network_costs_no_call_and_none_is_executed_twice() {
     for n in 0..100u32 {
         let (results, session) = (Rc::clone(&results), session.clone());
         net.then(move |net| {
-            let octets = vec![n as u8; 1 + 97 * n as usize];
+            let octets = vec![n as u8; 1 + 37 * n as usize];
             let reply = session.call(&net.cx, net.cx.message(&octets)).unwrap();
             assert!(reply.eq_octets(&octets));
             *results.borrow_mut() += 1;

@@ -129,7 +129,7 @@ impl Line {
                     State::Waiting => {
                         // The stream broke. Sent over a new one at once, but not again and again.
                         *left = left.saturating_sub(cx.now().since(begun));
-                        if call.take_lost() && *wait == self.shared.settings.first_wait {
+                        if *wait == self.shared.settings.first_wait && call.take_lost() {
                             *wait = self.longer(*wait);
                             return Wait::Again;
                         }

@@ -345,6 +345,10 @@ impl Session for Pipe {
             }
             return Answer::Answered;
         }
+        if ask.get::<StreamAbort>().is_some() {
+            self.break_off(cx, this);
+            return Answer::Answered;
+        }
         if ask.get::<CarriesRecords>().is_some() {
             return Answer::Answered;
         }
