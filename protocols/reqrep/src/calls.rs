@@ -20,6 +20,8 @@ pub(crate) enum State {
     Cancelled,
     /// Its session was closed.
     Closed,
+    /// The peer takes no connections.
+    Refused,
 }
 
 /// One call; its place is used again and again, so that a call allocates nothing.
@@ -192,6 +194,11 @@ impl Calls {
         if self.waiting.get() > 0 {
             self.finish(cx, session, State::Closed, |_| true);
         }
+    }
+
+    /// Nobody at the peer takes the stream below a session.
+    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId) {
+        self.finish(cx, session, State::Refused, |_| true);
     }
 
     /// The stream below a session broke: whoever waits sends again.
