@@ -20,6 +20,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
     &xk_caller::ENTRY,
+    &xk_channel::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
