@@ -73,6 +73,7 @@ static TARGETS: &[Target] = &[
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
+    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
         "template-wire",
@@ -89,6 +90,11 @@ static TARGETS: &[Target] = &[
         "vipadv",
         "who runs virtual protocols, between two layers",
         xk_vipadv::fuzz::fuzz_stack,
+    ),
+    to(
+        "mrpc",
+        "Sprite RPC between two layers, both halves",
+        xk_mrpc::fuzz::fuzz_stack,
     ),
     to(
         "stack",
