@@ -52,6 +52,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vip::ENTRY,
     &xk_vipaddr::ENTRY,
     &xk_vipadv::ENTRY,
+    &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];

@@ -92,6 +92,11 @@ static TARGETS: &[Target] = &[
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
     to(
+        "vipadv",
+        "who runs virtual protocols, between two layers",
+        xk_vipadv::fuzz::fuzz_stack,
+    ),
+    to(
         "mrpc",
         "Sprite RPC between two layers, both halves",
         xk_mrpc::fuzz::fuzz_stack,
