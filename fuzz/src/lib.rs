@@ -73,6 +73,12 @@ static TARGETS: &[Target] = &[
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
+    to(
+        "portmap-wire",
+        "what a port mapper is sent",
+        xk_portmap::fuzz::fuzz_wire,
+    ),
+    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
         "fragment-wire",
@@ -104,6 +110,14 @@ static TARGETS: &[Target] = &[
         "channel",
         "CHANNEL between two layers",
         xk_channel::fuzz::fuzz_stack,
+        "vipadv",
+        "who runs virtual protocols, between two layers",
+        xk_vipadv::fuzz::fuzz_stack,
+    ),
+    to(
+        "mrpc",
+        "Sprite RPC between two layers, both halves",
+        xk_mrpc::fuzz::fuzz_stack,
     ),
     to(
         "stack",
