@@ -110,6 +110,8 @@ static TARGETS: &[Target] = &[
         "channel",
         "CHANNEL between two layers",
         xk_channel::fuzz::fuzz_stack,
+    ),
+    to(
         "vipadv",
         "who runs virtual protocols, between two layers",
         xk_vipadv::fuzz::fuzz_stack,
