@@ -36,6 +36,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
+    &xk_select::ENTRY,
+    &xk_select::FORWARD_ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_tap::ENTRY,

@@ -73,6 +73,11 @@ static TARGETS: &[Target] = &[
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
+    to(
+        "select-wire",
+        "headers of SELECT",
+        xk_select::fuzz::fuzz_wire,
+    ),
     to("null-wire", "headers of null", null_wire),
     to(
         "template-wire",
