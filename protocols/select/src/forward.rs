@@ -59,7 +59,10 @@ use xk_core::Entry;
 use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm};
 use xk_core::numbers::Number;
 
-const PROCEDURE: ParamKind = ParamKind::Integer { min: 0, max: 65_535 };
+const PROCEDURE: ParamKind = ParamKind::Integer {
+    min: 0,
+    max: 65_535,
+};
 
 /// What the catalog knows of the layer that forwards.
 pub static FORWARD_ENTRY: Entry = Entry {

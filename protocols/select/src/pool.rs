@@ -292,7 +292,8 @@ impl ChannelPool {
 
     /// Takes back the call of `session` with this tag, whether it waits here or a channel carries it.
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> Answer {
-        let is_it = |waiter: &Rc<Waiter>| (waiter.session.get(), waiter.tag.get()) == (session, tag);
+        let is_it =
+            |waiter: &Rc<Waiter>| (waiter.session.get(), waiter.tag.get()) == (session, tag);
         let waiter = {
             let mut waiters = self.waiters.borrow_mut();
             let place = waiters.iter().position(is_it);

@@ -1,9 +1,10 @@
 //! The protocol object: opens procedures of peers, enables procedures, and finds who serves a request.
 
-use crate::routes::Routes;
 use crate::pool::ChannelPool;
+use crate::routes::Routes;
 use crate::session::{
-    ClientKey, ClientSession, HoldLower, ServerKey, ServerSession, WholeSession, less_header, refusal,
+    ClientKey, ClientSession, HoldLower, ServerKey, ServerSession, WholeSession, less_header,
+    refusal,
 };
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type};
 use alloc::rc::Rc;
@@ -88,7 +89,12 @@ pub struct Select {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let select = Select::new(build.cx, build.lower(0)?, Limits::read(build), Routes::none());
+    let select = Select::new(
+        build.cx,
+        build.lower(0)?,
+        Limits::read(build),
+        Routes::none(),
+    );
     build.add(select)
 }
 

@@ -49,9 +49,12 @@ impl Routes {
             let first = block.number("first", 0u16);
             let last = block.number("last", first);
             if last < first {
-                return Err(wrong("a range whose last procedure is not before its first"));
+                return Err(wrong(
+                    "a range whose last procedure is not before its first",
+                ));
             }
-            let meets = |other: &&Route| first <= *other.commands.end() && *other.commands.start() <= last;
+            let meets =
+                |other: &&Route| first <= *other.commands.end() && *other.commands.start() <= last;
             if let Some(other) = routes.iter().find(meets) {
                 let (start, end) = (other.commands.start(), other.commands.end());
                 return Err(wrong(&format!(
@@ -72,7 +75,9 @@ impl Routes {
 
     /// Where a procedure is called instead.
     pub(crate) fn find(&self, command: u16) -> Option<&Route> {
-        let after = self.0.partition_point(|route| *route.commands.start() <= command);
+        let after = self
+            .0
+            .partition_point(|route| *route.commands.start() <= command);
         let route = self.0.get(after.checked_sub(1)?)?;
         route.commands.contains(&command).then_some(route)
     }
@@ -121,7 +126,10 @@ impl Select {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         };
         let hops = header.hops + 1;
-        if request.push_array(&Header { hops, ..header }.emit()).is_err() {
+        if request
+            .push_array(&Header { hops, ..header }.emit())
+            .is_err()
+        {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         }
         let called = session.call(cx, request);
@@ -149,9 +157,7 @@ impl Select {
             return Ok(session);
         }
         let both = Participants::pair(Part::Any, route.to.clone());
-        let session = self
-            .open_whole(cx, this, both)
-            .map_err(|_| &SYSTEM_ERROR)?;
+        let session = self.open_whole(cx, this, both).map_err(|_| &SYSTEM_ERROR)?;
         // Another call may have opened it meanwhile: then this is one hold more on the same.
         drop(route.session.replace(Some(session.clone())));
         Ok(session)

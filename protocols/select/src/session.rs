@@ -7,9 +7,7 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
-use xk_core::{
-    Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason,
-};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
 use xk_kit::call::{CancelCall, MyProcedure};
 use xk_kit::control::{MaxPacket, OptPacket};
 
@@ -129,12 +127,7 @@ pub(crate) struct WholeSession {
 }
 
 impl Session for WholeSession {
-    fn call(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        request: Message,
-    ) -> Result<Message, CallError> {
+    fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
         self.pool.call(cx, this.id(), request)
     }
 

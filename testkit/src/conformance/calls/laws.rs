@@ -242,7 +242,9 @@ pub fn keeps_calls_apart(fixture: &dyn CallFixture) -> Verdict {
         true => session.clone(),
         false => world.open(Side::A, PROCEDURE),
     };
-    let requests: Vec<Vec<u8>> = (0..CALLS).map(|n| pattern(20 + n as usize, n as u8)).collect();
+    let requests: Vec<Vec<u8>> = (0..CALLS)
+        .map(|n| pattern(20 + n as usize, n as u8))
+        .collect();
     let calls = requests.iter().enumerate();
     let calls = calls.map(|(n, request)| (session_of(n), world.cx.message(request)));
     let ends = world.call_all(calls.collect());
@@ -314,9 +316,12 @@ pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
     );
     assert_eq!(took, limit, "it ends at its deadline");
     let (world, session) = conversation(fixture);
-    world.run(LONG, vec![Box::new(|cx: &Kernel| {
-        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(5)));
-    }) as Task]);
+    world.run(
+        LONG,
+        vec![Box::new(|cx: &Kernel| {
+            let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(5)));
+        }) as Task],
+    );
     let mut request = world.cx.message(b"too late");
     let deadline = xk_core::Time::from_ns(1);
     request
@@ -487,7 +492,10 @@ fn survives_bad_replies(fixture: &dyn CallFixture) {
         let at = chance.below(reply.len() as u64 + 1) as usize;
         match chance.below(3) {
             0 => reply.truncate(at),
-            1 => reply.iter_mut().take(12).for_each(|o| *o = chance.below(4) as u8),
+            1 => reply
+                .iter_mut()
+                .take(12)
+                .for_each(|o| *o = chance.below(4) as u8),
             _ => reply.iter_mut().skip(at).for_each(|o| *o = !*o),
         }
         Ok(cx

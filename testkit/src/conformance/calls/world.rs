@@ -280,7 +280,11 @@ fn harmed(cx: &Kernel, message: Message) -> Vec<Message> {
         2 => octets.truncate(chance.below(octets.len() as u64 + 1) as usize),
         3 | 4 if !octets.is_empty() => {
             // More often in front, where headers are.
-            let within = octets.len().min(if chance.below(2) == 0 { 32 } else { octets.len() });
+            let within = octets.len().min(if chance.below(2) == 0 {
+                32
+            } else {
+                octets.len()
+            });
             let at = chance.below(within as u64) as usize;
             octets[at] ^= 1 << chance.below(8);
         }

@@ -346,7 +346,9 @@ impl State {
         match (waiting.end.take(), waited) {
             (Some(end), _) => end,
             (None, Err(WaitError::TimedOut)) => Err(CallCause::TimedOut { tries: 1 }.into()),
-            (None, waited) => Err(waited.map_or_else(CallError::from, |()| CallCause::Closed.into())),
+            (None, waited) => {
+                Err(waited.map_or_else(CallError::from, |()| CallCause::Closed.into()))
+            }
         }
     }
 }

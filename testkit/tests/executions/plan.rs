@@ -1,0 +1,171 @@
+//! The stacks, and what a seed has in store for them.
+
+use core::ops::Range;
+use core::time::Duration;
+use xk_core::random::Random;
+
+/// What a stack promises of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Executed at most once; exactly once if it brought a reply.
+    AtMostOnce,
+    /// Executed at least once if it brought a reply.
+    AtLeastOnce,
+}
+
+/// A stack under test.
+pub struct Stack {
+    /// The test's name.
+    pub name: &'static str,
+    /// The graph: hosts `one`, `two` (clients) and `server`, and the link `lan`, whose properties are the plan's.
+    pub graph: String,
+    /// The node that the applications stand on.
+    pub lower: &'static str,
+    /// The peer that the clients open.
+    pub to: &'static str,
+    /// What the server enables.
+    pub at: &'static str,
+    /// What it promises.
+    pub promise: Promise,
+    /// The largest request and reply, in octets.
+    pub octets_max: usize,
+}
+
+/// The two hosts that call.
+pub const CLIENTS: [&str; 2] = ["one", "two"];
+/// The host that serves.
+pub const SERVER: &str = "server";
+
+/// Three hosts with the same layers on IP.
+fn graph(layers: &str) -> String {
+    let host = |name: &str, address: &str| {
+        format!(
+            "host {name} {{\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp {{ address \"{address}/24\"; }}\n{layers}}}\n"
+        )
+    };
+    [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("server", "10.0.0.9")]
+        .map(|(name, address)| host(name, address))
+        .concat()
+}
+
+pub fn mrpc() -> Stack {
+    Stack {
+        name: "mrpc",
+        graph: graph("    mrpc ip\n"),
+        lower: "mrpc",
+        to: "procedure7@10.0.0.9",
+        at: "*",
+        promise: Promise::AtMostOnce,
+        octets_max: 12_000,
+    }
+}
+
+/// When a host crashes, and how long it is down.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    /// Which host.
+    pub host: &'static str,
+    /// When.
+    pub at: Duration,
+    /// For how long.
+    pub down: Duration,
+}
+
+/// A call to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    /// Which client makes it.
+    pub client: usize,
+    /// When.
+    pub at: Duration,
+    /// Octets of the request and of the reply.
+    pub sizes: [usize; 2],
+    /// How long the procedure takes.
+    pub takes: Duration,
+}
+
+/// What a seed has in store.
+#[derive(Debug)]
+pub struct Plan {
+    /// Properties of the link, as text of a graph.
+    pub link: String,
+    /// Crashes, in order.
+    pub crashes: Vec<Crash>,
+    /// Calls, in order.
+    pub calls: Vec<Planned>,
+    /// Whether the network gets better in the end, so that a call must get through.
+    pub is_mild: bool,
+}
+
+/// When the last fault is over.
+pub const FAULTS_END: Duration = Duration::from_secs(20);
+
+fn between(chance: &Random, range: Range<u64>) -> u64 {
+    range.start + chance.below(range.end - range.start)
+}
+
+fn ms(chance: &Random, range: Range<u64>) -> Duration {
+    Duration::from_millis(between(chance, range))
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64, octets_max: usize) -> Self {
+        let chance = Random::new(seed).fork(0x706c_616e);
+        let is_mild = chance.below(2) == 0;
+        let shares = match is_mild {
+            true => [0, 5, 5],
+            false => [25, 20, 30],
+        };
+        let [loss, duplicate, reorder] = shares.map(|most| chance.below(most + 1));
+        let delay = between(&chance, 20..3000);
+        let late = between(&chance, 1..400);
+        let mut link = format!(
+            "link lan kind=hub delay=\"{delay}us\" jitter=\"{}us\" loss=\"{loss}%\" duplicate=\"{duplicate}%\" \
+             reorder=\"{reorder}%\" reorder_delay=\"{late}ms\" {{\n",
+            chance.below(2000)
+        );
+        for _ in 0..chance.below(3) {
+            let from = between(&chance, 0..15_000);
+            let until = from + between(&chance, 10..4000);
+            link += &format!(
+                "    partition from=\"{from}ms\" until=\"{until}ms\" between=\"server\"\n"
+            );
+        }
+        link += "}\n";
+        let mut crashes: Vec<Crash> = (0..chance.below(4))
+            .map(|_| Crash {
+                host: match chance.below(3) {
+                    0 => CLIENTS[chance.below(2) as usize],
+                    _ => SERVER,
+                },
+                at: ms(&chance, 100..15_000),
+                down: ms(&chance, 1..3000),
+            })
+            .collect();
+        crashes.sort_by_key(|crash| crash.at);
+        let size = || match chance.below(4) {
+            0 => chance.below(octets_max as u64),
+            _ => chance.below(200),
+        };
+        let mut calls: Vec<Planned> = (0..between(&chance, 6..24))
+            .map(|_| Planned {
+                client: chance.below(2) as usize,
+                at: ms(&chance, 1000..16_000),
+                sizes: [size() as usize, size() as usize],
+                takes: match chance.below(4) {
+                    0 => ms(&chance, 1..1500),
+                    1 => ms(&chance, 0..50),
+                    _ => Duration::ZERO,
+                },
+            })
+            .collect();
+        calls.sort_by_key(|call| call.at);
+        Self {
+            link,
+            crashes,
+            calls,
+            is_mild,
+        }
+    }
+}
