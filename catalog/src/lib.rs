@@ -24,6 +24,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
     &xk_fault::ENTRY,
+    &xk_fragment::ENTRY,
     &xk_host::ENTRY,
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,

@@ -32,7 +32,7 @@ use xk_core::map::{Lru, Map, keyed_hash};
 /// In a request: the ticket answers a challenge.
 pub const FIRST: u16 = 0x8000;
 /// The bits of a ticket proper; 0 is none.
-const TICKET: u16 = 0x7fff;
+pub const TICKET: u16 = 0x7fff;
 /// How many generations are counted, each for its share of the hosts.
 const SHARES: usize = 256;
 /// How many records are asked about before a new client is turned away.
@@ -47,7 +47,8 @@ const SHARE_OF: u32 = 0x7368_6172;
 pub enum Admission {
     /// Of the incarnation that is known: go on.
     Known,
-    /// Of an incarnation not known before, and known from now on: forget all that is held of an earlier one of this host, and go on.
+    /// Of an incarnation not known before, and known from now on: forget all that is held of this host under another boot id, and
+    /// go on.
     Replaced,
     /// Execute nothing, answer with this ticket.
     Challenge(u16),
@@ -265,6 +266,11 @@ impl Server {
         }
     }
 
+    /// The ticket that is known, or 0; for packets that execute nothing.
+    pub fn ticket(&self) -> u16 {
+        self.ticket.get()
+    }
+
     /// The boot id that is known, or 0.
     pub fn boot(&self) -> u32 {
         self.boot.get()
@@ -285,6 +291,11 @@ impl Servers {
             servers: Map::new(cx.boot_key(), servers_max),
             order: Lru::new(cx.boot_key(), servers_max),
         }
+    }
+
+    /// What is known of `host`, if anything is.
+    pub fn known(&self, host: u32) -> Option<Rc<Server>> {
+        self.servers.get(&host)
     }
 
     /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether it is still in the table or not.

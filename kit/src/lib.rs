@@ -14,6 +14,7 @@ pub mod control;
 pub mod corrupt;
 pub mod device_wire;
 pub mod incarnation;
+pub mod kept;
 pub mod notice;
 pub mod offload;
 pub mod passthrough;

@@ -83,6 +83,11 @@ pub static ENTRY: Entry = Entry {
             lower: "null",
             number: 7,
         },
+        Number {
+            upper: "discard",
+            lower: "fragment",
+            number: 7,
+        },
     ],
     parameters: &[
         ParamSpec::optional(

@@ -83,6 +83,11 @@ pub static ENTRY: Entry = Entry {
             lower: "null",
             number: 7,
         },
+        Number {
+            upper: "echo",
+            lower: "fragment",
+            number: 7,
+        },
     ],
     parameters: &[
         ParamSpec::optional(

@@ -108,6 +108,11 @@ pub static ENTRY: Entry = Entry {
             lower: "null",
             number: 7,
         },
+        Number {
+            upper: "probe",
+            lower: "fragment",
+            number: 7,
+        },
     ],
     parameters: PARAMETERS,
     blocks: &[],
