@@ -31,6 +31,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_ip::ENTRY,
     &xk_loop::ENTRY,
     &xk_loopback::ENTRY,
+    &xk_mrpc::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
     &xk_packet::ENTRY,

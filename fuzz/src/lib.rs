@@ -78,6 +78,7 @@ static TARGETS: &[Target] = &[
         "headers of SELECT",
         xk_select::fuzz::fuzz_wire,
     ),
+    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
         "template-wire",
@@ -90,6 +91,7 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
+    to("mrpc", "Sprite RPC between two layers, both halves", xk_mrpc::fuzz::fuzz_stack),
     to(
         "stack",
         "the whole Internet stack, a host or a router",
