@@ -38,6 +38,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_pcap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
+    &xk_rdgram::ENTRY,
     &xk_select::ENTRY,
     &xk_select::FORWARD_ENTRY,
     &xk_shm::ENTRY,

@@ -103,6 +103,12 @@ impl CallBottom {
         &self.protocol
     }
 
+    /// What it is like.
+    #[must_use]
+    pub fn lower(&self) -> &Lower {
+        &self.state.lower
+    }
+
     /// How many calls were made through it.
     #[must_use]
     pub fn calls(&self) -> u64 {
