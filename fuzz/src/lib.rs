@@ -91,7 +91,11 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
-    to("mrpc", "Sprite RPC between two layers, both halves", xk_mrpc::fuzz::fuzz_stack),
+    to(
+        "mrpc",
+        "Sprite RPC between two layers, both halves",
+        xk_mrpc::fuzz::fuzz_stack,
+    ),
     to(
         "stack",
         "the whole Internet stack, a host or a router",

@@ -87,11 +87,6 @@ pub static ENTRY: Entry = Entry {
             lower: "channel",
             number: 0x66,
         },
-        Number {
-            upper: "rdgram",
-            lower: "reqrep",
-            number: 0x66,
-        },
     ],
     parameters: &[ParamSpec::new(
         "sessions_max",

@@ -42,8 +42,7 @@ fn net() -> Net {
     let layers = [0, 1].map(layer);
     let tops = [0, 1].map(|n: usize| {
         let top = Top::add(&cx, &format!("top{n}"));
-        cx.numbers_mut()
-            .override_pair(top.id(), layers[n].id(), 7);
+        cx.numbers_mut().override_pair(top.id(), layers[n].id(), 7);
         top
     });
     cx.start().unwrap();
@@ -79,7 +78,10 @@ impl Net {
                 ends.borrow_mut().push(end);
             }) as Task
         };
-        assert!(self.cx.run_tasks(LONG, all.iter().map(task).collect(), |_| 0));
+        assert!(
+            self.cx
+                .run_tasks(LONG, all.iter().map(task).collect(), |_| 0)
+        );
         ends.take()
     }
 
@@ -107,7 +109,10 @@ fn datagrams_arrive_in_order_and_push_waits_for_it() {
     assert_eq!(ends, [Ok(()); 4]);
     assert_eq!(net.arrived(1), [&b"one"[..], b"two", b"", b"four"]);
     assert_eq!(net.cx.now().since(begun), MS * 4, "one after the other");
-    assert_eq!((net.bottoms[0].opens(), net.bottoms[0].calling_most()), (1, 1));
+    assert_eq!(
+        (net.bottoms[0].opens(), net.bottoms[0].calling_most()),
+        (1, 1)
+    );
     net.finish();
 }
 
@@ -140,7 +145,10 @@ fn what_is_not_delivered_is_told() {
     let net = net();
     let session = net.open(0);
     net.tops[1].refuse(Some(&UNWANTED));
-    assert_eq!(net.push_all(&session, &[b"x"]), [Err(PushError::Unreachable)]);
+    assert_eq!(
+        net.push_all(&session, &[b"x"]),
+        [Err(PushError::Unreachable)]
+    );
     net.tops[1].refuse(None);
     for (cause, error) in [
         (CallCause::TimedOut { tries: 8 }, PushError::Unreachable),

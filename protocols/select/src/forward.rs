@@ -81,11 +81,6 @@ pub static FORWARD_ENTRY: Entry = Entry {
             lower: "channel",
             number: 0x65,
         },
-        Number {
-            upper: "forward",
-            lower: "reqrep",
-            number: 0x65,
-        },
     ],
     parameters: &[CHANNELS, SESSIONS_MAX],
     blocks: &[BlockSpec {

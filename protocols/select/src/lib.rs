@@ -153,11 +153,6 @@ pub static ENTRY: Entry = Entry {
             lower: "channel",
             number: 0x65,
         },
-        Number {
-            upper: "select",
-            lower: "reqrep",
-            number: 0x65,
-        },
     ],
     parameters: &[CHANNELS, SESSIONS_MAX],
     blocks: &[],

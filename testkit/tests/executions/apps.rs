@@ -12,14 +12,14 @@ use xk_kit::call::SYSTEM_ERROR;
 use xk_testkit::kernel::{HEADROOM, octets};
 
 /// How long each call's procedure takes, by its number.
-pub type Takes = Rc<dyn Fn(u64) -> Duration>;
+pub(crate) type Takes = Rc<dyn Fn(u64) -> Duration>;
 
 /// Serves: notes the execution, takes its time, replies.
-pub struct Server {
-    pub lower: ProtocolRef,
-    pub at: Participant,
-    pub model: Rc<Model>,
-    pub takes: Takes,
+pub(crate) struct Server {
+    pub(crate) lower: ProtocolRef,
+    pub(crate) at: Participant,
+    pub(crate) model: Rc<Model>,
+    pub(crate) takes: Takes,
 }
 
 impl Protocol for Server {
@@ -52,6 +52,6 @@ impl Protocol for Server {
 }
 
 /// Calls, and serves nothing.
-pub struct Client;
+pub(crate) struct Client;
 
 impl Protocol for Client {}

@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 use xk_core::object::CallError;
 
 /// What a request and a reply begin with: the call's number, and the size of the reply.
-pub const MARK: usize = 16;
+pub(crate) const MARK: usize = 16;
 
 /// What came of all seeds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Calls made.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Calls that brought a reply.
-    pub replies: u64,
+    pub(crate) replies: u64,
     /// Calls that failed.
-    pub failures: u64,
+    pub(crate) failures: u64,
     /// Executions.
-    pub executions: u64,
+    pub(crate) executions: u64,
     /// Crashes.
-    pub crashes: u64,
+    pub(crate) crashes: u64,
 }
 
 impl Counts {
     /// Adds those of another seed.
-    pub fn add(&mut self, other: Counts) {
+    pub(crate) fn add(&mut self, other: Counts) {
         self.calls += other.calls;
         self.replies += other.replies;
         self.failures += other.failures;
@@ -42,7 +42,7 @@ enum State {
     /// It brought its reply.
     Replied,
     /// It brought none.
-    Failed(CallError),
+    Failed,
     /// Its client crashed meanwhile.
     Gone,
 }
@@ -54,12 +54,14 @@ struct Call {
 }
 
 /// All calls of one seed.
-pub struct Model {
+pub(crate) struct Model {
     promise: Promise,
     calls: RefCell<BTreeMap<u64, Call>>,
+    /// Why calls failed, for who reads what did not hold.
+    errors: RefCell<BTreeMap<u64, CallError>>,
     /// The first thing that did not hold.
     wrong: RefCell<Option<String>>,
-    pub crashes: Cell<u64>,
+    pub(crate) crashes: Cell<u64>,
 }
 
 /// The octet at `at` of the request (`salt` 1) or reply (`salt` 2) of a call.
@@ -68,13 +70,17 @@ fn octet(call: u64, salt: u64, at: usize) -> u8 {
 }
 
 /// The request (`salt` 1) or reply (`salt` 2) of a call, `size` octets behind the mark, which says how many come back.
-pub fn message(call: u64, salt: u64, size: usize, back: usize) -> Vec<u8> {
-    let mark = call.to_be_bytes().into_iter().chain((back as u64).to_be_bytes());
-    mark.chain((0..size).map(|at| octet(call, salt, at))).collect()
+pub(crate) fn message(call: u64, salt: u64, size: usize, back: usize) -> Vec<u8> {
+    let mark = call
+        .to_be_bytes()
+        .into_iter()
+        .chain((back as u64).to_be_bytes());
+    mark.chain((0..size).map(|at| octet(call, salt, at)))
+        .collect()
 }
 
 /// The number of the call that octets belong to and the size of its reply, if they are what [`message`] makes.
-pub fn read(octets: &[u8], salt: u64) -> Option<(u64, usize)> {
+pub(crate) fn read(octets: &[u8], salt: u64) -> Option<(u64, usize)> {
     let (mark, rest) = octets.split_first_chunk::<MARK>()?;
     let (call, back) = mark.split_first_chunk::<8>()?;
     let (call, back) = (u64::from_be_bytes(*call), back.first_chunk::<8>()?);
@@ -84,22 +90,23 @@ pub fn read(octets: &[u8], salt: u64) -> Option<(u64, usize)> {
 }
 
 impl Model {
-    pub fn new(promise: Promise) -> Self {
+    pub(crate) fn new(promise: Promise) -> Self {
         Self {
             promise,
             calls: RefCell::default(),
+            errors: RefCell::default(),
             wrong: RefCell::default(),
             crashes: Cell::new(0),
         }
     }
 
     /// Something did not hold.
-    pub fn wrong(&self, what: String) {
+    pub(crate) fn wrong(&self, what: String) {
         self.wrong.borrow_mut().get_or_insert(what);
     }
 
     /// A call is about to be made.
-    pub fn call(&self, call: u64) {
+    pub(crate) fn call(&self, call: u64) {
         let state = State::Called;
         let made = Call {
             state,
@@ -109,7 +116,7 @@ impl Model {
     }
 
     /// The server executes a request. Answers the call's number and the size of its reply.
-    pub fn execute(&self, request: &[u8]) -> Option<(u64, usize)> {
+    pub(crate) fn execute(&self, request: &[u8]) -> Option<(u64, usize)> {
         let Some((number, back)) = read(request, 1) else {
             self.wrong(format!(
                 "the server got {} octets that nobody sent",
@@ -133,7 +140,7 @@ impl Model {
     }
 
     /// A call has ended with this reply.
-    pub fn reply(&self, number: u64, size: usize, reply: &[u8]) {
+    pub(crate) fn reply(&self, number: u64, size: usize, reply: &[u8]) {
         let right = read(reply, 2).is_some_and(|(of, _)| of == number);
         if !right || reply.len() != MARK + size {
             self.wrong(format!(
@@ -148,12 +155,13 @@ impl Model {
     }
 
     /// A call has failed.
-    pub fn fail(&self, number: u64, error: CallError) {
-        self.end(number, State::Failed(error));
+    pub(crate) fn fail(&self, number: u64, error: CallError) {
+        self.errors.borrow_mut().insert(number, error);
+        self.end(number, State::Failed);
     }
 
     /// The client of a call is no more.
-    pub fn gone(&self, number: u64) {
+    pub(crate) fn gone(&self, number: u64) {
         self.end(number, State::Gone);
     }
 
@@ -166,23 +174,26 @@ impl Model {
     }
 
     /// Whether this call brought its reply.
-    pub fn is_replied(&self, number: u64) -> bool {
+    pub(crate) fn is_replied(&self, number: u64) -> bool {
         let calls = self.calls.borrow();
         matches!(calls.get(&number), Some(call) if matches!(call.state, State::Replied))
     }
 
     /// Whether a call is still under way.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         let calls = self.calls.borrow();
-        calls.values().any(|call| matches!(call.state, State::Called))
+        calls
+            .values()
+            .any(|call| matches!(call.state, State::Called))
     }
 
     /// What came of it, or the first thing that did not hold.
-    pub fn judge(&self) -> Result<Counts, String> {
+    pub(crate) fn judge(&self) -> Result<Counts, String> {
         let calls = self.calls.borrow();
-        let of = |wanted: fn(&State) -> bool| calls.values().filter(|c| wanted(&c.state)).count() as u64;
+        let of =
+            |wanted: fn(&State) -> bool| calls.values().filter(|c| wanted(&c.state)).count() as u64;
         if let Some(wrong) = self.wrong.borrow().clone() {
-            return Err(format!("{wrong}\n{calls:?}"));
+            return Err(format!("{wrong}\n{calls:?}\n{:?}", self.errors.borrow()));
         }
         if let Some((number, _)) = calls.iter().find(|(_, c)| matches!(c.state, State::Called)) {
             return Err(format!("call {number} has not ended\n{calls:?}"));
@@ -190,7 +201,7 @@ impl Model {
         Ok(Counts {
             calls: calls.len() as u64,
             replies: of(|state| matches!(state, State::Replied)),
-            failures: of(|state| matches!(state, State::Failed(_))),
+            failures: of(|state| matches!(state, State::Failed)),
             executions: calls.values().map(|c| u64::from(c.executions)).sum(),
             crashes: self.crashes.get(),
         })

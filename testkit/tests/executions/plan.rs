@@ -6,7 +6,7 @@ use xk_core::random::Random;
 
 /// What a stack promises of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub(crate) enum Promise {
     /// Executed at most once; exactly once if it brought a reply.
     AtMostOnce,
     /// Executed at least once if it brought a reply.
@@ -14,27 +14,27 @@ pub enum Promise {
 }
 
 /// A stack under test.
-pub struct Stack {
+pub(crate) struct Stack {
     /// The test's name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The graph: hosts `one`, `two` (clients) and `server`, and the link `lan`, whose properties are the plan's.
-    pub graph: String,
+    pub(crate) graph: String,
     /// The node that the applications stand on.
-    pub lower: &'static str,
+    pub(crate) lower: &'static str,
     /// The peer that the clients open.
-    pub to: &'static str,
+    pub(crate) to: &'static str,
     /// What the server enables.
-    pub at: &'static str,
+    pub(crate) at: &'static str,
     /// What it promises.
-    pub promise: Promise,
+    pub(crate) promise: Promise,
     /// The largest request and reply, in octets.
-    pub octets_max: usize,
+    pub(crate) octets_max: usize,
 }
 
 /// The two hosts that call.
-pub const CLIENTS: [&str; 2] = ["one", "two"];
+pub(crate) const CLIENTS: [&str; 2] = ["one", "two"];
 /// The host that serves.
-pub const SERVER: &str = "server";
+pub(crate) const SERVER: &str = "server";
 
 /// Three hosts with the same layers on IP.
 fn graph(layers: &str) -> String {
@@ -43,12 +43,16 @@ fn graph(layers: &str) -> String {
             "host {name} {{\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp {{ address \"{address}/24\"; }}\n{layers}}}\n"
         )
     };
-    [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("server", "10.0.0.9")]
-        .map(|(name, address)| host(name, address))
-        .concat()
+    [
+        ("one", "10.0.0.1"),
+        ("two", "10.0.0.2"),
+        ("server", "10.0.0.9"),
+    ]
+    .map(|(name, address)| host(name, address))
+    .concat()
 }
 
-pub fn mrpc() -> Stack {
+pub(crate) fn mrpc() -> Stack {
     Stack {
         name: "mrpc",
         graph: graph("    mrpc ip\n"),
@@ -60,45 +64,69 @@ pub fn mrpc() -> Stack {
     }
 }
 
+pub(crate) fn sun_udp() -> Stack {
+    Stack {
+        name: "sun_udp",
+        graph: graph("    udp ip\n    reqrep udp\n    sunselect reqrep\n    sunprog sunselect\n"),
+        lower: "sunprog",
+        to: "procedure7@version1@program536870913@port2049@10.0.0.9",
+        at: "version1@program536870913@port2049",
+        promise: Promise::AtLeastOnce,
+        octets_max: 8000,
+    }
+}
+
+pub(crate) fn sun_fragment() -> Stack {
+    Stack {
+        name: "sun_fragment",
+        graph: graph(
+            "    fragment ip\n    reqrep fragment\n    sunselect reqrep\n    sunprog sunselect\n",
+        ),
+        to: "procedure7@version1@program536870913@10.0.0.9",
+        at: "version1@program536870913",
+        ..sun_udp()
+    }
+}
+
 /// When a host crashes, and how long it is down.
 #[derive(Clone, Copy, Debug)]
-pub struct Crash {
+pub(crate) struct Crash {
     /// Which host.
-    pub host: &'static str,
+    pub(crate) host: &'static str,
     /// When.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// For how long.
-    pub down: Duration,
+    pub(crate) down: Duration,
 }
 
 /// A call to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// Which client makes it.
-    pub client: usize,
+    pub(crate) client: usize,
     /// When.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// Octets of the request and of the reply.
-    pub sizes: [usize; 2],
+    pub(crate) sizes: [usize; 2],
     /// How long the procedure takes.
-    pub takes: Duration,
+    pub(crate) takes: Duration,
 }
 
 /// What a seed has in store.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Properties of the link, as text of a graph.
-    pub link: String,
+    pub(crate) link: String,
     /// Crashes, in order.
-    pub crashes: Vec<Crash>,
+    pub(crate) crashes: Vec<Crash>,
     /// Calls, in order.
-    pub calls: Vec<Planned>,
+    pub(crate) calls: Vec<Planned>,
     /// Whether the network gets better in the end, so that a call must get through.
-    pub is_mild: bool,
+    pub(crate) is_mild: bool,
 }
 
 /// When the last fault is over.
-pub const FAULTS_END: Duration = Duration::from_secs(20);
+pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
 
 fn between(chance: &Random, range: Range<u64>) -> u64 {
     range.start + chance.below(range.end - range.start)
@@ -110,7 +138,7 @@ fn ms(chance: &Random, range: Range<u64>) -> Duration {
 
 impl Plan {
     /// The plan of a seed.
-    pub fn new(seed: u64, octets_max: usize) -> Self {
+    pub(crate) fn new(seed: u64, octets_max: usize) -> Self {
         let chance = Random::new(seed).fork(0x706c_616e);
         let is_mild = chance.below(2) == 0;
         let shares = match is_mild {

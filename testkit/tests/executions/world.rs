@@ -8,7 +8,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_catalog::Catalog;
-use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate as build, start_world};
+use xk_compose::{
+    CheckedGraph, SimulationConfig, check, rebuild_host, simulate as build, start_world,
+};
 use xk_core::object::{CallCause, CallError, OpenError, PushError};
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Time, Upper};
 use xk_sim::{HostId, World};
@@ -45,7 +47,7 @@ struct Run<'a> {
 ///
 /// # Errors
 /// The first thing that did not hold.
-pub fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
+pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
     let plan = Plan::new(seed, stack.octets_max);
     let source = format!("{}{}", stack.graph, plan.link);
     let graph = check(&source, "executions.kdl", &Catalog::standard()).map_err(|e| e.to_text())?;
@@ -72,7 +74,9 @@ pub fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
     run.world.stop();
     run.forget();
     let judged = run.model.judge();
-    result.and(judged).map_err(|what| format!("{what}\n{plan:?}"))
+    result
+        .and(judged)
+        .map_err(|what| format!("{what}\n{plan:?}"))
 }
 
 impl Run<'_> {
@@ -148,14 +152,11 @@ impl Run<'_> {
         if !is_mild || self.model.is_busy() {
             return Ok(());
         }
-        for client in 0..CLIENTS.len() {
+        for (client, name) in CLIENTS.iter().enumerate() {
             let mut numbers = (0..TRIES).map(|n| FINAL + 100 * client as u64 + n);
             let through = numbers.any(|number| self.call_alone(number, client));
             if !through {
-                return Err(format!(
-                    "no call of `{}` gets through any more",
-                    CLIENTS[client]
-                ));
+                return Err(format!("no call of `{name}` gets through any more"));
             }
         }
         Ok(())
@@ -203,10 +204,7 @@ impl Run<'_> {
 
     fn call(&mut self, number: u64, call: Planned) -> Result<(), String> {
         let id = self.host(CLIENTS[call.client])?;
-        let (model, seat) = (
-            Rc::clone(&self.model),
-            Rc::clone(&self.seats[call.client]),
-        );
+        let (model, seat) = (Rc::clone(&self.model), Rc::clone(&self.seats[call.client]));
         let to: Participant = self.stack.to.parse().map_err(|e| format!("{e}"))?;
         let lower = self.stack.lower;
         model.call(number);
@@ -261,12 +259,7 @@ fn call_once(
     end
 }
 
-fn open(
-    cx: &Kernel,
-    seat: &Seat,
-    lower: &str,
-    to: Participant,
-) -> Result<SessionRef, OpenError> {
+fn open(cx: &Kernel, seat: &Seat, lower: &str, to: Participant) -> Result<SessionRef, OpenError> {
     let app = seat.app.borrow().clone().ok_or(OpenError::NoLower)?;
     let lower = cx.find_protocol(lower).ok_or(OpenError::NoLower)?;
     let mut local = Participant::of(Part::Any);

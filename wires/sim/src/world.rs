@@ -132,7 +132,10 @@ impl World {
         // The next boot of a host has other chance, and another name to its peers, than the one before.
         let boot = self.find(name).and_then(|id| self.hosts.get(id.0 as usize));
         let seed = self.seed.fork(label("host", name));
-        let seed = boot.map_or_else(|| seed.seed(), |h| seed.fork(u64::from(h.reboots) + 1).seed());
+        let seed = boot.map_or_else(
+            || seed.seed(),
+            |h| seed.fork(u64::from(h.reboots) + 1).seed(),
+        );
         Config {
             seed,
             pool: self.pool.clone(),
@@ -221,7 +224,8 @@ impl World {
     pub fn start(&mut self) -> Result<(), (HostId, ProtocolRef, OpenError)> {
         for at in 0..self.hosts.len() {
             let id = HostId(at as u32);
-            self.start_host(id).map_err(|(protocol, error)| (id, protocol, error))?;
+            self.start_host(id)
+                .map_err(|(protocol, error)| (id, protocol, error))?;
         }
         Ok(())
     }
