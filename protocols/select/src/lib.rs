@@ -91,7 +91,10 @@ const BELOW: Below = Below {
 
 const CHANNELS: ParamSpec = ParamSpec::new(
     "channels",
-    ParamKind::Integer { min: 1, max: 4096 },
+    ParamKind::Integer {
+        min: 1,
+        max: 65_536,
+    },
     "8",
     "how many channels a peer has at most",
 );

@@ -64,7 +64,15 @@ macro_rules! stacks {
     };
 }
 
-stacks!(mrpc, sun_udp, sun_fragment);
+stacks!(
+    mrpc,
+    select_channel,
+    select_channel_fragment,
+    select_channel_fragment_vip,
+    sun_channel,
+    sun_fragment,
+    sun_udp,
+);
 
 /// The model is worth something only if it sees what it looks for.
 #[test]

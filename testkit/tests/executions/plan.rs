@@ -88,6 +88,46 @@ pub(crate) fn sun_fragment() -> Stack {
     }
 }
 
+pub(crate) fn select_channel_fragment() -> Stack {
+    Stack {
+        name: "select_channel_fragment",
+        graph: graph("    fragment ip\n    channel fragment\n    select channel\n"),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn select_channel() -> Stack {
+    Stack {
+        name: "select_channel",
+        graph: graph("    channel ip\n    select channel\n"),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn sun_channel() -> Stack {
+    Stack {
+        name: "sun_channel",
+        graph: graph(
+            "    fragment ip\n    channel fragment\n    sunselect channel\n    sunprog sunselect\n",
+        ),
+        promise: Promise::AtMostOnce,
+        ..sun_fragment()
+    }
+}
+
+pub(crate) fn select_channel_fragment_vip() -> Stack {
+    Stack {
+        name: "select_channel_fragment_vip",
+        graph: graph(
+            "    vip arp ip\n    fragment vip\n    channel fragment\n    select channel\n",
+        ),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
 /// When a host crashes, and how long it is down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {

@@ -1,0 +1,81 @@
+//! Ten thousand calls at one time on one kernel: what their shepherds take, and what happens beyond the bound.
+
+use xk_catalog::Catalog;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::control::Report;
+use xk_core::{Time, shepherd::Stats};
+
+/// Calls at one time. Each has two shepherds here, the client's and the server's, since both live on one kernel.
+const CALLS: u32 = 10_000;
+/// Octets of memory that one waiting shepherd keeps, at most: of its stack only the pages that it has touched.
+const RESIDENT_MAX: usize = 24 * 1024;
+
+/// Client and server on one kernel, on the loopback link: `CALLS` calls of a procedure that sleeps.
+fn graph(calls: u32) -> String {
+    format!(
+        "host one {{
+            loopback
+            channel    loopback channels_max={max}
+            select     channel channels={calls}
+            procedures select
+            caller     select procedure=5 to=\"10.0.0.1\" time=\"3s\" count={calls} concurrency={calls}
+        }}",
+        max = 3 * calls,
+    )
+}
+
+/// Octets of this process that lie in memory (proc(5), statm).
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// What the caller reports, by line.
+fn run(calls: u32, shepherds_max: u32) -> (Vec<(String, String)>, Stats, usize) {
+    let source = graph(calls);
+    let graph = check(&source, "calls.kdl", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let config = SimulationConfig {
+        shepherds_max,
+        ..SimulationConfig::default()
+    };
+    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let before = resident();
+    world.run_until(Time::from_ms(2000));
+    let while_waiting = resident().saturating_sub(before);
+    world.run_until_finished(Time::from_ms(120_000));
+    let id = world.find("one").unwrap();
+    let cx = world.kernel(id).unwrap();
+    let caller = cx.find_protocol("caller").unwrap();
+    let lines = caller.ask(cx, Report::default()).unwrap().lines;
+    let stats = cx.shepherds().stats();
+    world.stop();
+    (lines, stats, while_waiting)
+}
+
+fn figure(lines: &[(String, String)], name: &str) -> u64 {
+    let found = lines.iter().find(|(line, _)| line.contains(name));
+    found.map_or(0, |(_, value)| value.parse().unwrap())
+}
+
+#[test]
+fn ten_thousand_calls_wait_at_one_time() {
+    let (lines, stats, octets) = run(CALLS, 2 * CALLS + 16);
+    assert_eq!(figure(&lines, "replies"), u64::from(CALLS), "{lines:?}");
+    assert_eq!(figure(&lines, "waiting at most"), u64::from(CALLS));
+    assert!(stats.in_use_high_water >= 2 * CALLS, "{stats:?}");
+    let each = octets / (2 * CALLS) as usize;
+    println!("{octets} octets resident for {} shepherds: {each} each", 2 * CALLS);
+    assert!(each <= RESIDENT_MAX, "{each} octets for each shepherd");
+}
+
+#[test]
+fn beyond_the_bound_callers_are_told() {
+    let (lines, stats, _) = run(500, 300);
+    let refused = figure(&lines, "no shepherd left");
+    assert!(stats.made <= 300, "{stats:?}");
+    assert!(stats.refusals_no_shepherds > 0 && refused > 0, "{lines:?}");
+    assert_eq!(figure(&lines, "calls"), 500);
+    assert_eq!(figure(&lines, "waiting"), 0, "{lines:?}");
+}
