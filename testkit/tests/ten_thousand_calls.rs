@@ -18,7 +18,7 @@ fn graph(calls: u32) -> String {
             channel    loopback channels_max={max}
             select     channel channels={calls}
             procedures select
-            caller     select procedure=5 to=\"10.0.0.1\" time=\"3s\" count={calls} concurrency={calls}
+            caller     select procedure=5 to=\"10.0.0.1\" interval=\"100us\" time=\"3s\" count={calls} concurrency={calls}
         }}",
         max = 3 * calls,
     )
