@@ -119,7 +119,9 @@ fn layered_calls_run() {
     assert_eq!(replies, [50, 50, 10]);
     // The front executes what it does not forward, the host behind it the rest.
     let sources = |host: &str| {
-        let of = reports.iter().find(|(h, name, _)| h == host && name == "procedures");
+        let of = reports
+            .iter()
+            .find(|(h, name, _)| h == host && name == "procedures");
         of.is_some_and(|(_, _, report)| report.lines.iter().any(|(line, _)| line == "source"))
     };
     assert!(!sources("front") && sources("back"));
@@ -128,7 +130,8 @@ fn layered_calls_run() {
 #[test]
 fn reliable_datagrams_are_not_lost() {
     let reports = run(&example("rdgram.kdl"));
-    let counts = ["received", "lost", "corrupt", "duplicates"].map(|line| figure(&reports, "probe", line));
+    let counts =
+        ["received", "lost", "corrupt", "duplicates"].map(|line| figure(&reports, "probe", line));
     assert_eq!(counts, [50, 0, 0, 0]);
 }
 

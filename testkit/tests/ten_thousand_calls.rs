@@ -2,8 +2,8 @@
 
 use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::control::Report;
 use xk_core::Time;
+use xk_core::control::Report;
 use xk_core::shepherd::{Limits, Stats};
 
 /// Calls at one time: in the ordinary run, and in the long one.

@@ -81,13 +81,11 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: wire::HEADER_OCTETS,
     virtual_rules: None,
-    numbers: &[
-        Number {
-            upper: "rdgram",
-            lower: "channel",
-            number: 0x66,
-        },
-    ],
+    numbers: &[Number {
+        upper: "rdgram",
+        lower: "channel",
+        number: 0x66,
+    }],
     parameters: &[ParamSpec::new(
         "sessions_max",
         ParamKind::Integer {

@@ -75,13 +75,11 @@ pub static FORWARD_ENTRY: Entry = Entry {
     header_octets: wire::HEADER_OCTETS,
     virtual_rules: None,
     // Those of `select`, which its peers take it for.
-    numbers: &[
-        Number {
-            upper: "forward",
-            lower: "channel",
-            number: 0x65,
-        },
-    ],
+    numbers: &[Number {
+        upper: "forward",
+        lower: "channel",
+        number: 0x65,
+    }],
     parameters: &[CHANNELS, SESSIONS_MAX],
     blocks: &[BlockSpec {
         name: "route",

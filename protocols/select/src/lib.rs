@@ -150,13 +150,11 @@ pub static ENTRY: Entry = Entry {
     below: BELOW,
     header_octets: wire::HEADER_OCTETS,
     virtual_rules: None,
-    numbers: &[
-        Number {
-            upper: "select",
-            lower: "channel",
-            number: 0x65,
-        },
-    ],
+    numbers: &[Number {
+        upper: "select",
+        lower: "channel",
+        number: 0x65,
+    }],
     parameters: &[CHANNELS, SESSIONS_MAX],
     blocks: &[],
     questions: QUESTIONS,
