@@ -37,12 +37,13 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_null::ENTRY,
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
+    &xk_portmap::ENTRY,
     &xk_probe::ENTRY,
-    &xk_reqrep::ENTRY,
     &xk_procedures::ENTRY,
     &xk_rdgram::ENTRY,
     &xk_select::ENTRY,
     &xk_select::FORWARD_ENTRY,
+    &xk_reqrep::ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_sunprog::ENTRY,
@@ -54,6 +55,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vip::ENTRY,
     &xk_vipaddr::ENTRY,
     &xk_vipadv::ENTRY,
+    &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];

@@ -78,6 +78,11 @@ static TARGETS: &[Target] = &[
         "headers of SELECT",
         xk_select::fuzz::fuzz_wire,
     ),
+    to(
+        "portmap-wire",
+        "what a port mapper is sent",
+        xk_portmap::fuzz::fuzz_wire,
+    ),
     to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
@@ -91,6 +96,11 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
+    to(
+        "vipadv",
+        "who runs virtual protocols, between two layers",
+        xk_vipadv::fuzz::fuzz_stack,
+    ),
     to(
         "mrpc",
         "Sprite RPC between two layers, both halves",
