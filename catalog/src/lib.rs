@@ -35,10 +35,12 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_ip::ENTRY,
     &xk_loop::ENTRY,
     &xk_loopback::ENTRY,
+    &xk_mrpc::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
+    &xk_portmap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
     &xk_reqrep::ENTRY,
@@ -54,6 +56,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vip::ENTRY,
     &xk_vipaddr::ENTRY,
     &xk_vipadv::ENTRY,
+    &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];

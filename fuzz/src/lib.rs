@@ -73,6 +73,12 @@ static TARGETS: &[Target] = &[
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
+    to(
+        "portmap-wire",
+        "what a port mapper is sent",
+        xk_portmap::fuzz::fuzz_wire,
+    ),
+    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
     to(
         "template-wire",
@@ -85,6 +91,16 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
+    to(
+        "vipadv",
+        "who runs virtual protocols, between two layers",
+        xk_vipadv::fuzz::fuzz_stack,
+    ),
+    to(
+        "mrpc",
+        "Sprite RPC between two layers, both halves",
+        xk_mrpc::fuzz::fuzz_stack,
+    ),
     to(
         "stack",
         "the whole Internet stack, a host or a router",

@@ -9,6 +9,8 @@ use crate::stack::{BEYOND, ME, OWN, YOU};
 use std::fs;
 use std::io;
 
+mod mrpc;
+
 /// A seed: its target, its name, and its octets.
 struct Seed {
     target: &'static str,
@@ -40,6 +42,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     texts(&mut seeds)?;
     attacks(&mut seeds);
     shared_memory(&mut seeds);
+    mrpc::add_all(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
