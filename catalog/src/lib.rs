@@ -43,6 +43,9 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_portmap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
+    &xk_rdgram::ENTRY,
+    &xk_select::ENTRY,
+    &xk_select::FORWARD_ENTRY,
     &xk_reqrep::ENTRY,
     &xk_rm::ENTRY,
     &xk_shm::ENTRY,
@@ -56,6 +59,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vip::ENTRY,
     &xk_vipaddr::ENTRY,
     &xk_vipadv::ENTRY,
+    &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];

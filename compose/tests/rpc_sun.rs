@@ -35,7 +35,7 @@ fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
 /// Every call of both callers has the reply that it must have.
 fn all_are_answered(name: &str) {
     for seed in 1..4 {
-        let world = run(name, seed);
+        let mut world = run(name, seed);
         for caller in ["null", "echo"] {
             let of = |line: &str| figure(&world, "alice", caller, line);
             assert_eq!(of("calls"), 50, "{name} {caller}, seed {seed}");

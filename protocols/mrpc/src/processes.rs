@@ -127,6 +127,15 @@ impl Process {
         }
     }
 
+    /// Whether a packet is of its client, whose headers look as they did last, and came the same way.
+    pub(crate) fn is_of(&self, header: &Header, lower: &SessionRef) -> bool {
+        let known = self.header(0, 0);
+        self.lower_id.get() == lower.id().0
+            && self.boot.get() == header.boot
+            && known.process == header.process
+            && known.server_host == header.server_host
+    }
+
     /// Notes what the headers of its client look like now, and where they come from.
     pub(crate) fn learn(
         &self,

@@ -57,6 +57,14 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
+        let known = self.processes.get(key(header.client_host, header.channel));
+        if let Some(process) = &known
+            && header.flags & (REQUEST | ECHO) == REQUEST
+            && process.is_of(header, lower)
+        {
+            process.heard.set(cx.now());
+            return self.requested(cx, this, (process, lower), header, message);
+        }
         if let Some(why) = self.objection(cx, lower, header) {
             return Err(this.refuse(message, why));
         }
@@ -69,7 +77,6 @@ impl Shared {
             }
             _ => return Err(this.refuse(message, &reason::MALFORMED)),
         }
-        let known = self.processes.get(key(header.client_host, header.channel));
         let ticket = header.process & !FIRST;
         let is_known = |p: &Rc<Process>| p.boot.get() == header.boot && p.ticket() == ticket;
         if !known.as_ref().is_some_and(is_known) {

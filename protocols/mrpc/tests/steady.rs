@@ -184,16 +184,22 @@ fn nothing_is_allocated_per_call() {
     }
 }
 
-/// Figures for a person: `cargo test --release -p xk-mrpc --test steady -- --ignored --nocapture`.
+/// Figures for a person: `cargo test --release -p xk-mrpc --test steady -- --ignored --nocapture`. With `XK_CALLS=1000` and
+/// `XK_OCTETS=0` just these calls, for a profiler.
 #[test]
 #[ignore = "a measurement"]
 fn how_long_a_call_takes() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    if let (Some(count), Some(len)) = (number("XK_CALLS"), number("XK_OCTETS")) {
+        calls(count, len as usize);
+        return;
+    }
     for len in [0, 64, 16_384] {
         let mut best = u128::MAX;
         for _ in 0..20 {
             let begin = std::time::Instant::now();
-            calls(20_000, len);
-            best = best.min(begin.elapsed().as_nanos() / 20_000);
+            calls(2_000, len);
+            best = best.min(begin.elapsed().as_nanos() / 2_000);
         }
         println!("{len} octets: {best} ns a call, both ends, switches and all");
     }
