@@ -140,7 +140,9 @@ impl Rust<'_> {
         self.item(format!("/// Serves a [`{service}`]."));
         self.line("#[derive(Clone, Debug)]");
         self.line(format!("pub struct {server}<T>(pub T);"));
-        self.item(format!("impl<T: {service}> Service for {server}<T> {{"));
+        self.item(format!(
+            "impl<T: {service} + Send + 'static> Service for {server}<T> {{"
+        ));
         self.line("    fn program(&self) -> Option<(u32, u32)> {");
         self.line(format!("        Some(({program}, {module}::VERSION))"));
         self.line("    }\n");
