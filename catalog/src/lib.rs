@@ -20,6 +20,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
     &xk_caller::ENTRY,
+    &xk_channel::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
@@ -46,6 +47,9 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_tcp::ENTRY,
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
+    &xk_vip::ENTRY,
+    &xk_vipaddr::ENTRY,
+    &xk_vipadv::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
 ];
