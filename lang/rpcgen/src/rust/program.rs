@@ -154,6 +154,9 @@ impl Rust<'_> {
             self.line(format!(
                 "                let {pattern} = call.arguments()?;"
             ));
+            for (at, part) in names.numbered_parts() {
+                self.line(format!("                let {part} = part{at};"));
+            }
             let mut arguments = vec!["&self.0".into(), "call".into()];
             arguments.extend(names.arguments.iter().cloned());
             let (front, end) = match procedure.result {

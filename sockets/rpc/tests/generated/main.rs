@@ -1,5 +1,7 @@
 //! What the compiler makes of its own test file compiles, says the same as its run-time model, and carries calls.
 
+// Not `kinds.rs`: nobody writes it, so it may be long.
+#[path = "kinds.txt"]
 mod kinds;
 
 use kinds::*;
@@ -19,7 +21,7 @@ fn the_source_is_what_the_compiler_makes() {
     };
     let compiled = compile("kinds.x", FILE).expect("no mistakes");
     let made = to_rust(&compiled.model, &options);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated/kinds.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated/kinds.txt");
     if std::env::var_os("XK_BLESS").is_some() {
         std::fs::write(&path, &made).expect("written");
     }
@@ -100,7 +102,7 @@ fn everything() -> Everything {
         pair: [Color::Blue, Color::Red],
         odd: [1, 2, 3],
         wide: Box::new([0.5; 50]),
-        lines: vec!["a \"line\"\n".into(), xdr::Text::default()].into(),
+        lines: "ab\"\n".into(),
     }
 }
 
