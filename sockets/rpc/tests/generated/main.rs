@@ -2,6 +2,7 @@
 
 // Not `kinds.rs`: nobody writes it, so it may be long.
 #[path = "kinds.txt"]
+#[allow(unreachable_pub, reason = "it is written for modules that are public")]
 mod kinds;
 
 use kinds::*;
@@ -179,6 +180,7 @@ impl KindsVersion for Kinds {
         Ok((0..count.cast_signed()).map(item).collect())
     }
 
+    #[allow(clippy::too_many_arguments, reason = "they are the file's")]
     fn kinds_many(
         &self,
         _: &Call<'_>,
