@@ -436,3 +436,28 @@ fn what_it_does_not_know_goes_on_down() {
     });
     assert_eq!(found, Some((Answer::Unknown, "10.0.0.1".into())));
 }
+
+#[test]
+fn the_example_reaches_the_near_host_in_frames_and_the_far_one_by_ip() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../graphs/vip.kdl");
+    let source = std::fs::read_to_string(file).unwrap();
+    let mut net = Net::new(&source, 1, None);
+    net.pass_ms(6_000);
+    let id = net.world.find("alice").unwrap();
+    let reports = net.world.enter(id, |cx| {
+        ["near", "far"].map(|name| {
+            let probe = cx.find_protocol(name).unwrap();
+            let report = probe.ask(cx, xk_core::control::Report::default()).unwrap();
+            (report.finished, report.failed)
+        })
+    });
+    assert_eq!(reports, Some([(true, false); 2]));
+    let kinds = net.sent("alice");
+    // `null` has a type of its own on Ethernet, so none follows for it.
+    let near = kinds.iter().filter(|kind| **kind == 0x88b5).count();
+    let far = kinds.iter().filter(|kind| **kind == IP).count();
+    assert!(
+        near >= 19 && far >= 20 && near + far >= 40,
+        "{near} and {far}"
+    );
+}

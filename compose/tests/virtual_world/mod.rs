@@ -114,7 +114,12 @@ impl Net {
             let Some(low) = cx.find_protocol("low") else {
                 continue;
             };
-            for (lower, number) in [("ip", NUMBER), ("eth", u32::from(ETHER_TYPE))] {
+            let numbers = [
+                ("ip", NUMBER),
+                ("eth", u32::from(ETHER_TYPE)),
+                ("fragment", 200),
+            ];
+            for (lower, number) in numbers {
                 let upper = "small";
                 let entry = Number {
                     upper,

@@ -95,13 +95,11 @@ pub static ENTRY: Entry = Entry {
     header_octets: 0,
     virtual_rules: None,
     // The number of `procedures`, on a layer that tells by number who is above.
-    numbers: &[
-        Number {
-            upper: "caller",
-            lower: "channel",
-            number: 253,
-        },
-    ],
+    numbers: &[Number {
+        upper: "caller",
+        lower: "channel",
+        number: 253,
+    }],
     parameters: PARAMETERS,
     blocks: &[],
     questions: &[QuestionInfo {

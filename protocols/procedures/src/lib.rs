@@ -106,13 +106,11 @@ pub static ENTRY: Entry = Entry {
     header_octets: 0,
     virtual_rules: None,
     // The number of `caller`, on a layer that tells by number who is above.
-    numbers: &[
-        Number {
-            upper: "procedures",
-            lower: "channel",
-            number: 253,
-        },
-    ],
+    numbers: &[Number {
+        upper: "procedures",
+        lower: "channel",
+        number: 253,
+    }],
     parameters: &[
         ParamSpec::new("at", PARTICIPANT, "*", "the local participant"),
         ParamSpec::new(

@@ -25,8 +25,9 @@
 //!
 //! A request is for whoever serves its program, version and procedure. Procedure 0 of every version is answered here, with
 //! nothing. What nobody serves gets a reply that says what is missing: the program, the version (with the lowest and the highest
-//! that there are), the procedure. Refusals from above become `garbage arguments`, `no such procedure` or, all others, `system
-//! error`. A broadcast gets no such reply.
+//! that there are), the procedure. Refusals from above become `garbage arguments`, `no such procedure`, what is wrong
+//! with the credentials or, all others, `system error`; those of the class "not mine" remain without a reply. A broadcast gets no
+//! such reply.
 //!
 //! # Control
 //! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the protocol `list-sessions` and

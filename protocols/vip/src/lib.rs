@@ -94,17 +94,17 @@ pub static RULES: VirtualRules = VirtualRules {
         Exclusion {
             upper: "udp",
             why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
-            instead: "let it stand on `ip`; both can share one",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
         },
         Exclusion {
             upper: "tcp",
             why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
-            instead: "let it stand on `ip`; both can share one",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
         },
         Exclusion {
             upper: "icmp",
             why: "it speaks of IP's own packets",
-            instead: "let it stand on `ip`; both can share one",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
         },
     ],
 };

@@ -14,7 +14,9 @@ use xk_core::{
 };
 use xk_kit::addr::Ipv4;
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PseudoHeader, SendError};
+use xk_kit::control::{
+    HostConflict, IsOutstanding, MinPacket, NetworkError, PseudoHeader, SendError,
+};
 use xk_kit::neighbour::{HostChanged, WatchHosts, peer_host};
 use xk_kit::offload::Offloads;
 use xk_kit::standins::UPPERS_MAX;
@@ -367,7 +369,8 @@ impl Protocol for Vip {
             return Answer::Answered;
         }
         // A question for those above that nobody there has understood comes back: it ends here.
-        let is_upward = ask.get::<LargestPush>().is_some();
+        // Short messages may go over a link that adds octets, whatever other ways do.
+        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
         let is_ips =
             ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
         if is_upward || is_ips || ask.get::<Offloads>().is_some() {

@@ -11,7 +11,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_kit::control::{
-    MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
+    MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
 };
 use xk_kit::offload::Offloads;
 use xk_kit::standins::StandIn;
@@ -262,7 +262,8 @@ impl Session for VipSession {
             question.host = path.local;
             return Answer::Answered;
         }
-        let is_upward = ask.get::<LargestPush>().is_some();
+        // Short messages may go over a link that adds octets, whatever other ways do.
+        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
         let is_ips =
             ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
         // What is done for transports on one way is not done on the other.

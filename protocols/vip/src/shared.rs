@@ -87,6 +87,12 @@ impl Shared {
     /// Refuses who depends on IP itself (paper 001, section 5).
     pub(crate) fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
         let number = cx.type_number(upper.selector, self.net.id());
+        let net = self.net.head().kind();
+        let by_number = cx.numbers_mut().kinds().iter().any(|n| n.lower == net);
+        if by_number && number.is_none() {
+            // Told now, and not when one of the ways is needed.
+            return Err(OpenError::NoTypeNumber);
+        }
         let is_ip_only = matches!(number, Some(1 | 6 | 17));
         if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
             return Err(OpenError::NotSupported);

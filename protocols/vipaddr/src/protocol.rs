@@ -16,8 +16,8 @@ use xk_core::{
 use xk_kit::addr::Ipv4;
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_kit::control::{
-    HostConflict, IsOutstanding, MaxPacket, NetworkError, PeerEther, PseudoHeader, Resolve,
-    SendError,
+    HostConflict, IsOutstanding, MaxPacket, MinPacket, NetworkError, PeerEther, PseudoHeader,
+    Resolve, SendError,
 };
 use xk_kit::neighbour::{HostChanged, RunsVirtual, WatchHosts, is_on_link, peer_host};
 use xk_kit::offload::Offloads;
@@ -114,6 +114,12 @@ impl Shared {
     /// Refuses who depends on IP itself (paper 001, section 5).
     fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
         let number = cx.type_number(upper.selector, self.net.id());
+        let net = self.net.head().kind();
+        let by_number = cx.numbers_mut().kinds().iter().any(|n| n.lower == net);
+        if by_number && number.is_none() {
+            // Told now, and not when one of the ways is needed.
+            return Err(OpenError::NoTypeNumber);
+        }
         let is_ip_only = matches!(number, Some(1 | 6 | 17));
         if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
             return Err(OpenError::NotSupported);
@@ -503,7 +509,8 @@ impl Protocol for VipAddr {
             return Answer::Answered;
         }
         // A question for those above that nobody there has understood comes back: it ends here.
-        let is_upward = ask.get::<LargestPush>().is_some();
+        // Short messages may go over a link that adds octets, whatever other ways do.
+        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
         let is_ips =
             ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
         if is_upward || is_ips || ask.get::<Offloads>().is_some() {

@@ -56,6 +56,8 @@
 
 extern crate alloc;
 
+#[doc(hidden)]
+pub mod fuzz;
 mod protocol;
 mod table;
 

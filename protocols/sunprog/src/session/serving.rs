@@ -6,9 +6,10 @@ use crate::wire::{Accepted, STAT_OCTETS};
 use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, Refused};
+use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef, reason};
 use xk_kit::call::MyProcedure;
-use xk_kit::onc::{MyProgram, ProcedureName};
+use xk_kit::onc::{MyProgram, ProcedureName, auth_stat};
 use xk_kit::ports::less_header;
 
 pub(crate) struct Serving {
@@ -33,6 +34,13 @@ impl Session for Serving {
         } else {
             match self.served.upper.call_demux(cx, this, request) {
                 Ok(reply) => reply,
+                // Of credentials another layer speaks, and of what is not for others nobody does.
+                Err(refused)
+                    if auth_stat(refused.reason).is_some()
+                        || refused.reason.class == Class::NotMine =>
+                {
+                    return Err(refused);
+                }
                 Err(refused) => {
                     let accepted = self.shared.accepted(self.name, refused.reason);
                     return answer(cx, refused.message, accepted, refused.reason);

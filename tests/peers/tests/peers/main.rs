@@ -100,6 +100,10 @@ fn main() -> ExitCode {
         many::stand_at_the_same_time over Veth XdpNative;
         many::follow_each_other over Veth;
         rpc::programs_understand_each_other over Veth;
+        rpc::serves_c_programs over Tap VethOffload XdpGeneric;
+        rpc::calls_c_programs over Tap VethOffload XdpGeneric;
+        rpc::learns_ports_of_rpcbind over Veth;
+        rpc::is_registered_with_rpcbind over Veth;
         hostile::survives_noise over Tap Veth;
         hostile::survives_a_flood_of_syns over Veth;
         hostile::survives_scanners over Tap;

@@ -2,7 +2,7 @@
 
 use xk_peers::scene::{DEVICE, PATIENCE, Scene, Wire, end};
 
-use super::{BAD, GOOD, TRIAL, beside, call, needs_rpc, program, rpcbind, serve};
+use super::{BAD, GOOD, KNOWN, TRIAL, beside, call, needs_rpc, program, rpcbind, serve};
 
 const SERVER: &str = "10.9.0.1";
 const PORT: u16 = 2049;
@@ -24,6 +24,7 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     let server = serve(&left, PORT);
     for transport in ["udp", "tcp"] {
         call(&right, transport, SERVER, PORT, GOOD);
+        call(&right, transport, SERVER, PORT, KNOWN);
         call(&right, transport, SERVER, PORT, BAD);
     }
     let _status = end(&server);
