@@ -34,7 +34,7 @@ pub struct Place {
     pub(crate) entry: &'static Entry,
     pub(crate) lowers: Vec<usize>,
     pub(crate) above: Option<Family>,
-    /// Type numbers that the graph overrides: the lower protocol's place, and the number there.
+    /// Type numbers that the graph overrides, and those that follow from others: the lower protocol's place, and the number there.
     pub(crate) numbers: Vec<(usize, u32)>,
     /// The parameters, if they are the same in all hosts alike.
     pub(crate) params: Option<Params>,
@@ -49,6 +49,11 @@ impl Place {
     /// The places of the protocols it stands on, in order, within its host.
     pub fn lowers(&self) -> &[usize] {
         &self.lowers
+    }
+
+    /// The type numbers that the graph gives it, or that follow from others: the lower protocol's place, and the number there.
+    pub fn numbers(&self) -> &[(usize, u32)] {
+        &self.numbers
     }
 
     /// The family of participants that it takes from above, looked up below where it passes them through.

@@ -73,7 +73,28 @@ static TARGETS: &[Target] = &[
     to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
+    to(
+        "select-wire",
+        "headers of SELECT",
+        xk_select::fuzz::fuzz_wire,
+    ),
+    to(
+        "portmap-wire",
+        "what a port mapper is sent",
+        xk_portmap::fuzz::fuzz_wire,
+    ),
+    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
     to("null-wire", "headers of null", null_wire),
+    to(
+        "fragment-wire",
+        "headers of FRAGMENT",
+        xk_fragment::fuzz::fuzz_wire,
+    ),
+    to(
+        "channel-wire",
+        "headers of CHANNEL",
+        xk_channel::fuzz::fuzz_wire,
+    ),
     to(
         "template-wire",
         "headers of the template",
@@ -85,6 +106,26 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
     to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
     to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
+    to(
+        "fragment",
+        "FRAGMENT between two layers",
+        xk_fragment::fuzz::fuzz_stack,
+    ),
+    to(
+        "channel",
+        "CHANNEL between two layers",
+        xk_channel::fuzz::fuzz_stack,
+    ),
+    to(
+        "vipadv",
+        "who runs virtual protocols, between two layers",
+        xk_vipadv::fuzz::fuzz_stack,
+    ),
+    to(
+        "mrpc",
+        "Sprite RPC between two layers, both halves",
+        xk_mrpc::fuzz::fuzz_stack,
+    ),
     to(
         "stack",
         "the whole Internet stack, a host or a router",

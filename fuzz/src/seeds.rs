@@ -9,6 +9,8 @@ use crate::stack::{BEYOND, ME, OWN, YOU};
 use std::fs;
 use std::io;
 
+mod mrpc;
+
 /// A seed: its target, its name, and its octets.
 struct Seed {
     target: &'static str,
@@ -40,6 +42,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     texts(&mut seeds)?;
     attacks(&mut seeds);
     shared_memory(&mut seeds);
+    mrpc::add_all(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
@@ -213,6 +216,7 @@ fn wires(seeds: &mut Vec<Seed>) {
     let padded = [&datagram[..], &[0; 9]].concat();
     add(seeds, "udp-wire", "padded", &padded);
     add(seeds, "null-wire", "number", &[0, 0, 0, 7]);
+    add_calls(seeds);
     for octets in [
         &[0, 0, 0, 2, 0, 2, b'h', b'i'][..],
         &[0, 7, 0, 0],
@@ -225,6 +229,30 @@ fn wires(seeds: &mut Vec<Seed>) {
             octets,
         );
     }
+}
+
+/// Of FRAGMENT and CHANNEL: the headers of a small message and of a call, and scripts of several.
+fn add_calls(seeds: &mut Vec<Seed>) {
+    let fragment = |count: u8, mask: u8| {
+        let mut packet = vec![0; 24 + 8];
+        (packet[0], packet[13], packet[17]) = (1, 7, 1);
+        (packet[19], packet[21], packet[23]) = (count, mask, 8);
+        packet
+    };
+    add(seeds, "fragment-wire", "small", &fragment(1, 1));
+    let script: Vec<u8> = [fragment(2, 1), fragment(1, 1), fragment(2, 2)]
+        .iter()
+        .flat_map(|packet| [&[packet.len() as u8][..], packet].concat())
+        .chain([0, 100])
+        .collect();
+    add(seeds, "fragment", "two", &script);
+    let call = [
+        1, 0x10, 0, 3, 0, 0, 0, 0x65, 0, 0, 0, 7, 0, 0, 0x2a, 0, 0, 1,
+    ];
+    add(seeds, "channel-wire", "call", &call);
+    // A request without a ticket, one with, its acknowledgement, time.
+    let script = [[7, 3, 1, 32], [7, 3, 1, 36], [3, 3, 2, 37], [0, 0, 0, 60]];
+    add(seeds, "channel", "call", script.as_flattened());
 }
 
 /// One operation of a sequence.

@@ -48,6 +48,18 @@ impl Question for MyProcedure {
     const NAME: &'static str = "my-procedure";
 }
 
+/// Asked of a session of the rpc realm: how many calls it has under way at once, at most; others wait. One that does not answer
+/// takes any number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallsAtOnce {
+    /// How many.
+    pub calls: u32,
+}
+
+impl Question for CallsAtOnce {
+    const NAME: &'static str = "calls-at-once";
+}
+
 /// Asked upwards, of a protocol about to open one below: the largest message that it will ever push, in octets. One that does
 /// not answer may push any.
 #[derive(Clone, Copy, Debug, Default)]

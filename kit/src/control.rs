@@ -29,6 +29,15 @@ pub struct OptPacket {
 }
 question!(OptPacket, "opt-packet");
 
+/// The smallest message that arrives as it was sent, in octets: a shorter one may have octets added behind it. Whoever has a length in
+/// his own header takes them off; a layer that does not answer may be a link that adds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MinPacket {
+    /// Octets; 0 where nothing is ever added.
+    pub octets: u32,
+}
+question!(MinPacket, "min-packet");
+
 /// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so (RFC 791, section 2.3; RFC 1191,
 /// section 3); what does not fit the path is refused as too big.
 #[derive(Clone, Copy, Debug, Default)]

@@ -173,3 +173,9 @@ pub struct StreamInfo {
     pub delivered: u64,
 }
 question!(StreamInfo, "stream-info");
+
+/// Asked of a session: what is pushed into it is a record, which arrives whole or, if the stream breaks, not at all; the protocol
+/// above is told by [`StreamNotice`] that it broke. Nothing needs to be sent twice meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CarriesRecords;
+question!(CarriesRecords, "carries-records");

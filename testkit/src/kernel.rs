@@ -14,9 +14,11 @@
 //! ```
 
 mod bottom;
+mod calls;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Lower, ReachedBottom, Sent};
+pub use calls::{CallBottom, CallEnd, CallTop, OnCall, OnServe, Task};
 pub use top::{Event, OnDemux, Received, Top};
 
 use core::ops::Deref;
@@ -26,6 +28,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Message, Pool};
+use xk_run::switch::CoroutineSwitch;
 
 /// Room in front of every message made here, in octets: as whoever makes a message reserves it.
 pub const HEADROOM: usize = 128;
@@ -71,6 +74,15 @@ impl TestKernel {
     pub fn with_switch(seed: u64, switch: Box<dyn Switch>) -> Self {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a message pool");
         Self::with_parts(seed, pool, switch)
+    }
+
+    /// A kernel whose shepherds have stacks: calls may block, in what [`TestKernel::run_tasks`] runs.
+    ///
+    /// # Panics
+    /// If the machine has no memory for the pool.
+    #[must_use]
+    pub fn with_stacks(seed: u64) -> Self {
+        Self::with_switch(seed, Box::new(CoroutineSwitch::new()))
     }
 
     fn with_parts(seed: u64, pool: Pool, switch: Box<dyn Switch>) -> Self {

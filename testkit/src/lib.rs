@@ -13,6 +13,7 @@
 //! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
 //! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
+//! | [`vectors`] | messages that programs of others have sent, octet for octet |
 //!
 //! # Example
 //! ```no_run
@@ -42,3 +43,4 @@ pub mod peer;
 pub mod script;
 pub mod streams;
 pub mod tshark;
+pub mod vectors;

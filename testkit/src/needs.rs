@@ -64,6 +64,8 @@ fn package(program: &str) -> &str {
         "redis-cli" | "redis-benchmark" => "redis-tools",
         "ssh" | "ssh-keygen" => "openssh-client",
         "sshd" => "openssh-server",
+        "rpcgen" => "rpcsvc-proto",
+        "rpcinfo" => "rpcbind",
         other => other,
     }
 }

@@ -150,6 +150,8 @@ pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckErro
     for name in guesses() {
         command.args(["--disable-protocol", name]);
     }
+    // Calls of programs that it has never heard of are read all the same, and so are the replies.
+    command.args(["-o", "rpc.dissect_unknown_programs:TRUE"]);
     // Octets without a known form are no fault of the capture's writer.
     command.args([
         "-o",

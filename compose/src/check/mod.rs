@@ -10,6 +10,7 @@ mod numbers;
 mod order;
 mod stacking;
 mod suggest;
+mod virtuals;
 
 use xk_catalog::Catalog;
 use xk_lang::{Diagnostics, parse};

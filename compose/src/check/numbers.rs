@@ -4,18 +4,26 @@ use std::collections::HashMap;
 use xk_lang::{Diagnostics, Span, Spanned};
 
 use super::host::{Site, is_transparent};
-use super::suggest;
+use super::{suggest, virtuals};
 
-/// An upper protocol on one lower that tells its uppers apart by number.
-struct Edge {
-    upper: usize,
-    /// The lower, perhaps below layers without a header.
-    target: usize,
-    /// Where the graph says so.
-    span: Span,
+/// A protocol that tells its uppers apart by number, as it is reached from above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) node: usize,
+    /// How a number follows for uppers that have none of their own.
+    pub(super) derived: Option<virtuals::Derived>,
 }
 
-/// Checks the numbers of all nodes; answers for each node those that the graph overrides.
+/// An upper protocol on one lower that tells its uppers apart by number.
+pub(super) struct Edge {
+    pub(super) upper: usize,
+    /// The lower, perhaps below layers without a header.
+    pub(super) target: Target,
+    /// Where the graph says so.
+    pub(super) span: Span,
+}
+
+/// Checks the numbers of all nodes; answers for each node those that the graph overrides, and those that follow from others.
 pub(super) fn check(
     site: &Site<'_>,
     order: &[usize],
@@ -25,28 +33,34 @@ pub(super) fn check(
     let mut taken: HashMap<(usize, u32), (usize, Span)> = HashMap::new();
     let targets = all_targets(site, order);
     for &at in order {
-        let edges = edges(site, at, &targets);
+        let mut edges = edges(site, at, &targets);
         overrides[at] = own_numbers(site, at, &edges, diagnostics);
+        if virtuals::refuse(site, at, diagnostics) {
+            // Nothing else needs saying about what it stands on.
+            continue;
+        }
         let Some(entry) = site.entry(at) else {
             continue;
         };
-        if is_transparent(entry) {
+        if is_transparent(entry) || entry.virtual_rules.is_some() {
             continue;
         }
+        virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);
         for edge in edges {
-            let Some(lower) = site.entry(edge.target) else {
+            let Some(lower) = site.entry(edge.target.node) else {
                 continue;
             };
-            let own = overrides[at].iter().find(|(t, _)| *t == edge.target);
+            let target = edge.target.node;
+            let own = overrides[at].iter().find(|(t, _)| *t == target);
             let known = site.catalog.numbers().find_kinds(entry.kind, lower.kind);
             match own.map(|(_, number)| *number).or(known) {
                 None => missing(site, &edge, diagnostics),
-                Some(number) => match taken.get(&(edge.target, number)) {
+                Some(number) => match taken.get(&(target, number)) {
                     Some((first, span)) if *first != at => {
                         clash(site, &edge, number, (*first, *span), diagnostics);
                     }
                     _ => {
-                        taken.insert((edge.target, number), (at, edge.span));
+                        taken.insert((target, number), (at, edge.span));
                     }
                 },
             }
@@ -57,29 +71,37 @@ pub(super) fn check(
 
 /// For each node, the protocols that messages from above reach it by number at: itself, or what lies below it if it has no
 /// header of its own.
-fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<usize>> {
-    let mut targets: Vec<Vec<usize>> = vec![Vec::new(); site.lowers.len()];
+fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<Target>> {
+    let mut targets: Vec<Vec<Target>> = vec![Vec::new(); site.lowers.len()];
     for &at in order {
         let Some(entry) = site.entry(at) else {
             continue;
         };
         let kinds = site.catalog.numbers().kinds();
         if kinds.iter().any(|number| number.lower == entry.kind) {
-            targets[at] = vec![at];
+            let derived = None;
+            targets[at] = vec![Target { node: at, derived }];
         } else if site.is_virtual(at) {
-            let mut below: Vec<usize> = site
-                .known_lowers(at)
-                .flat_map(|(_, lower)| targets[lower].iter().copied())
-                .collect();
-            below.sort_unstable();
-            below.dedup();
+            let mut below: Vec<Target> = Vec::new();
+            for (_, lower) in site.known_lowers(at) {
+                for &target in &targets[lower] {
+                    let derived = target.derived.or(virtuals::rule(site, at, target.node));
+                    let target = Target { derived, ..target };
+                    // One reached over several ways is told once; the way with a rule says more.
+                    match below.iter_mut().find(|known| known.node == target.node) {
+                        Some(known) => known.derived = known.derived.or(derived),
+                        None => below.push(target),
+                    }
+                }
+            }
+            below.sort_unstable_by_key(|target| target.node);
             targets[at] = below;
         }
     }
     targets
 }
 
-fn edges(site: &Site<'_>, at: usize, targets: &[Vec<usize>]) -> Vec<Edge> {
+fn edges(site: &Site<'_>, at: usize, targets: &[Vec<Target>]) -> Vec<Edge> {
     let lowers = &site.node(at).lowers;
     let mut edges = Vec::new();
     for (place, lower) in site.known_lowers(at) {
@@ -110,13 +132,13 @@ fn own_numbers(
     for (name, number) in node.numbers(diagnostics) {
         let edge = edges
             .iter()
-            .find(|edge| *site.node(edge.target).name == *name);
+            .find(|edge| *site.node(edge.target.node).name == *name);
         let Some(edge) = edge else {
             not_below(site, at, &name, edges, diagnostics);
             continue;
         };
         match u32::try_from(*number) {
-            Ok(number) => own.push((edge.target, number)),
+            Ok(number) => own.push((edge.target.node, number)),
             Err(_) => {
                 diagnostics
                     .error(
@@ -140,7 +162,7 @@ fn not_below(
     let node = site.node(at);
     let names: Vec<&str> = edges
         .iter()
-        .map(|edge| site.node(edge.target).name.as_str())
+        .map(|edge| site.node(edge.target.node).name.as_str())
         .collect();
     let what = if node.lowers.iter().any(|lower| lower == name) {
         format!("`{name}` does not tell its uppers apart by type numbers")
@@ -159,7 +181,7 @@ fn not_below(
 }
 
 fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
-    let (upper, lower) = (site.node(edge.upper), site.node(edge.target));
+    let (upper, lower) = (site.node(edge.upper), site.node(edge.target.node));
     let what = format!("`{}` has no type number on `{}`", upper.kind, lower.kind);
     let mut known: Vec<&str> = site
         .catalog
@@ -172,7 +194,7 @@ fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
     known.sort_unstable();
     let between = site
         .entry(edge.upper)
-        .and_then(|upper| suggest::between(site, upper, edge.target));
+        .and_then(|upper| suggest::between(site, upper, edge.target.node));
     diagnostics
         .error(edge.span, what)
         .expected(format!(
@@ -196,7 +218,7 @@ fn clash(
     (first, span): (usize, Span),
     diagnostics: &mut Diagnostics,
 ) {
-    let lower = &site.node(edge.target).name;
+    let lower = &site.node(edge.target.node).name;
     let what = format!(
         "`{}` has the same type number on `{lower}` as `{}`: {number}",
         site.node(edge.upper).name,

@@ -28,7 +28,8 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
             continue;
         }
         for next in site.catalog.entries() {
-            let ordinary = next.realm != Realm::Top && !is_transparent(next) && next.below.max > 0;
+            let one_below = next.below.max > 0 && next.below.min <= 1;
+            let ordinary = next.realm != Realm::Top && !is_transparent(next) && one_below;
             if !ordinary
                 || next.above == Family::Inherit
                 || next.kind == upper.kind

@@ -52,6 +52,13 @@ impl Claims {
         self.0.borrow().first().map(|c| c.host)
     }
 
+    /// Those that are ours by now.
+    pub(crate) fn ours(&self) -> Vec<Ipv4> {
+        let list = self.0.borrow();
+        let ours = list.iter().filter(|c| c.stage.get() == Stage::Ours);
+        ours.map(|c| c.host).collect()
+    }
+
     /// Whether requests for it are to be answered.
     pub(crate) fn is_ours(&self, host: Ipv4) -> bool {
         self.find(host)

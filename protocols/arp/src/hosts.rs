@@ -1,7 +1,7 @@
 //! The hosts that are known or asked for: a bounded cache.
 
 use crate::entry::{Entry, REQUEST_INTERVAL};
-use crate::wire::Ipv4;
+use crate::wire::{EthAddr, Ipv4};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -116,6 +116,17 @@ impl Hosts {
             }
             recent.push_back((key, at));
         }
+    }
+
+    /// The lowest host whose address this is.
+    pub(crate) fn find_by_address(&self, eth: EthAddr) -> Option<Ipv4> {
+        let mut found = None::<Ipv4>;
+        self.map.for_each(|_, entry| {
+            if entry.address() == Some(eth) {
+                found = Some(found.map_or(entry.host, |host| host.min(entry.host)));
+            }
+        });
+        found
     }
 
     /// All entries, by host in rising order.

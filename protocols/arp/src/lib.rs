@@ -38,9 +38,12 @@
 //! wait; if one answers, the host is not ours and is tried again after a minute. Whoever else uses a host of ours is
 //! answered by an announcement, at most every ten seconds, and counted; the upper protocols are asked `host-conflict`.
 //!
+//! Packets of further protocol types with IPv4 addresses in them are handed to who takes that type; they change nothing here.
+//!
 //! # Control
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether` (sessions),
-//! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
+//! `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on), `take-type` (who takes a further protocol type is
+//! asked `heard` and `exchanged`), `say`, `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
 //! # Parameters
 //! - `entries_max`: how many hosts it remembers.
@@ -80,6 +83,7 @@ mod entry;
 #[doc(hidden)]
 pub mod fuzz;
 mod hosts;
+mod others;
 mod protocol;
 mod session;
 mod shared;
@@ -163,6 +167,10 @@ pub static ENTRY: Entry = Entry {
         question("my-host", "the first host claimed"),
         question("peer-host", "the peer, of a session"),
         question("peer-ether", "the peer's address, of a session"),
+        question("host-at", "the host that a hardware address belongs to"),
+        question("watch-hosts", "tells of every change"),
+        question("take-type", "packets of a further protocol type"),
+        question("say", "sends replies of a further protocol type"),
         question("arp-table", "the hosts it knows or asks for"),
     ],
     probe: None,

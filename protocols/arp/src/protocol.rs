@@ -4,7 +4,7 @@ use crate::claim::is_station;
 use crate::entry::Entry;
 use crate::session::{ArpSession, Path};
 use crate::shared::{Config, Shared, Token};
-use crate::wire::{Error, EthAddr, Ipv4, Operation, PACKET_LEN, Packet};
+use crate::wire::{Error, EthAddr, Ipv4, Operation, PACKET_LEN, PROTOCOL_IPV4, Packet};
 use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
@@ -168,7 +168,13 @@ impl Arp {
         if asked && for_us {
             let reply = packet.reply(shared.mine.get());
             shared.send(cx, packet.sender_eth, &reply);
+            if !packet.is_probe() {
+                shared.tell_exchanged(cx, packet);
+            }
             return Ok(());
+        }
+        if merged && !asked && for_us {
+            shared.tell_exchanged(cx, packet);
         }
         match (merged, asked) {
             (true, _) => Ok(()),
@@ -191,6 +197,52 @@ impl Arp {
     }
 }
 
+impl Arp {
+    /// Takes in a packet of a further type: it says something of its sender, and nothing here changes by it.
+    #[cold]
+    fn receive_other(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        (number, receiver): (u16, &ProtocolRef),
+        message: &Message,
+    ) -> Result<(), (Ipv4, &'static Reason)> {
+        let nobody = |why| (Ipv4::UNSPECIFIED, why);
+        let octets = message.peek::<PACKET_LEN>();
+        let octets = octets.ok_or(nobody(&reason::TRUNCATED))?;
+        let packet = Packet::parse_as(octets, number).map_err(|error| nobody(reason_of(error)))?;
+        let bad = |why| Err((packet.sender_ip, why));
+        if let Some(why) = self.objection(&packet) {
+            return bad(why);
+        }
+        if packet.operation != Operation::Reply || !is_station(packet.sender_ip) {
+            return bad(&reason::NOT_SUPPORTED);
+        }
+        if self.shared.claims.find(packet.sender_ip).is_some() {
+            return bad(&CONFLICT);
+        }
+        let frame_from = lower.ask(cx, PeerEther::default());
+        if frame_from.is_some_and(|from| from.address != packet.sender_eth.0) {
+            // Nobody speaks for others here.
+            return bad(&reason::BAD_SOURCE);
+        }
+        match Shared::hear(cx, (number, receiver), &packet) {
+            true => Ok(()),
+            false => bad(&UNSOLICITED),
+        }
+    }
+}
+
+/// The reason that corresponds to what is wrong with a packet.
+fn reason_of(error: Error) -> &'static Reason {
+    match error {
+        Error::Truncated => &reason::TRUNCATED,
+        // Other hardware, other protocols, other operations (RARP) share the type number.
+        Error::Hardware(_) | Error::Protocol(_) | Error::Operation(_) => &reason::NOT_SUPPORTED,
+        Error::AddressLength(..) => &reason::MALFORMED,
+    }
+}
+
 /// Reads a packet; else says why it is none.
 fn parse(message: &mut Message) -> Result<Packet, &'static Reason> {
     message.pull_up(PACKET_LEN).map_err(|error| match error {
@@ -198,12 +250,7 @@ fn parse(message: &mut Message) -> Result<Packet, &'static Reason> {
         PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
     })?;
     let octets = message.peek_slice(PACKET_LEN).unwrap_or_default();
-    Packet::parse_slice(octets).map_err(|error| match error {
-        Error::Truncated => &reason::TRUNCATED,
-        // Other hardware, other protocols, other operations (RARP) share the type number.
-        Error::Hardware(_) | Error::Protocol(_) | Error::Operation(_) => &reason::NOT_SUPPORTED,
-        Error::AddressLength(..) => &reason::MALFORMED,
-    })
+    Packet::parse_slice(octets).map_err(reason_of)
 }
 
 impl Protocol for Arp {
@@ -295,6 +342,19 @@ impl Protocol for Arp {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
+        let number = message.peek::<4>().map(Packet::protocol_type);
+        let other = number.filter(|number| *number != PROTOCOL_IPV4);
+        if let Some(number) = other
+            && let Some(receiver) = self.shared.others.of_type(number)
+        {
+            // A packet in several slices is brought together; one that is not all there stays unread.
+            let _ = message.pull_up(PACKET_LEN);
+            let taken = self.receive_other(cx, lower, (number, &receiver), &message);
+            return taken.map_err(|(host, why)| {
+                self.shared.talkers.count(Source::Host(host), why);
+                this.refuse(message, why)
+            });
+        }
         let packet = match parse(&mut message) {
             Ok(packet) => packet,
             Err(why) => return Err(this.refuse(message, why)),

@@ -4,9 +4,10 @@ use crate::claim::{Claims, Stage, is_station};
 use crate::control::{ArpEntry, ArpTable};
 use crate::entry::{Action, Entry, Event, State};
 use crate::hosts::Hosts;
+use crate::others::Others;
 use crate::session::{Key, Path};
 use crate::waiting::Waiting;
-use crate::wire::{EthAddr, Ipv4, PACKET_LEN, Packet};
+use crate::wire::{EthAddr, Ipv4, PACKET_LEN, PROTOCOL_IPV4, Packet};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -94,6 +95,8 @@ pub(crate) struct Shared {
     /// Messages that wait for an address.
     pub(crate) waiting: Waiting,
     uppers: RefCell<Vec<ProtocolRef>>,
+    /// Who watches, and who takes packets of further types.
+    pub(crate) others: Others,
     /// The session for requests to all.
     pub(crate) broadcast: RefCell<Option<SessionRef>>,
     /// Packets that showed a host of ours in use elsewhere.
@@ -117,6 +120,7 @@ impl Shared {
             config,
             claims: Claims::default(),
             uppers: RefCell::default(),
+            others: Others::default(),
             broadcast: RefCell::default(),
             conflicts: Cell::new(0),
             moved: Cell::new(0),
@@ -146,6 +150,7 @@ impl Shared {
         self.claims.clear();
         self.talkers.clear();
         drop(self.uppers.take());
+        self.others.clear();
         if let Some(broadcast) = self.broadcast.take() {
             broadcast.close(cx);
         }
@@ -167,8 +172,13 @@ impl Shared {
 
     /// Sends a packet. What keeps it from going is counted.
     pub(crate) fn send(&self, cx: &Kernel, to: EthAddr, packet: &Packet) {
+        self.send_as(cx, PROTOCOL_IPV4, to, packet);
+    }
+
+    /// Sends a packet of this protocol type.
+    pub(crate) fn send_as(&self, cx: &Kernel, number: u16, to: EthAddr, packet: &Packet) {
         let mut octets = [0; PACKET_LEN];
-        packet.emit(&mut octets);
+        packet.emit_as(number, &mut octets);
         let Ok(message) = cx.pool().copy_from(HEADROOM, &octets) else {
             return self.count(&reason::NO_BUFFERS);
         };
@@ -268,6 +278,8 @@ impl Shared {
         }
         if !armed {
             self.unlink(cx, entry);
+        } else if changed || !before.is_usable() {
+            self.tell_changed(cx, entry.host);
         }
     }
 
@@ -327,6 +339,7 @@ impl Shared {
         }
         self.hosts.note_unknown(entry.host);
         self.forget_idle(cx, entry);
+        self.tell_changed(cx, entry.host);
     }
 
     /// Forgets a host about which nothing is known and which nobody needs.
@@ -456,6 +469,7 @@ impl Shared {
                 for path in entry.paths() {
                     self.drop_waiting(cx, &path);
                 }
+                self.tell_changed(cx, entry.host);
             }
             Action::Unlink => {
                 entry.state.set(next);
@@ -549,8 +563,10 @@ impl Shared {
             question.host = host;
             return Some(Answer::Answered);
         }
-        let table = ask.get::<ArpTable>()?;
-        self.fill_table(cx, table);
-        Some(Answer::Answered)
+        if let Some(table) = ask.get::<ArpTable>() {
+            self.fill_table(cx, table);
+            return Some(Answer::Answered);
+        }
+        self.control_others(cx, ask)
     }
 }

@@ -148,6 +148,18 @@ impl Packet {
     /// Reads a packet.
     #[inline]
     pub fn parse(octets: &[u8; PACKET_LEN]) -> Result<Self, Error> {
+        Self::parse_as(octets, PROTOCOL_IPV4)
+    }
+
+    /// The protocol type that a packet bears.
+    #[must_use]
+    pub const fn protocol_type(front: &[u8; 4]) -> u16 {
+        let [_, _, high, low] = *front;
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Reads a packet whose protocol addresses are IPv4's, but whose protocol type is another.
+    pub fn parse_as(octets: &[u8; PACKET_LEN], protocol_type: u16) -> Result<Self, Error> {
         let [
             h0,
             h1,
@@ -164,7 +176,7 @@ impl Packet {
             return Err(Error::Hardware(hardware));
         }
         let protocol = u16::from_be_bytes([p0, p1]);
-        if protocol != PROTOCOL_IPV4 {
+        if protocol != protocol_type {
             return Err(Error::Protocol(protocol));
         }
         if (hardware_len, protocol_len) != (6, 4) {
@@ -188,7 +200,13 @@ impl Packet {
     /// Writes the packet.
     #[inline]
     pub fn emit(&self, octets: &mut [u8; PACKET_LEN]) {
-        octets[..8].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, self.operation as u8]);
+        self.emit_as(PROTOCOL_IPV4, octets);
+    }
+
+    /// Writes the packet with another protocol type.
+    pub fn emit_as(&self, protocol_type: u16, octets: &mut [u8; PACKET_LEN]) {
+        let [p0, p1] = protocol_type.to_be_bytes();
+        octets[..8].copy_from_slice(&[0, 1, p0, p1, 6, 4, 0, self.operation as u8]);
         octets[8..14].copy_from_slice(&self.sender_eth.0);
         octets[14..18].copy_from_slice(&self.sender_ip.octets());
         octets[18..24].copy_from_slice(&self.target_eth.0);

@@ -83,6 +83,16 @@ pub static ENTRY: Entry = Entry {
             lower: "null",
             number: 7,
         },
+        Number {
+            upper: "discard",
+            lower: "rdgram",
+            number: 7,
+        },
+        Number {
+            upper: "discard",
+            lower: "fragment",
+            number: 7,
+        },
     ],
     parameters: &[
         ParamSpec::optional(

@@ -5,6 +5,7 @@ use crate::control::{
     AddRoute, InterfaceInfo, IpFigures, ListInterfaces, ListRoutes, RemoveRoute, RouteInfo,
 };
 use crate::interface::Kind;
+use crate::path::Way;
 use crate::protocol::Ip;
 use crate::route::Route;
 use crate::session::PAYLOAD_MAX;
@@ -20,6 +21,7 @@ use xk_kit::control::{
     DeliverError, HostConflict, IsLocalHost, IsOutstanding, MaxPacket, MyHost, NetworkError,
     NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
 };
+use xk_kit::neighbour::HostRoute;
 use xk_kit::offload;
 
 /// The octets of a packet's header, for putting it back in front.
@@ -292,6 +294,17 @@ impl Ip {
                 Some(host) => q.host = host,
                 None => return Answer::Unknown,
             }
+        } else if let Some(q) = ask.get::<HostRoute>() {
+            (q.over, q.direct) = match shared.way(None, q.host) {
+                Some(Way::Out {
+                    interface,
+                    next_hop,
+                }) => {
+                    let over = shared.interfaces.list.get(interface);
+                    (over.map(|i| i.lower.clone()), next_hop == q.host)
+                }
+                Some(Way::Loop) | None => (None, false),
+            };
         } else if let Some(q) = ask.get::<AddRoute>() {
             q.added = self.add_route(cx, &q.route);
         } else if let Some(q) = ask.get::<RemoveRoute>() {

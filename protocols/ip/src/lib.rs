@@ -38,7 +38,7 @@
 //! # Control
 //! A session answers `my-host`, `peer-host`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`,
 //! and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
-//! `is-local-host`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
+//! `is-local-host`, `host-route`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
 //! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
 //! `network-error`, `send-error` and `host-conflict`.
 //!
@@ -334,6 +334,10 @@ const QUESTIONS: &[QuestionInfo] = &[
     question(
         "is-local-host",
         "whether a packet to this host is delivered here",
+    ),
+    question(
+        "host-route",
+        "over which layer a host is reached, and whether directly",
     ),
     question("deliver-error", "passes an error on to who sent the packet"),
     question("register-error-protocol", "who tells senders of errors"),

@@ -73,6 +73,11 @@ pub static ENTRY: Entry = Entry {
             lower: "null",
             number: 1,
         },
+        Number {
+            upper: "null",
+            lower: "fragment",
+            number: 1,
+        },
         // Local experimental EtherType 1 (IEEE 802); experimental protocol number (RFC 3692).
         Number {
             upper: "null",

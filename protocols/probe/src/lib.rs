@@ -67,7 +67,6 @@ extern crate std;
 mod cutter;
 mod protocol;
 mod tally;
-mod times;
 mod window;
 
 pub use protocol::{Probe, Settings, add, build};
@@ -107,6 +106,16 @@ pub static ENTRY: Entry = Entry {
         Number {
             upper: "probe",
             lower: "null",
+            number: 7,
+        },
+        Number {
+            upper: "probe",
+            lower: "rdgram",
+            number: 7,
+        },
+        Number {
+            upper: "probe",
+            lower: "fragment",
             number: 7,
         },
     ],

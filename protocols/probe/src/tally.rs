@@ -1,8 +1,6 @@
 //! What is counted, and the report of it.
 
-use crate::times::Times;
 use crate::window::Window;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use xk_core::Time;
@@ -10,6 +8,7 @@ use xk_core::control::Report;
 use xk_core::object::{OpenError, PushError};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::stream::StreamError;
+use xk_kit::times::{Figures, Times};
 
 /// Counts of one probe.
 #[derive(Default)]
@@ -97,11 +96,8 @@ impl Tally {
         if let Some(error) = self.open_error {
             line("not opened", error.to_string());
         }
-        if let Some(figures) = self.times.figures() {
-            line("rtt min", format!("{:?}", figures.min));
-            line("rtt avg", format!("{:?}", figures.avg));
-            line("rtt p50", format!("{:?}", figures.p50));
-            line("rtt max", format!("{:?}", figures.max));
+        for (name, time) in self.times.figures().iter().flat_map(Figures::lines) {
+            line(name, time);
         }
         report.lines = lines;
         let all_sent = count > 0 && sent >= count;

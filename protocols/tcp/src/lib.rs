@@ -42,7 +42,7 @@
 //! # Control
 //! Answers `my-port`, `peer-port`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
 //! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
-//! `stream-soft-error`, `is-outstanding`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
 //! - `sessions_max`: how many connections it holds; those that nobody holds are evicted for new ones.
@@ -258,6 +258,10 @@ const fn answers(name: &'static str, meaning: &'static str) -> QuestionInfo {
 static QUESTIONS: &[QuestionInfo] = &[
     answers("my-port", "the local port of a session"),
     answers("peer-port", "the peer's port of a session"),
+    answers(
+        "needs-pseudo-header",
+        "its checksum covers the hosts of the layer below",
+    ),
     answers("max-packet", "the send buffer, in octets"),
     answers("opt-packet", "octets of data in a segment"),
     answers("stream-space", "how many octets a push takes now"),

@@ -17,6 +17,7 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::attribute::LinkCast;
+use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
     ANY_HOST, EPHEMERAL_COUNT, Origin, definite, enable_of, ephemeral, is_free, key_of,
@@ -205,6 +206,9 @@ impl Protocol for Tcp {
         }
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
+        }
+        if ask.get::<NeedsPseudoHeader>().is_some() {
+            return Answer::Answered;
         }
         if let Some(question) = ask.get::<IsOutstanding>() {
             self.is_outstanding(cx, question);

@@ -35,7 +35,7 @@
 //!
 //! # Control
 //! Answers `my-port`, `peer-port` (connected sessions), `max-packet` and `opt-packet` (those of the layer below less
-//! eight octets), `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
+//! eight octets), `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
@@ -141,6 +141,10 @@ pub static ENTRY: Entry = Entry {
     ],
     blocks: &[],
     questions: &[
+        QuestionInfo {
+            name: "needs-pseudo-header",
+            meaning: "its checksum covers the hosts of the layer below",
+        },
         QuestionInfo {
             name: "my-port",
             meaning: "the local port of a session",

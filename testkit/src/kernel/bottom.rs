@@ -114,7 +114,10 @@ impl Lower {
     }
 
     /// The peer that `open`'s participants name.
-    fn peer(&self, mut participants: Participants) -> Result<Option<Part>, AddressError> {
+    pub(crate) fn peer(
+        &self,
+        mut participants: Participants,
+    ) -> Result<Option<Part>, AddressError> {
         if self.addressing == Addressing::Link {
             return Ok(None);
         }

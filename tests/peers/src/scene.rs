@@ -97,14 +97,24 @@ impl Scene {
     /// If its folder or namespaces cannot be made.
     #[must_use]
     pub fn new(test: &str) -> Self {
-        let folder = captures_folder().join(test);
-        let _nothing_there = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder for captures");
+        let folder = Self::scratch(test);
         Self {
             net: Net::new(test).unwrap(),
             folder,
             captures: RefCell::default(),
         }
+    }
+
+    /// An empty folder of this name, for captures or what else a test needs.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn scratch(name: &str) -> PathBuf {
+        let folder = captures_folder().join(name);
+        let _nothing_there = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder for captures");
+        folder
     }
 
     /// A namespace of Linux's own stack, which tells of every error it may tell of.
@@ -191,6 +201,8 @@ impl Scene {
                 "tcp.check_checksum:TRUE",
                 "-o",
                 "ip.check_checksum:TRUE",
+                "-o",
+                "rpc.dissect_unknown_programs:TRUE",
             ])
             .args(["-Y", filter, "-T", "fields", "-e", "frame.number"])
             .output()

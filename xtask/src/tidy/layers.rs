@@ -24,6 +24,8 @@ enum Layer {
     Wire,
     Run,
     Lang,
+    /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they make is of the codecs.
+    Generator,
     Catalog,
     Compose,
     Share,
@@ -33,7 +35,9 @@ enum Layer {
     Top,
 }
 
-use Layer::{Catalog, Compose, Core, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire};
+use Layer::{
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire,
+};
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
 const WORLDLY: &[&str] = &[
@@ -61,7 +65,8 @@ impl Layer {
             "protocols" => Protocol,
             "wires" => Wire,
             "run" => Run,
-            "lang" => Lang,
+            "lang" if dir == "lang" => Lang,
+            "lang" => Generator,
             "catalog" => Catalog,
             "compose" => Compose,
             "share" => Share,
@@ -77,6 +82,7 @@ impl Layer {
         match self {
             Core | Lang => &[],
             Kit => &[Core],
+            Generator => &[Core, Kit, Lang],
             Protocol | Wire | Run => &[Core, Kit],
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
@@ -89,8 +95,8 @@ impl Layer {
                 Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,
             ],
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,
-                Top,
+                Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Share, Sockets,
+                Testkit, Top,
             ],
         }
     }

@@ -1,6 +1,8 @@
-//! Round-trip times: extremes, average, and a histogram for the median.
+//! Round-trip times, as applications at the top of a graph report them: extremes, average, and a histogram for the median.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use core::time::Duration;
 
@@ -10,7 +12,7 @@ const CLASSES: usize = 32;
 const CLASS_BITS: u32 = CLASSES.trailing_zeros();
 
 /// Times seen so far.
-pub(crate) struct Times {
+pub struct Times {
     count: u64,
     sum_ns: u128,
     min_ns: u64,
@@ -20,11 +22,28 @@ pub(crate) struct Times {
 
 /// Minimum, average, median, maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Figures {
-    pub(crate) min: Duration,
-    pub(crate) avg: Duration,
-    pub(crate) p50: Duration,
-    pub(crate) max: Duration,
+pub struct Figures {
+    /// The shortest.
+    pub min: Duration,
+    /// The average.
+    pub avg: Duration,
+    /// The median, right to one part in 32.
+    pub p50: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+impl Figures {
+    /// Name and value of each, as a report has them.
+    pub fn lines(&self) -> [(&'static str, String); 4] {
+        [
+            ("rtt min", self.min),
+            ("rtt avg", self.avg),
+            ("rtt p50", self.p50),
+            ("rtt max", self.max),
+        ]
+        .map(|(name, time)| (name, format!("{time:?}")))
+    }
 }
 
 impl Default for Times {
@@ -60,7 +79,8 @@ fn floor(class: usize) -> u64 {
 }
 
 impl Times {
-    pub(crate) fn add(&mut self, time: Duration) {
+    /// Notes one.
+    pub fn add(&mut self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.count += 1;
         self.sum_ns += u128::from(ns);
@@ -71,7 +91,8 @@ impl Times {
         }
     }
 
-    pub(crate) fn figures(&self) -> Option<Figures> {
+    /// What they come to; `None` before the first.
+    pub fn figures(&self) -> Option<Figures> {
         if self.count == 0 {
             return None;
         }

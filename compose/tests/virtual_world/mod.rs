@@ -1,0 +1,224 @@
+//! Hosts with virtual protocols on two simulated links and a router, a small upper protocol on each, and whatever passes the links.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::cell::{Cell, RefCell};
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use xk_catalog::Catalog;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::numbers::Number;
+use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Time, Upper,
+};
+use xk_kit::call::{LargestPush, NeedsPseudoHeader};
+use xk_sim::{HostId, Sighting, Tap, World};
+
+/// The number on IP of the upper protocol of these tests: Sprite RPC's.
+pub(crate) const NUMBER: u32 = 90;
+/// Its Ethernet type.
+pub(crate) const ETHER_TYPE: u16 = 0x3900 + 90;
+
+/// What an upper protocol got: from which host, what.
+pub(crate) type Got = (Ipv4Addr, Vec<u8>);
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) got: RefCell<Vec<Got>>,
+    /// Sessions that messages made.
+    pub(crate) made: RefCell<Vec<SessionRef>>,
+    pub(crate) largest: Cell<Option<u32>>,
+    pub(crate) wants_ip: Cell<bool>,
+}
+
+struct Small(Rc<State>);
+
+impl Protocol for Small {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        lower.hold();
+        self.0.made.borrow_mut().push(lower.clone());
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let peer = lower.ask(cx, xk_kit::control::PeerHost { host });
+        let peer = peer.expect("a session of hosts").host;
+        // The first octet says how many follow: Ethernet pads.
+        let octets: Vec<u8> = message.octets().collect();
+        self.0.got.borrow_mut().push((peer, octets));
+        Ok(())
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if ask.get::<NeedsPseudoHeader>().is_some() && self.0.wants_ip.get() {
+            return Answer::Answered;
+        }
+        match self.0.largest.get() {
+            Some(octets) => ask.answer::<LargestPush>(|q| q.octets = octets),
+            None => Answer::Unknown,
+        }
+    }
+}
+
+/// A frame that passed a link: who sent it, its type, its octets.
+pub(crate) type Frame = (String, u16, Vec<u8>);
+
+#[derive(Default)]
+pub(crate) struct Frames(pub(crate) RefCell<Vec<Frame>>);
+
+impl Tap for Frames {
+    fn frame(&self, sighting: Sighting<'_>) {
+        let octets: Vec<u8> = sighting.frame.octets().collect();
+        let kind = u16::from_be_bytes([octets[12], octets[13]]);
+        let line = (sighting.host_name.to_owned(), kind, octets);
+        self.0.borrow_mut().push(line);
+    }
+}
+
+/// Hosts, and an upper protocol on each that has a node `low`.
+pub(crate) struct Net {
+    pub(crate) world: World,
+    pub(crate) frames: Rc<Frames>,
+    pub(crate) states: Vec<(HostId, ProtocolRef, ProtocolRef, Rc<State>)>,
+}
+
+impl Net {
+    /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may push `largest` octets.
+    pub(crate) fn new(source: &str, seed: u64, largest: Option<u32>) -> Self {
+        let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
+        let config = SimulationConfig {
+            seed,
+            ..SimulationConfig::default()
+        };
+        let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
+        let frames = Rc::new(Frames::default());
+        world.network().set_tap(Some(frames.clone()));
+        let mut states = Vec::new();
+        for host in graph.graph().expand() {
+            let id = world.find(&host.name).unwrap();
+            let cx = world.kernel(id).unwrap();
+            let Some(low) = cx.find_protocol("low") else {
+                continue;
+            };
+            let numbers = [
+                ("ip", NUMBER),
+                ("eth", u32::from(ETHER_TYPE)),
+                ("fragment", 200),
+            ];
+            for (lower, number) in numbers {
+                let upper = "small";
+                let entry = Number {
+                    upper,
+                    lower,
+                    number,
+                };
+                cx.numbers_mut().add(entry).unwrap();
+            }
+            let state = Rc::new(State::default());
+            state.largest.set(largest);
+            let small = cx.add_protocol("small", "small", Small(state.clone()));
+            states.push((id, small, low, state));
+        }
+        start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));
+        let mut net = Self {
+            world,
+            frames,
+            states,
+        };
+        for at in 0..net.states.len() {
+            let _ = net.enable(at).unwrap();
+        }
+        net
+    }
+
+    pub(crate) fn enable(&mut self, at: usize) -> Result<Enable, OpenError> {
+        let (id, small, low, _) = self.states[at].clone();
+        let any = Participants::local(Part::Any);
+        let enabled = self
+            .world
+            .enter(id, |cx| low.open_enable(cx, Upper::new(&small), any));
+        enabled.unwrap()
+    }
+
+    /// Opens a session of one host's upper protocol to a host.
+    pub(crate) fn open(&mut self, at: usize, to: &str) -> Result<SessionRef, OpenError> {
+        let (id, small, low, _) = self.states[at].clone();
+        let both = Participants::pair(Part::Any, Part::Host(to.parse().unwrap()));
+        let opened = self
+            .world
+            .enter(id, |cx| low.open(cx, Upper::new(&small), both));
+        opened.unwrap()
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        at: usize,
+        session: &SessionRef,
+        octets: &[u8],
+    ) -> Result<(), PushError> {
+        let id = self.states[at].0;
+        let pushed = self.world.enter(id, |cx| {
+            let message = cx.pool().copy_from(128, octets).unwrap();
+            session.push(cx, message)
+        });
+        pushed.unwrap()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass_ms(&mut self, ms: u64) {
+        let end = Time::from_ns(self.world.now().as_ns() + ms * 1_000_000);
+        self.world.run_until(end);
+    }
+
+    /// What one host's upper protocol got since the last look.
+    pub(crate) fn got(&self, at: usize) -> Vec<Got> {
+        self.states[at].3.got.take()
+    }
+
+    /// The types of the frames that this host sent since the last look, ARP's left out; all are forgotten.
+    pub(crate) fn sent(&self, host: &str) -> Vec<u16> {
+        let frames = self.frames.0.take();
+        let own = frames.into_iter().filter(|(who, ..)| who == host);
+        own.map(|(_, kind, _)| kind)
+            .filter(|kind| *kind != 0x0806)
+            .collect()
+    }
+}
+
+/// Two hosts on one link, one behind a router; `low` is what `lower` makes of `link` and `ip`.
+pub(crate) fn graph(lower: &str, link: &str) -> String {
+    let host = |name: &str, n: u32, lan: &str, address: &str, router: &str| {
+        format!(
+            "host {name} {{\n sim link={lan}\n eth sim address=\"02:00:00:00:00:0{n}\"\n arp eth lifetime=\"10s\"\n {link}\n \
+             ip arp {{ address \"{address}/24\"; route default via=\"{router}\"; }}\n icmp ip\n {lower}\n}}\n"
+        )
+    };
+    [
+        host("a", 1, "lan1", "10.0.0.1", "10.0.0.254"),
+        host("b", 2, "lan1", "10.0.0.2", "10.0.0.254"),
+        host("far", 3, "lan2", "10.0.1.2", "10.0.1.254"),
+        "host router {\n sim link=lan1 name=w1\n sim link=lan2 name=w2\n eth w1 name=e1\n eth w2 name=e2\n arp e1 name=a1\n \
+         arp e2 name=a2\n ip a1 a2 forward=#true { address \"10.0.0.254/24\" on=a1; address \"10.0.1.254/24\" on=a2; }\n icmp ip\n}\n"
+            .into(),
+    ]
+    .concat()
+}
+
+/// The links, with what stands in the braces of the first.
+pub(crate) fn links(first: &str) -> String {
+    format!("link lan1 delay=\"1ms\" {first}\nlink lan2 delay=\"1ms\"\n")
+}

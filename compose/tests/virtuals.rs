@@ -1,0 +1,235 @@
+//! What the check knows of layers without a header that choose among those below, on a catalog of made-up protocols.
+
+use xk_catalog::Catalog;
+use xk_compose::check;
+use xk_core::Entry;
+use xk_core::graph::{
+    Below, DerivedNumber, Exclusion, Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
+    VirtualRules,
+};
+use xk_core::numbers::Number;
+use xk_core::object::Protocol;
+
+struct Nothing;
+
+impl Protocol for Nothing {}
+
+const fn entry(kind: &'static str, above: Family, below: Below, octets: usize) -> Entry {
+    Entry {
+        kind,
+        summary: "",
+        manual: "",
+        realm: Realm::Async,
+        above,
+        below,
+        header_octets: octets,
+        virtual_rules: None,
+        numbers: &[],
+        parameters: &[],
+        blocks: &[],
+        questions: &[],
+        probe: None,
+        build: |build| build.add(Nothing),
+    }
+}
+
+const fn below(min: usize, max: usize, families: &'static [Family]) -> Below {
+    Below {
+        min,
+        max,
+        realms: &[Realm::Async, Realm::Wire],
+        families,
+    }
+}
+
+const fn number(upper: &'static str, lower: &'static str, number: u32) -> Number {
+    Number {
+        upper,
+        lower,
+        number,
+    }
+}
+
+const HOST: &[Family] = &[Family::Host];
+
+static WIRE: Entry = Entry {
+    realm: Realm::Wire,
+    ..entry("wire", Family::Link, NOTHING_BELOW, 0)
+};
+static SPY: Entry = entry("spy", Family::Inherit, below(1, 1, &[Family::Inherit]), 0);
+static FRAMES: Entry = entry("frames", Family::Ether, below(1, 1, &[Family::Link]), 14);
+static FINDER: Entry = Entry {
+    numbers: &[number("finder", "frames", 0x806)],
+    ..entry("finder", Family::Host, below(1, 1, &[Family::Ether]), 0)
+};
+static NET: Entry = Entry {
+    numbers: &[number("net", "frames", 0x800)],
+    ..entry("net", Family::Host, below(1, 4, HOST), 20)
+};
+static CHOOSER: Entry = Entry {
+    virtual_rules: Some(&VirtualRules {
+        derived: &[DerivedNumber {
+            on: "frames",
+            from: "net",
+            base: "base",
+            below: 256,
+        }],
+        excluded: &[Exclusion {
+            upper: "ports",
+            why: "its two ports do not map onto one number",
+            instead: "let it stand on `net`",
+        }],
+    }),
+    parameters: &[ParamSpec::new(
+        "base",
+        ParamKind::Integer { min: 0, max: 65280 },
+        "14592",
+        "what is added",
+    )],
+    ..entry("chooser", Family::Host, below(2, 2, HOST), 0)
+};
+/// Chooses among several, without rules for numbers.
+static SIZER: Entry = Entry {
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[],
+    }),
+    ..entry("sizer", Family::Host, below(2, 8, HOST), 0)
+};
+static CUTTER: Entry = Entry {
+    numbers: &[number("cutter", "net", 101)],
+    ..entry("cutter", Family::Host, below(1, 1, HOST), 25)
+};
+static CALLS: Entry = Entry {
+    numbers: &[number("calls", "net", 90), number("calls", "cutter", 7)],
+    ..entry("calls", Family::Host, below(1, 1, HOST), 36)
+};
+static PORTS: Entry = Entry {
+    numbers: &[number("ports", "net", 17)],
+    ..entry("ports", Family::Port, below(1, 1, HOST), 8)
+};
+/// Has numbers of its own on both.
+static BOTH: Entry = Entry {
+    numbers: &[number("both", "net", 253), number("both", "frames", 0x88b5)],
+    ..entry("both", Family::Host, below(1, 1, HOST), 4)
+};
+static LARGE: Entry = Entry {
+    numbers: &[number("large", "net", 300)],
+    ..entry("large", Family::Host, below(1, 1, HOST), 4)
+};
+static NOBODY: Entry = entry("nobody", Family::Host, below(1, 1, HOST), 4);
+
+fn catalog() -> Catalog {
+    Catalog::new(&[
+        &WIRE, &SPY, &FRAMES, &FINDER, &NET, &CHOOSER, &SIZER, &CUTTER, &CALLS, &PORTS, &BOTH,
+        &LARGE, &NOBODY,
+    ])
+    .unwrap()
+}
+
+const STACK: &str = "wire\nframes wire\nfinder frames\nnet finder\nchooser finder net";
+
+fn checked(nodes: &str) -> Result<xk_compose::CheckedGraph, String> {
+    let source = format!("host h {{\n{STACK}\n{nodes}\n}}\n");
+    check(&source, "g", &catalog()).map_err(|mistakes| mistakes.to_text())
+}
+
+/// What is said about these nodes on the usual stack.
+fn said(nodes: &str) -> String {
+    match checked(nodes) {
+        Ok(graph) => graph.warnings().to_text(),
+        Err(text) => text,
+    }
+}
+
+/// The numbers that one node has by the graph, by the names of the protocols below.
+fn planned(nodes: &str, name: &str) -> Vec<(String, u32)> {
+    let graph = checked(nodes).unwrap();
+    let host = &graph.graph().hosts[0];
+    let at = host.nodes.iter().position(|n| *n.name == *name).unwrap();
+    let places = graph.plan(0).unwrap().places();
+    let numbers = places[at].numbers().iter();
+    numbers
+        .map(|(lower, number)| (host.nodes[*lower].name.to_string(), *number))
+        .collect()
+}
+
+#[test]
+fn a_number_follows_from_another() {
+    let frames = |number| vec![("frames".to_owned(), number)];
+    assert_eq!(planned("calls chooser", "calls"), frames(0x395a));
+    assert_eq!(planned("spy chooser\ncalls spy", "calls"), frames(0x395a));
+    let sized = "cutter chooser\nsizer chooser cutter\ncalls sizer";
+    assert_eq!(planned(sized, "calls"), frames(0x395a));
+    assert_eq!(planned(sized, "cutter"), frames(0x3965));
+    // What the graph gives goes first, on the one and on the other.
+    let own = "calls chooser { number net=91; }";
+    let both = vec![("net".to_owned(), 91), ("frames".to_owned(), 0x395b)];
+    assert_eq!(planned(own, "calls"), both);
+    let own = "calls chooser { number frames=4660; }";
+    assert_eq!(planned(own, "calls"), frames(4660));
+    assert_eq!(planned("both chooser", "both"), vec![]);
+}
+
+#[test]
+fn the_base_is_a_parameter() {
+    let nodes = "chooser finder net name=second base=20480\ncalls second";
+    assert_eq!(
+        planned(nodes, "calls"),
+        vec![("frames".to_owned(), 20480 + 90)]
+    );
+}
+
+#[test]
+fn two_uppers_with_one_number_clash_on_both() {
+    let text = said("calls chooser\ncalls chooser name=c2");
+    assert!(
+        text.contains("`c2` has the same type number on `net` as `calls`: 90"),
+        "{text}"
+    );
+    assert!(
+        text.contains("`c2` has the same type number on `frames` as `calls`: 14682"),
+        "{text}"
+    );
+    assert_eq!(
+        said("calls chooser\ncalls chooser name=c2 { number net=91; }"),
+        ""
+    );
+}
+
+#[test]
+fn without_a_number_none_follows() {
+    let text = said("nobody chooser");
+    assert!(
+        text.contains("`nobody` has no type number on `net`"),
+        "{text}"
+    );
+    assert_eq!(text.matches("error").count(), 1, "{text}");
+    let text = said("large chooser");
+    assert!(
+        text.contains("no type number on `frames` follows from the number 300 of `large` on `net`"),
+        "{text}"
+    );
+    assert!(text.contains("a number from 0 to 255"), "{text}");
+}
+
+#[test]
+fn who_cannot_stand_there_is_told_why() {
+    let text = said("ports chooser");
+    assert!(
+        text.contains(
+            "g:7:7: error: `ports` cannot stand on `chooser`: its two ports do not map onto one number"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("help: let it stand on `net`"), "{text}");
+    assert_eq!(text.matches("error").count(), 1, "{text}");
+    let text = said("spy chooser\nspy spy name=s2\nports s2");
+    assert!(
+        text.contains("`ports` cannot stand on `chooser`, which lies below `s2`"),
+        "{text}"
+    );
+    // Through one that has a header it can.
+    assert!(!said("cutter chooser\nsizer chooser cutter\nports sizer").is_empty());
+    assert_eq!(said("ports net"), "");
+}

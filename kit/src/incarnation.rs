@@ -1,0 +1,328 @@
+//! At most once across reboots: which incarnation of a client a request is of, and which of a server answers.
+//!
+//! The headers of Sprite RPC and of CHANNEL (paper 001, appendix) carry the boot id of their sender alone. So a server that has
+//! rebooted cannot tell a retransmission of what its predecessor executed from a new request, nor one that has forgotten a client
+//! the old duplicate of a dead incarnation from the first request of a new one. Therefore a client has to show a *ticket* with each
+//! request, which it has from the server that it calls now.
+//!
+//! ```text
+//!   client                                server
+//!     request, ticket 0        ---->        nobody known: executes nothing, keeps nothing
+//!     challenge, ticket t      <----
+//!     request, ticket t | FIRST --->        the ticket of this client and boot: a record is made
+//!     reply                    <----        executed
+//!     request, ticket t        ---->        the record's ticket: executed
+//! ```
+//!
+//! The ticket of a client without a record is a keyed hash and a generation, so a challenge costs the server no memory and nobody can
+//! forge the source of a request that he does not see answered. The generation moves on with every record made, replaced or forgotten:
+//! no ticket given to a dead incarnation is ever right again (until 32,767 such events of one share of the hosts later). The mark
+//! [`FIRST`] says that the ticket answers a challenge: only such a request makes a record. So a retransmission of an earlier call,
+//! whose ticket a predecessor gave, never does in a server that has rebooted, whatever its value.
+//!
+//! A server promises never to forget a client of whom it executes a call, or whose reply may still be asked for. Under this promise a
+//! client whose call is challenged by the server that it knows sends it again: it was not executed.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use xk_core::Kernel;
+use xk_core::map::{Lru, Map, keyed_hash};
+
+/// In a request: the ticket answers a challenge.
+pub const FIRST: u16 = 0x8000;
+/// The bits of a ticket proper; 0 is none.
+pub const TICKET: u16 = 0x7fff;
+/// How many generations are counted, each for its share of the hosts.
+const SHARES: usize = 256;
+/// How many records are asked about before a new client is turned away.
+const SCAN_MAX: usize = 16;
+/// Keeps the hash of tickets apart from others under the same key.
+const TICKETS: u32 = 0x7469_636b;
+/// The same for the share of a host.
+const SHARE_OF: u32 = 0x7368_6172;
+
+/// What a server makes of a request's boot id and ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Of the incarnation that is known: go on.
+    Known,
+    /// Of an incarnation not known before, and known from now on: forget all that is held of this host under another boot id, and
+    /// go on.
+    Replaced,
+    /// Execute nothing, answer with this ticket.
+    Challenge(u16),
+    /// Execute nothing: there is no room for one more client, since all are busy.
+    Full,
+}
+
+#[derive(Clone, Copy)]
+struct Record {
+    boot: u32,
+    ticket: u16,
+}
+
+/// The server's side: the incarnation of each client host, bounded.
+pub struct Clients {
+    key: [u64; 2],
+    records: Map<u32, Record>,
+    order: Lru<u32>,
+    generations: Vec<Cell<u16>>,
+    clients_max: usize,
+}
+
+impl Clients {
+    /// A table of at most `clients_max` hosts.
+    pub fn new(cx: &Kernel, clients_max: usize) -> Self {
+        let (key, clients_max) = (cx.boot_key(), clients_max.max(1));
+        Self {
+            key,
+            records: Map::new(key, clients_max),
+            order: Lru::new(key, clients_max),
+            generations: (0..SHARES).map(|_| Cell::new(0)).collect(),
+            clients_max,
+        }
+    }
+
+    /// Judges a request of `host` by the boot id and the ticket in its header. Where a record has to go for a new one,
+    /// `may_forget` says of a host whether nothing of it is executed or kept.
+    #[inline]
+    pub fn admit(
+        &self,
+        host: u32,
+        boot: u32,
+        ticket: u16,
+        may_forget: impl FnMut(u32) -> bool,
+    ) -> Admission {
+        match self.records.get(&host) {
+            Some(record) if record.boot == boot => {
+                if record.ticket != ticket & TICKET {
+                    return Admission::Challenge(record.ticket);
+                }
+                self.order.touch(&host);
+                Admission::Known
+            }
+            known => self.admit_other(host, (boot, ticket), known.is_some(), may_forget),
+        }
+    }
+
+    #[cold]
+    fn admit_other(
+        &self,
+        host: u32,
+        (boot, ticket): (u32, u16),
+        is_known: bool,
+        mut may_forget: impl FnMut(u32) -> bool,
+    ) -> Admission {
+        let right = self.stateless_ticket(host, boot);
+        if ticket != right | FIRST {
+            return Admission::Challenge(right);
+        }
+        if !is_known && self.records.len() >= self.clients_max {
+            let Some(oldest) = self.order.evict(SCAN_MAX, |h| may_forget(*h)) else {
+                return Admission::Full;
+            };
+            self.forget(oldest);
+        }
+        self.move_on(host);
+        let record = Record {
+            boot,
+            ticket: right,
+        };
+        if self.records.replace(host, record).is_err() {
+            return Admission::Full;
+        }
+        if !self.order.touch(&host) {
+            // It has room wherever the map has.
+            let _ = self.order.insert(host);
+        }
+        Admission::Replaced
+    }
+
+    /// The ticket that an incarnation without a record gets now: never 0.
+    fn stateless_ticket(&self, host: u32, boot: u32) -> u16 {
+        // Added and not hashed in, so that the tickets of one incarnation differ for sure from one generation to the next.
+        let hash = keyed_hash(self.key, &(TICKETS, host, boot));
+        let sum = hash.wrapping_add(u64::from(self.generation(host).get()));
+        (sum % u64::from(TICKET)) as u16 + 1
+    }
+
+    fn generation(&self, host: u32) -> &Cell<u16> {
+        let share = keyed_hash(self.key, &(SHARE_OF, host)) as usize % SHARES;
+        &self.generations[share]
+    }
+
+    fn move_on(&self, host: u32) {
+        let generation = self.generation(host);
+        generation.set((generation.get() + 1) % TICKET);
+    }
+
+    /// Drops the record of a host of which nothing is executed or kept any more: what comes of it later is challenged.
+    pub fn forget(&self, host: u32) {
+        self.order.remove(&host);
+        if self.records.unbind(&host).is_some() {
+            self.move_on(host);
+        }
+    }
+
+    /// How many clients are known.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// True if none is known.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+/// What a packet of the server means to a call under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is of the server that was called.
+    Valid,
+    /// The call was not executed: send it again, with the ticket known now.
+    Resend,
+    /// The server has rebooted since the call was sent, which may have been executed: the call fails.
+    Rebooted,
+    /// Nobody can have executed the call yet, so this is no answer to it: drop it.
+    Stray,
+}
+
+/// The client's side: what is known of one server. All that call it share one of these.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// 0: not known.
+    boot: Cell<u32>,
+    /// With [`FIRST`] until the server has shown that it took it; 0: none.
+    ticket: Cell<u16>,
+}
+
+/// Under which incarnation of the server a call was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentUnder {
+    /// Its boot id; 0 as long as the call went with ticket 0 alone, which nobody executes.
+    boot: u32,
+}
+
+impl Server {
+    /// The ticket to send a call with, first or again; 0 if none is known.
+    ///
+    /// # Errors
+    /// [`Verdict::Rebooted`] if others have learned meanwhile that the server to which the call was sent is no more.
+    #[inline]
+    pub fn ticket_for(&self, call: &mut SentUnder) -> Result<u16, Verdict> {
+        let (boot, ticket) = (self.boot.get(), self.ticket.get());
+        if call.boot != boot {
+            if call.boot != 0 {
+                return Err(Verdict::Rebooted);
+            }
+            call.boot = if ticket == 0 { 0 } else { boot };
+        }
+        Ok(ticket)
+    }
+
+    /// A packet for the call came that is no challenge.
+    #[inline]
+    pub fn heard(&self, call: SentUnder, boot: u32) -> Verdict {
+        if boot != call.boot || boot == 0 {
+            return self.heard_other(call, boot);
+        }
+        if self.ticket.get() & FIRST != 0 && self.boot.get() == boot {
+            self.ticket.set(self.ticket.get() & TICKET);
+        }
+        Verdict::Valid
+    }
+
+    /// Not of the server that was called; the ticket of this one will come with the next challenge.
+    #[cold]
+    fn heard_other(&self, call: SentUnder, boot: u32) -> Verdict {
+        if call.boot == 0 || boot == 0 {
+            return Verdict::Stray;
+        }
+        if self.boot.get() == call.boot {
+            self.boot.set(boot);
+            self.ticket.set(0);
+        }
+        Verdict::Rebooted
+    }
+
+    /// A challenge of the call came.
+    #[cold]
+    pub fn challenged(&self, call: SentUnder, boot: u32, ticket: u16) -> Verdict {
+        let ticket = ticket & TICKET;
+        if boot == 0 || ticket == 0 {
+            return Verdict::Stray;
+        }
+        // Whoever learned otherwise after this call was sent knows better than a challenge that may be old.
+        if call.boot == 0 || call.boot == self.boot.get() {
+            self.boot.set(boot);
+            self.ticket.set(ticket | FIRST);
+        }
+        if call.boot == 0 || call.boot == self.boot.get() {
+            Verdict::Resend
+        } else {
+            Verdict::Rebooted
+        }
+    }
+
+    /// The ticket that is known, or 0; for packets that execute nothing.
+    pub fn ticket(&self) -> u16 {
+        self.ticket.get()
+    }
+
+    /// The boot id that is known, or 0.
+    pub fn boot(&self) -> u32 {
+        self.boot.get()
+    }
+}
+
+/// The servers that a client knows, bounded: the one used longest ago goes first.
+pub struct Servers {
+    servers: Map<u32, Rc<Server>>,
+    order: Lru<u32>,
+}
+
+impl Servers {
+    /// A table of at most `servers_max` hosts.
+    pub fn new(cx: &Kernel, servers_max: usize) -> Self {
+        let servers_max = servers_max.max(1);
+        Self {
+            servers: Map::new(cx.boot_key(), servers_max),
+            order: Lru::new(cx.boot_key(), servers_max),
+        }
+    }
+
+    /// What is known of `host`, if anything is.
+    pub fn known(&self, host: u32) -> Option<Rc<Server>> {
+        self.servers.get(&host)
+    }
+
+    /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether it is still in the table or not.
+    pub fn of(&self, host: u32) -> Rc<Server> {
+        if let Some(server) = self.servers.get(&host) {
+            self.order.touch(&host);
+            return server;
+        }
+        let is_free = |h: &u32| {
+            // One in the table and one that is looked at here.
+            self.servers
+                .get(h)
+                .is_none_or(|s| Rc::strong_count(&s) <= 2)
+        };
+        if self.servers.len() >= self.servers.entries_max()
+            && let Some(oldest) = self.order.evict(SCAN_MAX, is_free)
+        {
+            self.servers.unbind(&oldest);
+        }
+        let server = Rc::new(Server::default());
+        if self.servers.bind(host, Rc::clone(&server)).is_ok() {
+            // It has room wherever the map has.
+            let _ = self.order.insert(host);
+        }
+        server
+    }
+}
+
+#[cfg(test)]
+mod tests;

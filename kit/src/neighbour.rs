@@ -1,0 +1,180 @@
+//! What layers above a link want to know of the hosts on it, beyond their addresses: how a host is reached, who is behind an
+//! address, when that changes, and what hosts say of themselves in packets of address resolution.
+
+use core::net::Ipv4Addr;
+use xk_core::control::Question;
+use xk_core::object::{ProtocolRef, SessionRef};
+use xk_core::participant::{Part, Participants};
+use xk_core::{Kernel, Reason, reason::Class};
+
+/// Of the station that sent a frame it is not known which host it is.
+pub static UNKNOWN_STATION: Reason = Reason::new("unknown station", Class::NotMine);
+
+/// Asked of a network layer: how a host is reached now.
+#[derive(Clone, Debug)]
+pub struct HostRoute {
+    /// In: the host.
+    pub host: Ipv4Addr,
+    /// Out: the protocol below over which it goes; `None` if it stays here or there is no way.
+    pub over: Option<ProtocolRef>,
+    /// Out: true if the host is on that link itself, and not behind a router.
+    pub direct: bool,
+}
+
+impl Question for HostRoute {
+    const NAME: &'static str = "host-route";
+}
+
+/// Which host a hardware address belongs to, as far as it is known now.
+#[derive(Clone, Copy, Debug)]
+pub struct HostAt {
+    /// In: the address.
+    pub address: [u8; 6],
+    /// Out: the host; the lowest if the station is several.
+    pub host: Ipv4Addr,
+}
+
+impl Question for HostAt {
+    const NAME: &'static str = "host-at";
+}
+
+/// Asked of the layer above a link: from now on tell me by [`HostChanged`] whenever more or less is known of one of its hosts.
+#[derive(Clone, Debug)]
+pub struct WatchHosts {
+    /// Who wants to be told.
+    pub watcher: ProtocolRef,
+}
+
+impl Question for WatchHosts {
+    const NAME: &'static str = "watch-hosts";
+}
+
+/// Asked upwards of whoever watches: the address of this host on the link has become known or has changed, is not known any more,
+/// or the host has said something of itself. What holds now is to be asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct HostChanged {
+    /// The host.
+    pub host: Ipv4Addr,
+}
+
+impl Question for HostChanged {
+    const NAME: &'static str = "host-changed";
+}
+
+/// Asked of address resolution: packets of this protocol type (RFC 826) are for this protocol, by [`Heard`]; it is told of every
+/// exchange of ordinary ones by [`Exchanged`].
+#[derive(Clone, Debug)]
+pub struct TakeType {
+    /// The protocol type; not IPv4's.
+    pub protocol_type: u16,
+    /// Who takes them.
+    pub receiver: ProtocolRef,
+}
+
+impl Question for TakeType {
+    const NAME: &'static str = "take-type";
+}
+
+/// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the link.
+#[derive(Clone, Copy, Debug)]
+pub struct Say {
+    /// In: the protocol type.
+    pub protocol_type: u16,
+    /// In: one host of ours and the station and host it is for; `None` for all stations, once for each host of ours.
+    pub to: Option<(Ipv4Addr, [u8; 6], Ipv4Addr)>,
+    /// Out: how many packets were sent: none before a host is ours.
+    pub sent: usize,
+}
+
+impl Question for Say {
+    const NAME: &'static str = "say";
+}
+
+/// Asked upwards of who takes a protocol type: a reply of that type came.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// The protocol type.
+    pub protocol_type: u16,
+    /// Who says it.
+    pub host: Ipv4Addr,
+    /// That host's hardware address, as it says itself and as the frame shows.
+    pub address: [u8; 6],
+}
+
+impl Question for Heard {
+    const NAME: &'static str = "heard";
+}
+
+/// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's request, or had its own answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchanged {
+    /// Ours.
+    pub own: Ipv4Addr,
+    /// The other.
+    pub host: Ipv4Addr,
+    /// Its hardware address.
+    pub address: [u8; 6],
+}
+
+impl Question for Exchanged {
+    const NAME: &'static str = "exchanged";
+}
+
+/// Whether a host on the link takes messages of virtual protocols in frames of their own (paper 001, section 3.1). Answered by
+/// what keeps a table of such hosts; where nobody does, all are taken to.
+#[derive(Clone, Copy, Debug)]
+pub struct RunsVirtual {
+    /// In: the host.
+    pub host: Ipv4Addr,
+    /// In: the hardware address that it is known to have.
+    pub address: [u8; 6],
+    /// Out: whether it does, at that address.
+    pub runs: bool,
+}
+
+impl Question for RunsVirtual {
+    const NAME: &'static str = "runs-virtual";
+}
+
+/// The host that a session made by a message leads to: as the participants of its `open_done` name it; if they name a station,
+/// as `link`, the layer above the Ethernet, knows it.
+///
+/// # Errors
+/// [`UNKNOWN_STATION`].
+pub fn peer_host(
+    cx: &Kernel,
+    link: &ProtocolRef,
+    lower: &SessionRef,
+    mut participants: Participants,
+) -> Result<Ipv4Addr, &'static Reason> {
+    let named = participants.peer_mut().ok().and_then(|peer| peer.pop());
+    if let Some(Part::Host(host)) = named {
+        return Ok(host);
+    }
+    let host = Ipv4Addr::UNSPECIFIED;
+    if let Some(Part::Ether(address)) = named {
+        let found = link.ask(cx, HostAt { address, host });
+        return found.map(|found| found.host).ok_or(&UNKNOWN_STATION);
+    }
+    let found = lower.ask(cx, crate::control::PeerHost { host });
+    found.map(|found| found.host).ok_or(&UNKNOWN_STATION)
+}
+
+/// Whether a host is on the link above which `link` is, as the network layer `net` sees it.
+pub fn is_on_link(cx: &Kernel, net: &ProtocolRef, link: &ProtocolRef, host: Ipv4Addr) -> bool {
+    let asked = HostRoute {
+        host,
+        over: None,
+        direct: false,
+    };
+    let found = net.ask(cx, asked).filter(|route| route.direct);
+    let Some(over) = found.and_then(|route| route.over) else {
+        return false;
+    };
+    let station = |protocol: &ProtocolRef| {
+        let own = protocol.ask(cx, crate::control::MyEther::default());
+        own.map(|own| own.address)
+    };
+    // Layers that only look on may lie between: the station is the same.
+    over == *link || station(&over).is_some_and(|own| station(link) == Some(own))
+}

@@ -1,0 +1,165 @@
+//! What layers without a header have in common that receive from several lower protocols for several uppers: an object of their
+//! own to receive for each upper, and marks by which a lower session leads to the session above it.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use xk_core::object::{OpenError, ProtocolId};
+use xk_core::{Kernel, Protocol, ProtocolRef, SessionRef, Upper};
+
+/// How many pairs of receiver and selector may stand on one layer.
+pub const UPPERS_MAX: usize = 64;
+
+/// One protocol that stands on the layer, and who receives for it from below.
+#[derive(Clone)]
+pub struct StandIn {
+    /// The protocol above.
+    pub receiver: ProtocolRef,
+    /// Whose number selects it.
+    pub selector: ProtocolId,
+    /// Receives for it: the layer itself for the first, for each further one an object of its own, since an `open_done` from
+    /// below names only its receiver.
+    pub object: ProtocolRef,
+}
+
+impl StandIn {
+    /// On whose behalf the layer opens what lies below.
+    pub fn upper(&self) -> Upper<'_> {
+        Upper {
+            receiver: &self.object,
+            selector: self.selector,
+        }
+    }
+}
+
+/// All who stand on a layer.
+#[derive(Default)]
+pub struct StandIns(RefCell<Vec<StandIn>>);
+
+impl StandIns {
+    /// The place of `upper`, entered if it is new; `make` makes the object for a place behind the first.
+    ///
+    /// # Errors
+    /// [`OpenError::Full`].
+    pub fn place<P: Protocol + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        make: impl FnOnce(usize) -> P,
+    ) -> Result<usize, OpenError> {
+        let same = |s: &StandIn| s.receiver == *upper.receiver && s.selector == upper.selector;
+        let at = self.0.borrow().len();
+        if let Some(known) = self.0.borrow().iter().position(same) {
+            return Ok(known);
+        }
+        if at >= UPPERS_MAX {
+            return Err(OpenError::Full);
+        }
+        let object = if at == 0 {
+            this.clone()
+        } else {
+            let name = format!("{}>{}", this.name(), upper.receiver.name());
+            cx.add_protocol(this.head().kind(), &name, make(at))
+        };
+        self.0.borrow_mut().push(StandIn {
+            receiver: upper.receiver.clone(),
+            selector: upper.selector,
+            object,
+        });
+        Ok(at)
+    }
+
+    /// Who stands at a place.
+    pub fn get(&self, at: usize) -> Option<StandIn> {
+        self.0.borrow().get(at).cloned()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// True if nobody stands there yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all; for the layer's `stop`.
+    pub fn clear(&self) {
+        let all = self.0.take();
+        drop(all);
+    }
+}
+
+/// How many bits of a mark count its place; those above tell the users of one place apart.
+const PLACE_BITS: u32 = 20;
+
+#[derive(Default)]
+struct Slot {
+    mark: u32,
+    session: Option<SessionRef>,
+}
+
+/// Sessions by the mark that their lower ones bear ([`SessionHead::set_tag`](xk_core::object::SessionHead::set_tag)).
+#[derive(Default)]
+pub struct Marks {
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<u32>>,
+}
+
+impl Marks {
+    /// How many sessions can be marked.
+    pub const MAX: usize = (1 << PLACE_BITS) - 1;
+
+    /// Enters a session; the mark, never 0, or `None` if there is no room.
+    pub fn enter(&self, session: &SessionRef) -> Option<u32> {
+        let mut slots = self.slots.borrow_mut();
+        let place = match self.free.borrow_mut().pop() {
+            Some(place) => place,
+            None if slots.len() < Self::MAX => {
+                slots.push(Slot::default());
+                slots.len() as u32
+            }
+            None => return None,
+        };
+        let slot = slots.get_mut(place as usize - 1)?;
+        // A lower session that still bears the mark of the former user does not lead to the new one.
+        let user = (slot.mark >> PLACE_BITS).wrapping_add(1);
+        slot.mark = user << PLACE_BITS | place;
+        slot.session = Some(session.clone());
+        Some(slot.mark)
+    }
+
+    /// The session with this mark.
+    #[inline]
+    pub fn get(&self, mark: u32) -> Option<SessionRef> {
+        let place = (mark & Self::MAX as u32).checked_sub(1)?;
+        let slots = self.slots.borrow();
+        let slot = slots.get(place as usize)?;
+        if slot.mark != mark {
+            return None;
+        }
+        slot.session.clone()
+    }
+
+    /// Forgets a mark.
+    pub fn leave(&self, mark: u32) {
+        let Some(place) = (mark & Self::MAX as u32).checked_sub(1) else {
+            return;
+        };
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(place as usize).filter(|s| s.mark == mark);
+        let gone = slot.and_then(|slot| slot.session.take());
+        drop(slots);
+        if gone.is_some() {
+            self.free.borrow_mut().push(place + 1);
+        }
+    }
+
+    /// Forgets all; for the layer's `stop`.
+    pub fn clear(&self) {
+        let (slots, free) = (self.slots.take(), self.free.take());
+        drop((slots, free));
+    }
+}

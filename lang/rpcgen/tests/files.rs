@@ -1,0 +1,96 @@
+//! Whole files: those of this folder, and those that the system has.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use xk_rpcgen::{Options, compile, to_rust};
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut all: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "x"))
+        .collect();
+    all.sort();
+    all
+}
+
+/// What rustfmt makes of a source; `None` if there is no rustfmt.
+fn formatted(source: &str) -> Option<String> {
+    let mut child = Command::new("rustfmt")
+        .args(["--edition", "2024"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut input = child.stdin.take()?;
+    let text = source.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().ok()?;
+    writer.join().expect("a writer").expect("all written");
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8(output.stdout).expect("text"))
+}
+
+/// The file compiles, and rustfmt would write the same.
+fn check(path: &Path) {
+    let octets = std::fs::read(path).expect("a file");
+    let text = String::from_utf8_lossy(&octets);
+    let name = path.file_name().expect("a name").to_string_lossy();
+    let compiled = match compile(&name, &text) {
+        Ok(compiled) => compiled,
+        Err(found) => {
+            // The system's files lean on headers of C here and there; that they say so is all that can be asked.
+            let leans = |what: &str| what.starts_with("no type") || what.starts_with("no constant");
+            let errors = found.sorted().into_iter();
+            let mut errors = errors.filter(|d| d.severity == xk_lang::Severity::Error);
+            let excused = path.starts_with("/usr") && errors.all(|d| leans(&d.what));
+            assert!(excused, "{}", found.to_text());
+            return;
+        }
+    };
+    for types_only in [false, true] {
+        let options = Options {
+            file: name.clone().into_owned(),
+            types_only,
+        };
+        let rust = to_rust(&compiled.model, &options);
+        let Some(formatted) = formatted(&rust) else {
+            panic!("rustfmt takes it for no Rust: {rust}");
+        };
+        if formatted != rust {
+            let pairs = rust.lines().zip(formatted.lines());
+            let (at, (ours, theirs)) = pairs
+                .enumerate()
+                .find(|(_, (a, b))| a != b)
+                .expect("a difference");
+            panic!("{name}:{}: {ours:?}, rustfmt has {theirs:?}", at + 1);
+        }
+    }
+}
+
+#[test]
+fn files_of_this_folder() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/x");
+    let files = files_of(&folder);
+    assert!(files.len() >= 4);
+    files.iter().for_each(|path| check(path));
+}
+
+/// Those of Debian's packages rpcsvc-proto and libtirpc-dev, where they are installed.
+#[test]
+fn files_of_the_system() {
+    for folder in [
+        "/usr/include/rpcsvc",
+        "/usr/include/tirpc/rpcsvc",
+        "/usr/include/tirpc/rpc",
+    ] {
+        for path in files_of(Path::new(folder)) {
+            check(&path);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Those beside the upper protocols who want to know of hosts: watchers, and who takes packets of further protocol types.
+
+use crate::shared::Shared;
+use crate::wire::{EthAddr, Ipv4, Operation, PROTOCOL_IPV4, Packet};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use xk_core::{Answer, Ask, Kernel, ProtocolRef};
+use xk_kit::neighbour::{Exchanged, Heard, HostAt, HostChanged, Say, TakeType, WatchHosts};
+
+/// How many of each there may be.
+pub(crate) const OTHERS_MAX: usize = 16;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Others {
+    watchers: RefCell<Vec<ProtocolRef>>,
+    types: RefCell<Vec<(u16, ProtocolRef)>>,
+}
+
+impl Others {
+    fn watch(&self, watcher: &ProtocolRef) -> bool {
+        let mut watchers = self.watchers.borrow_mut();
+        let is_new = !watchers.contains(watcher);
+        if is_new && watchers.len() < OTHERS_MAX {
+            watchers.push(watcher.clone());
+        }
+        watchers.contains(watcher)
+    }
+
+    fn take_type(&self, number: u16, receiver: &ProtocolRef) -> bool {
+        let mut types = self.types.borrow_mut();
+        let is_free = types.iter().all(|(taken, _)| *taken != number);
+        let takes = is_free && number != PROTOCOL_IPV4 && types.len() < OTHERS_MAX;
+        if takes {
+            types.push((number, receiver.clone()));
+        }
+        takes
+    }
+
+    /// Who takes packets of this type.
+    pub(crate) fn of_type(&self, number: u16) -> Option<ProtocolRef> {
+        let types = self.types.borrow();
+        let found = types.iter().find(|(taken, _)| *taken == number);
+        found.map(|(_, receiver)| receiver.clone())
+    }
+
+    pub(crate) fn clear(&self) {
+        let (watchers, types) = (self.watchers.take(), self.types.take());
+        drop((watchers, types));
+    }
+}
+
+impl Shared {
+    /// Tells whoever watches that more or less is known of a host now.
+    pub(crate) fn tell_changed(&self, cx: &Kernel, host: Ipv4) {
+        let watchers = self.others.watchers.borrow().clone();
+        for watcher in watchers {
+            // Nobody has to care.
+            let _ = watcher.ask(cx, HostChanged { host });
+        }
+    }
+
+    /// Tells those of further types that a host of ours and another have exchanged addresses.
+    pub(crate) fn tell_exchanged(&self, cx: &Kernel, packet: &Packet) {
+        let types = self.others.types.borrow().clone();
+        for (_, receiver) in types {
+            let exchanged = Exchanged {
+                own: packet.target_ip,
+                host: packet.sender_ip,
+                address: packet.sender_eth.0,
+            };
+            let _ = receiver.ask(cx, exchanged);
+        }
+    }
+
+    /// Hands on what a packet of a further type says; true if somebody made use of it.
+    pub(crate) fn hear(
+        cx: &Kernel,
+        (protocol_type, receiver): (u16, &ProtocolRef),
+        packet: &Packet,
+    ) -> bool {
+        let heard = Heard {
+            protocol_type,
+            host: packet.sender_ip,
+            address: packet.sender_eth.0,
+        };
+        receiver.ask(cx, heard).is_some()
+    }
+
+    /// Sends replies of a further type. Before a host is ours nothing is said in its name.
+    fn say(&self, cx: &Kernel, say: &mut Say) {
+        let mine = self.mine.get();
+        let reply = |own, target_eth, target_ip| Packet {
+            operation: Operation::Reply,
+            sender_eth: mine,
+            sender_ip: own,
+            target_eth,
+            target_ip,
+        };
+        if let Some((own, station, host)) = say.to {
+            if self.claims.is_ours(own) {
+                let station = EthAddr(station);
+                let packet = reply(own, station, host);
+                self.send_as(cx, say.protocol_type, station, &packet);
+                say.sent = 1;
+            }
+            return;
+        }
+        for own in self.claims.ours() {
+            let packet = reply(own, EthAddr::BROADCAST, own);
+            self.send_as(cx, say.protocol_type, EthAddr::BROADCAST, &packet);
+            say.sent += 1;
+        }
+    }
+
+    /// The host that a station is, the lowest if it is several.
+    fn host_at(&self, address: [u8; 6]) -> Option<Ipv4> {
+        self.hosts.find_by_address(EthAddr(address))
+    }
+
+    /// Answers their questions; `None` if it is another one.
+    pub(crate) fn control_others(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        let done = if let Some(question) = ask.get::<HostAt>() {
+            let host = self.host_at(question.address);
+            question.host = host.unwrap_or(question.host);
+            host.is_some()
+        } else if let Some(question) = ask.get::<WatchHosts>() {
+            self.others.watch(&question.watcher)
+        } else if let Some(question) = ask.get::<TakeType>() {
+            let receiver = &question.receiver;
+            self.others.take_type(question.protocol_type, receiver)
+        } else {
+            self.say(cx, ask.get::<Say>()?);
+            true
+        };
+        Some(if done {
+            Answer::Answered
+        } else {
+            Answer::Unknown
+        })
+    }
+}

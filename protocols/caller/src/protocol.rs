@@ -1,0 +1,302 @@
+//! The protocol object: sessions, and shepherds that call through it.
+
+use crate::octets::{Kind, is_right, request};
+use crate::tally::{Failure, Tally};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::time::Duration;
+use xk_core::control::Report;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::OpenError;
+use xk_core::reason::{Class, Reason};
+use xk_core::{
+    Answer, Ask, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+};
+use xk_kit::call::{CallOptions, PROCEDURE};
+
+/// Not what the procedure replies.
+static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
+
+/// What the timers are told apart by: the next call, one every interval.
+const NEXT: u64 = 0;
+/// The turn of a shepherd that makes one call after the other.
+const TURN: u64 = 1;
+/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its wires.
+const SHORTEST: Duration = Duration::from_nanos(1);
+/// From a call that failed to the next one of the same shepherd.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How many calls a shepherd makes before others have their turn, should none of them block.
+const CALLS_PER_TURN: usize = 64;
+/// The largest request, in octets: more than any layer carries.
+const SIZE_MAX: usize = 1 << 24;
+
+/// What it is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The peer, without the procedure if that is given.
+    pub to: Participant,
+    /// The local participant; empty for wildcards at every layer.
+    pub local: Participant,
+    /// The procedure's number, on top of `to`.
+    pub procedure: Option<u32>,
+    /// How many calls; 0 for no end.
+    pub count: u64,
+    /// From the beginning of one call to the next; zero begins one when one before is over.
+    pub interval: Duration,
+    /// How many calls wait at a time.
+    pub concurrency: u64,
+    /// Octets of a request, at least.
+    pub size: usize,
+    /// Octets of a request, at most; less than `size` means `size`.
+    pub size_max: usize,
+    /// How long the procedure sleeps.
+    pub time: Duration,
+    /// How long after its beginning a call is given up; zero for never.
+    pub deadline: Duration,
+    /// Whether replies are compared with what they must be.
+    pub check: bool,
+    /// The delay before the first call.
+    pub start: Duration,
+}
+
+impl Default for Settings {
+    /// Five calls without octets, one after the other.
+    fn default() -> Self {
+        Self {
+            to: Participant::new(),
+            local: Participant::new(),
+            procedure: None,
+            count: 5,
+            interval: Duration::ZERO,
+            concurrency: 1,
+            size: 0,
+            size_max: 0,
+            time: Duration::from_millis(1),
+            deadline: Duration::ZERO,
+            check: true,
+            start: Duration::ZERO,
+        }
+    }
+}
+
+/// One instance.
+pub struct Caller {
+    lower: ProtocolRef,
+    settings: Settings,
+    kind: Kind,
+    /// Sessions that no call is using.
+    idle: RefCell<Vec<SessionRef>>,
+    tally: RefCell<Tally>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on, or `to` or `local` is no participant.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let expected = "a participant, such as procedure1@10.0.0.2";
+    let (params, usual) = (build.params, Settings::default());
+    let settings = Settings {
+        to: params.parse("to", expected)?.unwrap_or_default(),
+        local: params.parse("local", expected)?.unwrap_or_default(),
+        procedure: params
+            .get("procedure")
+            .map(|_| params.number("procedure", 0)),
+        count: params.number("count", usual.count),
+        interval: params.duration("interval", usual.interval),
+        concurrency: params.number("concurrency", usual.concurrency),
+        size: params.octets("size", usual.size),
+        size_max: params.octets("size_max", usual.size_max),
+        time: params.duration("time", usual.time),
+        deadline: params.duration("deadline", usual.deadline),
+        check: params.get("check").is_none() || params.flag("check"),
+        start: params.duration("start", usual.start),
+    };
+    for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
+        if size > SIZE_MAX {
+            let expected = "at most 16 MiB".into();
+            let index = 0;
+            return Err(BuildError::Param {
+                name,
+                index,
+                expected,
+            });
+        }
+    }
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, mut settings: Settings) -> ProtocolRef {
+    if let Some(number) = settings.procedure {
+        settings.to.push(Part::Number(PROCEDURE, number.into()));
+    }
+    let number = match settings.to.top() {
+        Some(Part::Number(PROCEDURE, number)) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    cx.add_protocol(
+        crate::ENTRY.kind,
+        name,
+        Caller {
+            lower,
+            settings,
+            kind: Kind::of(number),
+            idle: RefCell::default(),
+            tally: RefCell::default(),
+        },
+    )
+}
+
+/// As many wildcards as `like` has identifiers, at least one.
+fn wildcards(like: &Participant) -> Participant {
+    let mut participant = Participant::of(Part::Any);
+    for _ in 1..like.len() {
+        participant.push(Part::Any);
+    }
+    participant
+}
+
+impl Caller {
+    /// A session that no call is using: opened if there is none. So a layer whose sessions take one call at a time is opened as
+    /// often as calls wait.
+    fn session(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, OpenError> {
+        let idle = self.idle.borrow_mut().pop();
+        if let Some(session) = idle {
+            return Ok(session);
+        }
+        let (mut local, mut to) = (self.settings.local.clone(), self.settings.to.clone());
+        if local.is_empty() {
+            local = wildcards(&to);
+        }
+        if to.is_empty() {
+            to = wildcards(&local);
+        }
+        let both = Participants::pair(local, to);
+        self.lower.open(cx, Upper::new(this), both)
+    }
+
+    /// Octets of the next request.
+    fn size(&self, cx: &Kernel) -> usize {
+        let Settings { size, size_max, .. } = self.settings;
+        match size_max.checked_sub(size) {
+            None | Some(0) => size,
+            Some(more) => size + cx.random().below(more as u64 + 1) as usize,
+        }
+    }
+
+    /// True if another call is to be made.
+    fn has_more(&self) -> bool {
+        let count = self.settings.count;
+        count == 0 || self.tally.borrow().begun < count
+    }
+
+    /// Makes one call and waits for its end. False if it brought no reply.
+    fn call(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+        let number = self.tally.borrow_mut().begin();
+        match self.call_numbered(cx, this, number) {
+            Ok(()) => true,
+            Err(failure) => {
+                self.tally.borrow_mut().fail(failure);
+                false
+            }
+        }
+    }
+
+    fn call_numbered(&self, cx: &Kernel, this: &ProtocolRef, number: u64) -> Result<(), Failure> {
+        let size = self.size(cx);
+        let mut message =
+            request(cx, self.kind, number, size, self.settings.time).ok_or(Failure::NoBuffers)?;
+        let session = self.session(cx, this).map_err(Failure::Open)?;
+        let begun = cx.now();
+        if !self.settings.deadline.is_zero() {
+            let deadline = begun.after(self.settings.deadline);
+            // A message just made has room for it.
+            let _ = message.set_attribute(CallOptions { deadline, tag: 0 });
+        }
+        let result = session.call(cx, message);
+        if !session.head().is_closed() {
+            self.idle.borrow_mut().push(session);
+        }
+        let reply = result.map_err(Failure::Call)?;
+        let is_wrong = self.settings.check && !is_right(self.kind, number, size, &reply);
+        let time = cx.now().since(begun);
+        let tally = &mut *self.tally.borrow_mut();
+        tally.reply(reply.len(), time);
+        if is_wrong {
+            tally.wrong += 1;
+            this.discard(reply, &WRONG);
+        }
+        Ok(())
+    }
+
+    /// Begins the next call of those that begin every interval.
+    fn next(&self, cx: &Kernel, this: &ProtocolRef) {
+        if !self.has_more() {
+            return;
+        }
+        // First the one after it: this one may block for longer.
+        self.plan(cx, this, self.settings.interval, NEXT);
+        if self.tally.borrow().waiting < self.settings.concurrency {
+            self.call(cx, this);
+        }
+    }
+
+    /// Makes one call after the other.
+    fn turn(&self, cx: &Kernel, this: &ProtocolRef) {
+        for _ in 0..CALLS_PER_TURN {
+            if !self.has_more() {
+                return;
+            }
+            if !self.call(cx, this) {
+                return self.plan(cx, this, PAUSE, TURN);
+            }
+        }
+        self.plan(cx, this, SHORTEST, TURN);
+    }
+
+    fn plan(&self, cx: &Kernel, this: &ProtocolRef, delay: Duration, token: u64) {
+        if let Err(error) = cx.schedule_protocol(this, delay.max(SHORTEST), token) {
+            let tally = &mut *self.tally.borrow_mut();
+            tally.begin();
+            tally.fail(Failure::Open(error));
+        }
+    }
+}
+
+impl Protocol for Caller {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let start = self.settings.start.max(SHORTEST);
+        if !self.settings.interval.is_zero() {
+            return cx.schedule_protocol(this, start, NEXT).map(drop);
+        }
+        for _ in 0..self.settings.concurrency {
+            cx.schedule_protocol(this, start, TURN)?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            NEXT => self.next(cx, this),
+            _ => self.turn(cx, this),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(report) = ask.get::<Report>() {
+            let tally = self.tally.borrow();
+            tally.report(cx, report, self.settings.count);
+            return Answer::Answered;
+        }
+        self.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.idle.take());
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a call was refused, as numbers in the `error` of a reply. Ours: paper 001 has none.
+
+use xk_core::reason::{self, Class, Reason};
+use xk_kit::call::{
+    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
+};
+
+/// By number, from 1 on.
+static REASONS: [&Reason; 8] = [
+    &NO_PROCEDURE,
+    &NO_PROGRAM,
+    &NO_VERSION,
+    &BAD_ARGUMENTS,
+    &SYSTEM_ERROR,
+    &BUSY,
+    &BAD_CREDENTIALS,
+    &reason::NO_PROTOCOL,
+];
+
+/// The number for a reason; for one without, that of its kind.
+pub(crate) fn code_of(why: &Reason) -> u16 {
+    let place = |why: &Reason| REASONS.iter().position(|known| *known == why);
+    let of_class = || match why.class {
+        Class::NoPort | Class::NoProtocol => place(&NO_PROCEDURE),
+        Class::Exhausted => place(&BUSY),
+        Class::Prohibited => place(&BAD_CREDENTIALS),
+        Class::Bad | Class::NotMine => place(&SYSTEM_ERROR),
+    };
+    place(why).or_else(of_class).unwrap_or(0) as u16 + 1
+}
+
+/// The reason for a number.
+pub(crate) fn reason_of(code: u16) -> &'static Reason {
+    let place = usize::from(code).wrapping_sub(1);
+    REASONS.get(place).copied().unwrap_or(&SYSTEM_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_survive_the_wire() {
+        for why in REASONS {
+            assert_eq!(*reason_of(code_of(why)), *why);
+        }
+        assert_eq!(*reason_of(code_of(&reason::TABLE_FULL)), BUSY);
+        assert_eq!(*reason_of(code_of(&reason::NO_PORT)), NO_PROCEDURE);
+        assert_eq!(*reason_of(code_of(&reason::TRUNCATED)), SYSTEM_ERROR);
+        for code in [0, 9, u16::MAX] {
+            assert_eq!(*reason_of(code), SYSTEM_ERROR);
+        }
+    }
+}

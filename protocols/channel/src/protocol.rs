@@ -1,0 +1,425 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::codes::code_of;
+use crate::session::client::ClientSession;
+use crate::session::server::{
+    CHALLENGED, HeardThrough, ServerSession, answer_without_session, busy,
+};
+use crate::session::state::{State, forget_others, sweep};
+use crate::session::{LATE, less_header};
+use crate::table::{
+    ChannelFigures, Key, NO_HOST, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of,
+    send_header,
+};
+use crate::wire::{HEADER_OCTETS, Header, Kind, SERVER, flags_of, names_of};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::Map;
+use xk_core::message::PullUpError;
+use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::participant::AddressError;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
+};
+use xk_kit::call::CHANNEL;
+use xk_kit::incarnation::Admission;
+
+/// How many upper protocols may enable it.
+const ENABLES_MAX: usize = 256;
+
+/// Bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many channels it holds, of both sides.
+    pub channels_max: usize,
+    /// How many hosts it knows, of both sides.
+    pub hosts_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            channels_max: 16_384,
+            hosts_max: 4096,
+        }
+    }
+}
+
+/// One instance of the layer.
+pub struct Channel {
+    lower: ProtocolRef,
+    table: Rc<Table>,
+    /// Type number to the protocol that serves its requests.
+    enables: Map<u32, ProtocolRef>,
+    /// The channel opened last.
+    last: Cell<u16>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let usual = Limits::default();
+    let limits = Limits {
+        channels_max: build.params.number("channels_max", usual.channels_max),
+        hosts_max: build.params.number("hosts_max", usual.hosts_max),
+    };
+    Ok(add(build.cx, build.name, build.lower(0)?, limits))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> ProtocolRef {
+    let body = Channel {
+        lower,
+        table: Rc::new(Table::new(cx, limits.channels_max, limits.hosts_max)),
+        enables: Map::new(cx.boot_key(), ENABLES_MAX),
+        last: Cell::new(0),
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, body)
+}
+
+/// Pops a channel number off a participant, where it may be any, or be left out.
+fn pop_channel(participant: &mut Participant) -> Result<Option<u16>, AddressError> {
+    match participant.top() {
+        // A sole wildcard is the host's.
+        Some(Part::Any) if participant.len() > 1 => {
+            participant.pop();
+            Ok(None)
+        }
+        Some(Part::Number(label, _)) if *label == CHANNEL => {
+            let number = participant.pop_number(CHANNEL)?.definite()?;
+            let number = u16::try_from(number).map_err(|_| AddressError::OutOfRange)?;
+            Ok(Some(number))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The key of an arriving packet.
+#[inline(always)]
+fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key {
+    let (channel, number, _) = names_of(octets);
+    let side = if flags_of(octets) & SERVER == 0 {
+        0
+    } else {
+        SERVER_SIDE
+    };
+    (peer_of(cx, lower), number, u32::from(channel) | side)
+}
+
+impl Channel {
+    /// A free channel to this peer: of those that were closed, or the next one. Answers its number and its last sequence number.
+    fn choose(&self, peer: u32, number: u32) -> Result<(u16, u32), OpenError> {
+        if let Some(woken) = self.table.wake(peer, number, None) {
+            return Ok(woken);
+        }
+        for _ in 0..=u16::MAX {
+            let channel = self.last.get().wrapping_add(1);
+            self.last.set(channel);
+            if !self.table.sessions_has(&(peer, number, u32::from(channel))) {
+                return Ok((channel, self.table.floor()));
+            }
+        }
+        Err(OpenError::Full)
+    }
+
+    /// A client's session on a lower one, whose hold it takes over.
+    fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        (peer, number, channel): (u32, u32, Option<u16>),
+        lower: &SessionRef,
+    ) -> Result<SessionRef, OpenError> {
+        let (channel, sequence) = match channel {
+            None => self.choose(peer, number)?,
+            Some(channel) => {
+                let key = (peer, number, u32::from(channel));
+                if let Some(session) = self.table.sessions.get(&key) {
+                    if session.head().upper() != upper.id() {
+                        return Err(OpenError::InUse);
+                    }
+                    session.hold();
+                    lower.close(cx);
+                    return Ok(session);
+                }
+                let woken = self.table.wake(peer, number, Some(channel));
+                woken.unwrap_or_else(|| (channel, self.table.floor()))
+            }
+        };
+        let key = (peer, number, u32::from(channel));
+        let body = ClientSession::new(cx, &self.table, key, lower.clone(), sequence);
+        let session = cx.new_session(this, upper, body);
+        match self.table.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            // Marked closed without closing the lower one: that is the caller's again.
+            Err(_) => {
+                session.retire(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    /// Takes any packet.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let octets = match message.pull_up(HEADER_OCTETS) {
+            Ok(()) => message.peek::<HEADER_OCTETS>().copied(),
+            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
+            Err(_) => None,
+        };
+        let Some(octets) = octets else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        let key = key_of(cx, lower, &octets);
+        let Some(session) = self.table.sessions.get(&key) else {
+            return self.demux_first(cx, this, lower, (key, octets), message);
+        };
+        if self.table.last_lower.replace(lower.id().0) != lower.id().0 && key.2 & SERVER_SIDE != 0 {
+            let lower = lower.clone();
+            let _ = session.ask(cx, HeardThrough { lower });
+        }
+        session.pop(cx, message)
+    }
+
+    /// A packet of a channel that is not known.
+    #[cold]
+    fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        (key, octets): (Key, [u8; HEADER_OCTETS]),
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Ok(header) = Header::parse(&octets) else {
+            return Err(this.refuse(message, &reason::MALFORMED));
+        };
+        if !header.for_server {
+            return self.demux_nobodys(cx, this, lower, (key, &header), message);
+        }
+        if !matches!(header.kind, Kind::Request | Kind::Probe) {
+            return Err(this.refuse(message, &LATE));
+        }
+        let answer = |kind, error| {
+            answer_without_session(cx, &self.table, (lower, this), &header, (kind, error));
+        };
+        let (boot, ticket) = (header.boot, header.error);
+        match self.table.clients.admit(key.0, boot, ticket, |_| true) {
+            Admission::Known => {}
+            Admission::Replaced => forget_others(cx, &self.table, key.0, boot),
+            Admission::Full => return Err(this.refuse(message, &reason::TABLE_FULL)),
+            Admission::Challenge(ticket) => {
+                answer(Kind::Nack, ticket);
+                return Err(this.refuse(message, &CHALLENGED));
+            }
+        }
+        let Some(upper) = self.enables.get(&key.1) else {
+            answer(Kind::Refusal, code_of(&reason::NO_PROTOCOL));
+            this.discard(message, &reason::NO_PROTOCOL);
+            return Ok(());
+        };
+        if header.kind == Kind::Probe {
+            // The request has not come.
+            answer(Kind::Nack, 0);
+            drop(message);
+            return Ok(());
+        }
+        let made = self.make(cx, this, (&upper, lower), (key, &header));
+        match made {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => {
+                answer(
+                    Kind::Refusal,
+                    if *why == reason::TABLE_FULL {
+                        busy()
+                    } else {
+                        code_of(why)
+                    },
+                );
+                this.discard(message, why);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the session of the server's side that somebody has enabled.
+    fn make(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (upper, lower): (&ProtocolRef, &SessionRef),
+        (key, header): (Key, &Header),
+    ) -> Result<SessionRef, &'static xk_core::Reason> {
+        let state = Rc::new(State::new(key, header.boot, header.error));
+        let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
+        let session = cx.new_passive_session(this, upper, body);
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
+            // It holds nothing below yet.
+            session.retire(cx);
+            return Err(full);
+        }
+        lower.hold();
+        self.table.enter(&session, &state);
+        let mut peer = Participant::new();
+        if key.0 & NO_HOST != NO_HOST {
+            peer.push(Part::Host(core::net::Ipv4Addr::from(key.0)));
+        }
+        peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
+        if let Err(unwanted) = upper.open_done(cx, &session, Participants::pair(Part::Any, peer)) {
+            self.table.sessions.unbind(&key);
+            session.abort(cx);
+            return Err(unwanted);
+        }
+        Ok(session)
+    }
+
+    /// A packet for a client that has no such channel: who asks for an acknowledgement gets it, for nobody waits.
+    fn demux_nobodys(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        (key, header): (Key, &Header),
+        message: Message,
+    ) -> Result<(), Refused> {
+        if header.please_ack
+            && let Some(server) = self.table.servers.known(key.0)
+            && server.boot() == header.boot
+        {
+            let ack = Header {
+                kind: Kind::Ack,
+                for_server: true,
+                please_ack: false,
+                payload: Path::of(cx, lower).marks.then_some(0),
+                sequence: header.sequence.wrapping_add(1),
+                error: server.ticket(),
+                boot: self.table.boot,
+                ..*header
+            };
+            count(&self.table.tally.acks);
+            send_header(cx, lower, this.id(), &ack.emit());
+        }
+        Err(this.refuse(message, &LATE))
+    }
+}
+
+impl Protocol for Channel {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        let (mut channel, mut host) = (None, None);
+        if let Ok(local) = participants.local_mut() {
+            channel = pop_channel(local)?;
+            if local.is_empty() {
+                local.push(Part::Any);
+            }
+        }
+        if let Ok(peer) = participants.peer_mut() {
+            channel = pop_channel(peer)?.or(channel);
+            if let Some(Part::Host(address)) = peer.top() {
+                host = Some(u32::from(*address));
+            }
+        }
+        let lower = self.lower.open(cx, Upper::new(this), participants)?;
+        let peer = name_peer(cx, &lower, host);
+        let opened = self.open_on(cx, this, upper.receiver, (peer, number, channel), &lower);
+        if opened.is_err() {
+            lower.close(cx);
+        }
+        opened
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        match self.enables.bind(number, upper.receiver.clone()) {
+            Ok(()) => Ok(Enable(u64::from(number))),
+            Err(_) => Err(OpenError::InUse),
+        }
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        if let Ok(number) = u32::try_from(enable.0) {
+            self.enables.unbind(&number);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
+            && let key = key_of(cx, lower, octets)
+            && self.table.last_lower.get() == lower.id().0
+            && let Some(session) = self.table.sessions.latest(&key)
+        {
+            return session.pop(cx, message);
+        }
+        self.demux_other(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = self.table.sessions.sessions(question.max);
+            question.total = self.table.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("active", self.table.sessions.stats()));
+            question.maps.push(("passive", self.enables.stats()));
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ChannelFigures>() {
+            *question = self.table.figures();
+            return Answer::Answered;
+        }
+        let answer = self.lower.control(cx, ask);
+        less_header(ask, answer)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    /// The sweep.
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        let goes_on = sweep(cx, &self.table) && cx.schedule_protocol(this, SWEEP, 0).is_ok();
+        self.table.sweeps.set(goes_on);
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.table.clear();
+        self.enables.clear();
+    }
+}

@@ -1,0 +1,600 @@
+//! The client's side: one channel, and the call that is made on it.
+
+use super::{LATE, less_header};
+use crate::codes::reason_of;
+use crate::table::{Key, Path, Table, count, send_header};
+use crate::wire::{
+    HEADER_OCTETS, Header, Kind, PLSACK, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer,
+    names_of, payload_of,
+};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::Describe;
+use xk_core::message::Message;
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::reason::{self, Class, Reason};
+use xk_core::shepherd::{Semaphore, WaitError};
+use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
+use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
+use xk_kit::incarnation::{SentUnder, Server, Verdict};
+use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+
+/// The first wait for a request that goes in one packet.
+pub(crate) const WAIT_SHORT: Duration = Duration::from_millis(100);
+/// The first wait for one that takes several packets below, and what each of them adds.
+pub(crate) const WAIT_LONG: Duration = Duration::from_millis(500);
+/// See [`WAIT_LONG`].
+pub(crate) const WAIT_PER_PACKET: Duration = Duration::from_millis(10);
+/// The longest wait.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often a request is sent, or asked about, without a sign of life.
+pub(crate) const TRIES_MAX: u32 = 8;
+/// How often one call is sent again because the server asked for it, by a challenge or because it is not there.
+const RESENDS_MAX: u8 = 32;
+
+/// An answer that nobody who was called can have given.
+static STRAY: Reason = Reason::new("stray answer", Class::Bad);
+/// The server asks for a request again and again.
+static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad);
+
+/// How a call ended.
+type Outcome = Result<Message, CallCause>;
+
+pub(crate) struct ClientSession {
+    table: Rc<Table>,
+    key: Key,
+    lower: SessionRef,
+    server: Rc<Server>,
+    path: Path,
+    /// The header of every request, but for mark, sequence number and ticket.
+    template: [u8; HEADER_OCTETS],
+    /// Of the call that is made, or was made last.
+    sequence: Cell<u32>,
+    waits: Cell<bool>,
+    /// Whether the last call was answered, and the answer not acknowledged.
+    owes_ack: Cell<bool>,
+    under: Cell<SentUnder>,
+    /// The request, as long as it may have to be sent again.
+    request: Cell<Option<Message>>,
+    /// How the layer below calls its copy of it, or 0.
+    kept: Cell<u32>,
+    /// The request went at least once, so that the server may have it.
+    was_sent: Cell<bool>,
+    /// The server has said that it lives, since the last look.
+    lives: Cell<bool>,
+    resends: Cell<u8>,
+    outcome: Cell<Option<Outcome>>,
+    done: Semaphore,
+    /// One call at a time.
+    turn: Semaphore,
+    /// The call's name for [`CancelCall`], or 0.
+    tag: Cell<u64>,
+    /// Those of calls that wait for their turn.
+    queued: RefCell<Vec<u64>>,
+    /// That of such a call which is taken back, and how many were woken for it that have not looked yet.
+    cancelled: Cell<(u64, u32)>,
+}
+
+impl ClientSession {
+    pub(crate) fn new(
+        cx: &Kernel,
+        table: &Rc<Table>,
+        key: Key,
+        lower: SessionRef,
+        sequence: u32,
+    ) -> Self {
+        let header = Header {
+            kind: Kind::Request,
+            for_server: true,
+            please_ack: false,
+            payload: None,
+            channel: key.2 as u16,
+            number: key.1,
+            sequence: 0,
+            error: 0,
+            boot: table.boot,
+        };
+        Self {
+            server: table.servers.of(key.0),
+            table: Rc::clone(table),
+            key,
+            path: Path::of(cx, &lower),
+            lower,
+            template: header.emit(),
+            sequence: Cell::new(sequence),
+            waits: Cell::new(false),
+            owes_ack: Cell::new(false),
+            under: Cell::default(),
+            request: Cell::new(None),
+            kept: Cell::new(0),
+            was_sent: Cell::new(false),
+            lives: Cell::new(false),
+            resends: Cell::new(0),
+            outcome: Cell::new(None),
+            done: Semaphore::new(0),
+            turn: Semaphore::new(1),
+            tag: Cell::new(0),
+            queued: RefCell::default(),
+            cancelled: Cell::default(),
+        }
+    }
+
+    /// The header of a request of `len` octets, or of a packet about it.
+    #[inline(always)]
+    fn fill(&self, octets: &mut [u8; HEADER_OCTETS], flags: u16, ticket: u16, len: usize) {
+        let flags = flags | self.path.mark(len);
+        *octets = self.template;
+        octets[..2].copy_from_slice(&flags.to_be_bytes());
+        octets[8..12].copy_from_slice(&self.sequence.get().to_be_bytes());
+        octets[12..14].copy_from_slice(&ticket.to_be_bytes());
+    }
+
+    /// Sends the request itself.
+    #[inline(always)]
+    fn push_request(
+        &self,
+        cx: &Kernel,
+        mut request: Message,
+        flags: u16,
+        ticket: u16,
+    ) -> Result<(), PushError> {
+        let len = request.len();
+        let in_place = request.fill_in_place(|octets: &mut [u8; HEADER_OCTETS]| {
+            self.fill(octets, flags, ticket, len);
+        });
+        if !in_place {
+            let mut octets = [0; HEADER_OCTETS];
+            self.fill(&mut octets, flags, ticket, len);
+            if request.push_array(&octets).is_err() {
+                return Err(PushError::NoBuffers);
+            }
+        }
+        self.lower.push(cx, request)?;
+        self.was_sent.set(true);
+        if len > self.path.whole_max {
+            self.note_kept(cx);
+        }
+        Ok(())
+    }
+
+    /// Asks the layer below how it calls the copy of what was just sent.
+    #[cold]
+    fn note_kept(&self, cx: &Kernel) {
+        let kept = self.lower.ask(cx, LastKept::default());
+        self.kept.set(kept.map_or(0, |kept| kept.ticket));
+    }
+
+    /// Sends a packet about the call, or one that was made before, without payload.
+    #[cold]
+    fn send(&self, cx: &Kernel, this: &SessionRef, kind: Kind, sequence: u32) {
+        let header = Header {
+            kind,
+            for_server: true,
+            please_ack: kind == Kind::Probe,
+            payload: self.path.marks.then_some(0),
+            channel: self.key.2 as u16,
+            number: self.key.1,
+            sequence,
+            error: self.server.ticket(),
+            boot: self.table.boot,
+        };
+        let tally = &self.table.tally;
+        count(match kind {
+            Kind::Probe => &tally.probes,
+            _ => &tally.acks,
+        });
+        let from = this.head().protocol();
+        send_header(cx, &self.lower, from, &header.emit());
+    }
+
+    /// The whole call, it being this one's turn.
+    #[inline(always)]
+    fn converse(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+        options: Option<CallOptions>,
+    ) -> Outcome {
+        let len = request.len();
+        if len > self.path.max {
+            let max = self.path.max as u32;
+            return Err(CallCause::Push(PushError::TooBig { max }));
+        }
+        let kept = request.try_clone();
+        let kept = kept.map_err(|_| CallCause::Push(PushError::NoBuffers))?;
+        self.sequence.set(self.sequence.get().wrapping_add(1));
+        count(&self.table.tally.calls);
+        let mut under = SentUnder::default();
+        // One that was never sent cannot have outlived its server.
+        let ticket = self.server.ticket_for(&mut under).unwrap_or(0);
+        self.under.set(under);
+        drop(self.request.replace(Some(kept)));
+        self.waits.set(true);
+        if ticket == 0 && len > self.path.whole_max {
+            // To a server that is going to ask for the ticket, an empty packet will do.
+            self.send(cx, this, Kind::Probe, self.sequence.get());
+        } else {
+            let sent = self.push_request(cx, request, REQUEST | SERVER, ticket);
+            sent.or_else(Self::may_come_to_pass)
+                .map_err(CallCause::Push)?;
+        }
+        self.await_outcome(cx, this, len, options)
+    }
+
+    /// What a push that failed means: whether to try again later.
+    #[cold]
+    fn may_come_to_pass(error: PushError) -> Result<(), PushError> {
+        match error {
+            PushError::QueueFull | PushError::NoBuffers => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    #[inline(always)]
+    fn await_outcome(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        len: usize,
+        options: Option<CallOptions>,
+    ) -> Outcome {
+        // In a stack that carries it there and back at once, it is here.
+        if self.done.try_wait()
+            && let Some(outcome) = self.outcome.take()
+        {
+            return outcome;
+        }
+        self.await_longer(cx, this, len, options)
+    }
+
+    #[inline(never)]
+    fn await_longer(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        len: usize,
+        options: Option<CallOptions>,
+    ) -> Outcome {
+        // A step function (paper 001, section 3.2): the layer below may need time for the pieces of a large message.
+        let packets = self.path.packets(len);
+        let mut wait = match packets {
+            1 => WAIT_SHORT,
+            _ => WAIT_LONG + WAIT_PER_PACKET * packets as u32,
+        };
+        let (mut tries, mut silent, mut works) = (1, 1, false);
+        loop {
+            let Some(limit) = CallOptions::clip(options, cx.now(), wait) else {
+                return Err(CallCause::TimedOut { tries });
+            };
+            let waited = cx.wait(&self.done, Some(limit));
+            if let Some(outcome) = self.outcome.take() {
+                // The signal may have come after the wait was over.
+                let _ = waited.is_err() && self.done.try_wait();
+                return outcome;
+            }
+            match waited {
+                Ok(()) | Err(WaitError::TimedOut) => {}
+                Err(error) => return Err(CallError::from(error).cause),
+            }
+            if limit < wait {
+                // The caller's deadline, and not ours.
+                continue;
+            }
+            if self.lives.replace(false) {
+                // It works on it: from now on only whether it lives is of interest.
+                (silent, works, wait) = (0, true, WAIT_MAX);
+                continue;
+            }
+            if silent >= TRIES_MAX {
+                return Err(CallCause::TimedOut { tries });
+            }
+            (tries, silent) = (tries + 1, silent + 1);
+            wait = (2 * wait).min(WAIT_MAX);
+            self.remind(cx, this, packets == 1 && !works);
+        }
+    }
+
+    /// Nothing was heard for a time: sends the request again, or asks after it.
+    #[cold]
+    fn remind(&self, cx: &Kernel, this: &SessionRef, whole: bool) {
+        if whole || !self.was_sent.get() && self.server.ticket() != 0 {
+            self.resend(cx, PLSACK);
+        } else if self.server.ticket_for(&mut self.under.get()).is_err() {
+            // Another call has learned that the server to which this one was sent is no more.
+            self.finish(cx, Err(CallCause::Rebooted));
+        } else {
+            self.send(cx, this, Kind::Probe, self.sequence.get());
+        }
+    }
+
+    /// Sends the request again, whole.
+    #[cold]
+    fn resend(&self, cx: &Kernel, flags: u16) {
+        let mut under = self.under.get();
+        let Ok(ticket) = self.server.ticket_for(&mut under) else {
+            return self.finish(cx, Err(CallCause::Rebooted));
+        };
+        let Some(kept) = self.request.take() else {
+            return;
+        };
+        let copy = kept.try_clone();
+        let is_small = kept.len() <= self.path.whole_max;
+        drop(self.request.replace(Some(kept)));
+        if ticket == 0 && !is_small {
+            return;
+        }
+        self.under.set(under);
+        count(&self.table.tally.resends);
+        if let Ok(copy) = copy {
+            // What does not go now is sent again after a time.
+            let _ = self.push_request(cx, copy, REQUEST | SERVER | flags, ticket);
+        }
+    }
+
+    /// The server has not got the request: sends it again, unless it is still collecting its pieces.
+    #[cold]
+    fn send_missing(&self, cx: &Kernel, this: &SessionRef) {
+        let kept = self.kept.get();
+        if kept != 0 {
+            let asked = self.lower.ask(cx, AskKept::about(kept));
+            if asked.is_some_and(|asked| asked.state == KeptState::Collecting) {
+                return self.send(cx, this, Kind::Probe, self.sequence.get());
+            }
+        }
+        self.resend(cx, PLSACK);
+    }
+
+    /// The call is over; whoever made it is told.
+    #[inline(always)]
+    fn finish(&self, cx: &Kernel, outcome: Outcome) {
+        if !self.waits.replace(false) {
+            return;
+        }
+        self.owes_ack.set(outcome.is_ok());
+        drop(self.outcome.replace(Some(outcome)));
+        cx.signal(&self.done);
+    }
+
+    /// Lets go of what the call held.
+    #[inline(always)]
+    fn leave(&self, cx: &Kernel) {
+        self.waits.set(false);
+        self.was_sent.set(false);
+        self.lives.set(false);
+        self.resends.set(0);
+        self.tag.set(0);
+        drop(self.request.take());
+        if self.kept.get() != 0 {
+            let ticket = self.kept.replace(0);
+            let _ = self.lower.ask(cx, FreeKept { ticket });
+        }
+        cx.signal(&self.turn);
+    }
+
+    /// Waits until the calls before this one are over.
+    #[cold]
+    fn queue(&self, cx: &Kernel, options: Option<CallOptions>) -> Result<(), CallCause> {
+        let tag = options.map_or(0, |options| options.tag);
+        loop {
+            let limit = CallOptions::clip(options, cx.now(), Duration::MAX);
+            let Some(limit) = limit else {
+                return Err(CallCause::TimedOut { tries: 0 });
+            };
+            self.queued.borrow_mut().push(tag);
+            let limit = (limit != Duration::MAX).then_some(limit);
+            let waited = cx.wait(&self.turn, limit);
+            let mut queued = self.queued.borrow_mut();
+            if let Some(place) = queued.iter().position(|t| *t == tag) {
+                queued.swap_remove(place);
+            }
+            drop(queued);
+            match waited {
+                Ok(()) => return Ok(()),
+                // All who wait are interrupted for the sake of one.
+                Err(WaitError::Interrupted) if self.is_spared(tag) => {}
+                Err(WaitError::TimedOut) => return Err(CallCause::TimedOut { tries: 0 }),
+                Err(error) => return Err(CallError::from(error).cause),
+            }
+        }
+    }
+
+    /// Takes a call back; false if it is none of this channel's.
+    fn cancel(&self, cx: &Kernel, tag: u64) -> bool {
+        if tag == 0 {
+            return false;
+        }
+        if self.tag.get() == tag && self.waits.get() {
+            self.finish(cx, Err(CallCause::Cancelled));
+            return true;
+        }
+        let is_queued = self.queued.borrow().contains(&tag);
+        if is_queued {
+            let woken = self.turn.interrupt_all(cx.shepherds());
+            self.cancelled.set((tag, woken));
+        }
+        is_queued
+    }
+
+    /// Whether a call that waited for its turn was interrupted for the sake of another.
+    fn is_spared(&self, tag: u64) -> bool {
+        let (cancelled, woken) = self.cancelled.get();
+        self.cancelled.set((cancelled, woken.saturating_sub(1)));
+        woken > 0 && tag != cancelled
+    }
+
+    /// A packet of the call that is under way, other than a plain reply.
+    #[cold]
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let under = self.under.get();
+        let verdict = match header.kind {
+            Kind::Nack if header.error != 0 => {
+                self.server.challenged(under, header.boot, header.error)
+            }
+            _ => self.server.heard(under, header.boot),
+        };
+        match (verdict, header.kind) {
+            (Verdict::Stray, _) => return Err(this.refuse(cx, message, &STRAY)),
+            (Verdict::Rebooted, _) => self.finish(cx, Err(CallCause::Rebooted)),
+            (_, Kind::Reply) => {
+                if header.please_ack {
+                    self.owes_ack.set(false);
+                    self.send(cx, this, Kind::Ack, header.sequence.wrapping_add(1));
+                }
+                self.finish(cx, Ok(message));
+                return Ok(());
+            }
+            (_, Kind::Refusal) => {
+                if header.please_ack {
+                    self.send(cx, this, Kind::Ack, header.sequence.wrapping_add(1));
+                }
+                let rejection = xk_core::object::Rejection::new(reason_of(header.error));
+                self.finish(cx, Err(CallCause::Rejected(rejection)));
+                self.owes_ack.set(!header.please_ack);
+            }
+            (_, Kind::Ack) => self.lives.set(true),
+            (_, Kind::Probe) => {
+                // It has replied, and we have not got it.
+                self.lives.set(true);
+                self.send(cx, this, Kind::Nack, header.sequence);
+            }
+            (_, Kind::Nack) => {
+                let resends = self.resends.get();
+                if resends == RESENDS_MAX {
+                    return Err(this.refuse(cx, message, &INSATIABLE));
+                }
+                self.resends.set(resends + 1);
+                // A challenge is no sign that the call makes progress.
+                if verdict == Verdict::Valid {
+                    self.lives.set(true);
+                    self.send_missing(cx, this);
+                } else {
+                    self.resend(cx, 0);
+                }
+            }
+            (_, Kind::Request) => return Err(this.refuse(cx, message, &reason::MALFORMED)),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn pop_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // The protocol has brought the header together.
+        let octets = message.pop_array::<HEADER_OCTETS>().copied();
+        let Some(Ok(header)) = octets.map(|octets| Header::parse(&octets)) else {
+            return Err(this.refuse(cx, message, &reason::MALFORMED));
+        };
+        if let Some(len) = header.payload.map(usize::from) {
+            if len > message.len() {
+                return Err(this.refuse(cx, message, &reason::BAD_LENGTH));
+            }
+            message.truncate(len);
+        }
+        if self.waits.get() && header.sequence == self.sequence.get() {
+            return self.take(cx, this, &header, message);
+        }
+        if header.please_ack && !is_newer(header.sequence, self.sequence.get()) {
+            // Nobody waits for that reply any more.
+            self.owes_ack.set(false);
+            self.send(cx, this, Kind::Ack, header.sequence.wrapping_add(1));
+        }
+        Err(this.refuse(cx, message, &LATE))
+    }
+}
+
+impl Session for ClientSession {
+    #[inline]
+    fn call(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let options = CallOptions::take(&mut request);
+        if !self.turn.try_wait() {
+            self.queue(cx, options)?;
+            if this.head().is_closed() {
+                cx.signal(&self.turn);
+                return Err(CallCause::Closed.into());
+            }
+        }
+        if let Some(options) = options {
+            self.tag.set(options.tag);
+        }
+        let outcome = self.converse(cx, this, request, options);
+        self.leave(cx);
+        outcome.map_err(CallError::from)
+    }
+
+    /// The header is still in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
+            && flags_of(octets) == REPLY
+            && self.waits.get()
+            && names_of(octets).2 == self.sequence.get()
+            && self.server.heard(self.under.get(), end_of(octets).1) == Verdict::Valid
+        {
+            let len = payload_of(octets).unwrap_or(message.len() - HEADER_OCTETS);
+            if len + HEADER_OCTETS <= message.len() {
+                message.strip_in_place(HEADER_OCTETS);
+                message.truncate(len);
+                self.finish(cx, Ok(message));
+                return Ok(());
+            }
+        }
+        self.pop_other(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(tag) = ask.get::<CancelCall>().map(|q| q.tag) {
+            if self.cancel(cx, tag) {
+                return Answer::Answered;
+            }
+        } else if let Some(question) = ask.get::<Describe>() {
+            let state = if self.waits.get() { "waits" } else { "free" };
+            let (host, number, channel) = self.key;
+            let host = core::net::Ipv4Addr::from(host);
+            let sequence = self.sequence.get();
+            question.text = alloc::format!(
+                "channel {channel} to {host}, number {number}, call {sequence}, {state}"
+            );
+            return Answer::Answered;
+        } else if let Some(question) = ask.get::<CallsAtOnce>() {
+            question.calls = 1;
+            return Answer::Answered;
+        }
+        let answer = self.lower.control(cx, ask);
+        less_header(ask, answer)
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.table.sessions.unbind(&self.key);
+        self.table.lay_down(self.key, self.sequence.get());
+        if self.owes_ack.replace(false) {
+            // So that the server need not keep the reply for nobody.
+            self.send(cx, this, Kind::Ack, self.sequence.get().wrapping_add(1));
+        }
+        self.finish(cx, Err(CallCause::Closed));
+        self.turn.close(cx.shepherds());
+        self.lower.close(cx);
+        Closing::Done
+    }
+}

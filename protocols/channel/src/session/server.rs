@@ -1,0 +1,575 @@
+//! The server's side: one channel of one client, the call that is executed on it, the reply that it may ask for again.
+
+use super::state::{Phase, State, forget_others};
+use super::{LATE, less_header};
+use crate::codes::code_of;
+use crate::table::{Path, SWEEP, Table, count, send_header};
+use crate::wire::{
+    HEADER_OCTETS, Header, Kind, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer, names_of,
+    payload_of,
+};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::time::Duration;
+use xk_core::control::Describe;
+use xk_core::object::{Closing, PushError, Refused, SessionSlot};
+use xk_core::reason::{self, Class, Reason};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
+use xk_kit::call::{BUSY, SYSTEM_ERROR};
+use xk_kit::incarnation::{Admission, TICKET};
+use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+
+/// After which time without a sign of the client its acknowledgement is asked for; doubled with each question.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+/// How often it is asked for.
+const PROBES_MAX: u8 = 4;
+/// How long after the last question the reply is kept. Longer than any client waits without a sign of life (eight times five
+/// seconds), so that whoever still wants it gets it.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// How many requests of one channel may be executed at a time: the last one, and one that the client gave up.
+const RUNNING_MAX: u8 = 2;
+
+/// A request of a client that has to show a ticket first.
+pub(crate) static CHALLENGED: Reason = Reason::new("challenged", Class::Bad);
+/// The client has gone on to another call before this one was executed.
+static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
+/// A request of a client that gives up faster than is executed.
+static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
+/// A reply that nobody acknowledged.
+static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
+
+/// Put to a session by the sweep: look whether the client is still there.
+pub(crate) struct LookAfter {
+    /// Out: whether a reply is still kept.
+    pub(crate) keeps: bool,
+}
+
+impl Question for LookAfter {
+    const NAME: &'static str = "channel-look-after";
+}
+
+pub(crate) struct ServerSession {
+    table: Rc<Table>,
+    /// The layer itself, for the sweep's timer.
+    protocol: ProtocolRef,
+    upper: ProtocolRef,
+    state: Rc<State>,
+    /// Where the client was heard last.
+    lower: SessionSlot,
+    path: Cell<Path>,
+    /// The header of every reply, but for mark, sequence number and error.
+    template: [u8; HEADER_OCTETS],
+}
+
+impl ServerSession {
+    pub(crate) fn new(
+        cx: &Kernel,
+        table: &Rc<Table>,
+        (protocol, upper): (&ProtocolRef, &ProtocolRef),
+        state: &Rc<State>,
+        lower: &SessionRef,
+    ) -> Self {
+        let header = Header {
+            kind: Kind::Reply,
+            for_server: false,
+            please_ack: false,
+            payload: None,
+            channel: state.key.2 as u16,
+            number: state.key.1,
+            sequence: 0,
+            error: 0,
+            boot: table.boot,
+        };
+        Self {
+            table: Rc::clone(table),
+            protocol: protocol.clone(),
+            upper: upper.clone(),
+            state: Rc::clone(state),
+            lower: SessionSlot::new(Some(lower.clone())),
+            path: Cell::new(Path::of(cx, lower)),
+            template: header.emit(),
+        }
+    }
+
+    #[inline(always)]
+    fn fill(&self, octets: &mut [u8; HEADER_OCTETS], sequence: u32, len: usize) {
+        let flags = REPLY | self.path.get().mark(len);
+        *octets = self.template;
+        octets[..2].copy_from_slice(&flags.to_be_bytes());
+        octets[8..12].copy_from_slice(&sequence.to_be_bytes());
+    }
+
+    /// Sends a packet without payload; `error` is the code of a refusal.
+    #[cold]
+    fn send(&self, cx: &Kernel, kind: Kind, sequence: u32, error: u16) {
+        let Some(lower) = self.lower.get() else {
+            return;
+        };
+        let header = Header {
+            kind,
+            for_server: false,
+            please_ack: kind == Kind::Probe,
+            payload: self.path.get().marks.then_some(0),
+            channel: self.state.key.2 as u16,
+            number: self.state.key.1,
+            sequence,
+            error,
+            boot: self.table.boot,
+        };
+        match kind {
+            Kind::Probe => count(&self.table.tally.probes),
+            Kind::Ack => count(&self.table.tally.acks),
+            _ => {}
+        }
+        send_header(cx, &lower, self.protocol.id(), &header.emit());
+    }
+
+    /// Sends a reply's octets.
+    #[inline(always)]
+    fn push_reply(&self, cx: &Kernel, mut reply: Message, sequence: u32) -> Result<(), PushError> {
+        let len = reply.len();
+        let in_place = reply.fill_in_place(|octets: &mut [u8; HEADER_OCTETS]| {
+            self.fill(octets, sequence, len);
+        });
+        if !in_place {
+            let mut octets = [0; HEADER_OCTETS];
+            self.fill(&mut octets, sequence, len);
+            if reply.push_array(&octets).is_err() {
+                return Err(PushError::NoBuffers);
+            }
+        }
+        let lower = self.lower.get().ok_or(PushError::Closed)?;
+        lower.push(cx, reply)?;
+        if len > self.path.get().whole_max {
+            self.note_kept(cx, &lower);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn note_kept(&self, cx: &Kernel, lower: &SessionRef) {
+        let kept = lower.ask(cx, LastKept::default());
+        self.state.kept.set(kept.map_or(0, |kept| kept.ticket));
+    }
+
+    /// Lets go of the reply; the client has it, or wants it no more.
+    #[inline(always)]
+    fn free_reply(&self, cx: &Kernel) {
+        drop(self.state.reply.take());
+        if self.state.kept.get() != 0 {
+            self.free_kept(cx);
+        }
+    }
+
+    #[cold]
+    fn free_kept(&self, cx: &Kernel) {
+        let ticket = self.state.kept.replace(0);
+        if let Some(lower) = self.lower.get() {
+            let _ = lower.ask(cx, FreeKept { ticket });
+        }
+    }
+
+    /// A new request: has it executed and sends the reply, unless nobody wants it any more.
+    #[inline(always)]
+    fn execute(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+        sequence: u32,
+    ) -> Result<(), Refused> {
+        let state = &self.state;
+        self.free_reply(cx);
+        if state.phase.replace(Phase::Executing) == Phase::Idle {
+            // Not to be evicted until the reply is acknowledged.
+            this.hold();
+        }
+        state.is_fresh.set(false);
+        state.sequence.set(sequence);
+        state.code.set(0);
+        state.running.set(state.running.get() + 1);
+        let epoch = state.epoch.get();
+        count(&self.table.tally.executed);
+        let result = self.upper.call_demux(cx, this, request);
+        state.running.set(state.running.get() - 1);
+        if state.sequence.get() != sequence
+            || state.epoch.get() != epoch
+            || state.phase.get() != Phase::Executing
+            || this.head().is_closed()
+        {
+            self.abandon(cx, this, result);
+            return Ok(());
+        }
+        match result {
+            Ok(reply) => self.reply(cx, this, reply, sequence),
+            Err(refused) => self.refuse(cx, refused, sequence),
+        }
+        Ok(())
+    }
+
+    /// The reply came too late.
+    #[cold]
+    fn abandon(&self, cx: &Kernel, this: &SessionRef, result: Result<Message, Refused>) {
+        count(&self.table.tally.abandoned);
+        let (Ok(message) | Err(Refused { message, .. })) = result;
+        this.discard(cx, message, &ABANDONED);
+    }
+
+    #[inline(always)]
+    fn reply(&self, cx: &Kernel, this: &SessionRef, reply: Message, sequence: u32) {
+        // Without a buffer for the copy the reply goes out once, and no more.
+        drop(self.state.reply.replace(reply.try_clone().ok()));
+        self.settle(cx);
+        if let Err(error) = self.push_reply(cx, reply, sequence) {
+            self.reply_failed(cx, this, error, sequence);
+        }
+    }
+
+    /// The reply could not be sent. One that never can be is replaced by a refusal.
+    #[cold]
+    fn reply_failed(&self, cx: &Kernel, this: &SessionRef, error: PushError, sequence: u32) {
+        if let PushError::TooBig { .. } | PushError::NotSupported = error {
+            if let Some(reply) = self.state.reply.take() {
+                this.discard(cx, reply, &reason::TOO_BIG);
+            }
+            let code = code_of(&SYSTEM_ERROR);
+            self.state.code.set(code);
+            self.send(cx, Kind::Refusal, sequence, code);
+        }
+    }
+
+    /// Nobody above wanted the request: the client is told why.
+    #[cold]
+    fn refuse(&self, cx: &Kernel, refused: Refused, sequence: u32) {
+        let code = code_of(refused.reason);
+        drop(refused);
+        self.state.code.set(code);
+        self.settle(cx);
+        self.send(cx, Kind::Refusal, sequence, code);
+    }
+
+    /// From now on the reply is kept until it is acknowledged.
+    #[inline(always)]
+    fn settle(&self, cx: &Kernel) {
+        self.state.phase.set(Phase::Replied);
+        self.state.since.set(cx.now());
+        self.state.probes.set(0);
+        if !self.table.sweeps.get() {
+            self.begin_sweep(cx);
+        }
+    }
+
+    #[cold]
+    fn begin_sweep(&self, cx: &Kernel) {
+        let timer = cx.schedule_protocol(&self.protocol, SWEEP, 0);
+        // Without a timer now, the next reply sets it.
+        self.table.sweeps.set(timer.is_ok());
+    }
+
+    /// The reply is acknowledged, or given up: the channel may be evicted from now on.
+    fn rest(&self, cx: &Kernel, this: &SessionRef) {
+        self.free_reply(cx);
+        if self.state.phase.replace(Phase::Idle) != Phase::Idle {
+            this.close(cx);
+        }
+    }
+
+    /// Sends the reply again. What takes several packets goes only if the client says that it is missing.
+    #[cold]
+    fn reply_again(&self, cx: &Kernel, is_missing: bool) {
+        let state = &self.state;
+        let (sequence, code) = (state.sequence.get(), state.code.get());
+        state.since.set(cx.now());
+        state.probes.set(0);
+        if code != 0 {
+            return self.send(cx, Kind::Refusal, sequence, code);
+        }
+        let Some(reply) = state.reply.take() else {
+            return;
+        };
+        let copy = reply.try_clone();
+        let is_small = reply.len() <= self.path.get().whole_max;
+        drop(state.reply.replace(Some(reply)));
+        if !is_small && (!is_missing || self.is_collecting(cx)) {
+            return self.send(cx, Kind::Probe, sequence, 0);
+        }
+        count(&self.table.tally.replies_again);
+        if let Ok(copy) = copy {
+            // If it does not go now, the client asks again.
+            let _ = self.push_reply(cx, copy, sequence);
+        }
+    }
+
+    /// Whether the layer below has heard the client ask for pieces of the reply since it was last asked.
+    fn is_collecting(&self, cx: &Kernel) -> bool {
+        let kept = self.state.kept.get();
+        if kept == 0 {
+            return false;
+        }
+        let asked = self
+            .lower
+            .get()
+            .and_then(|lower| lower.ask(cx, AskKept::about(kept)));
+        asked.is_some_and(|asked| asked.state == KeptState::Collecting)
+    }
+
+    /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end gives up. True if a reply is kept.
+    fn look_after(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        let state = &self.state;
+        if state.phase.get() != Phase::Replied {
+            return false;
+        }
+        let probes = state.probes.get();
+        let is_due = |after: Duration| cx.now() >= state.since.get().after(after);
+        if probes < PROBES_MAX {
+            if is_due(PROBE_AFTER * (1 << probes)) {
+                state.probes.set(probes + 1);
+                state.since.set(cx.now());
+                self.send(cx, Kind::Probe, state.sequence.get(), 0);
+            }
+            return true;
+        }
+        if !is_due(KEPT_FOR) {
+            return true;
+        }
+        if let Some(reply) = state.reply.take() {
+            this.discard(cx, reply, &UNACKNOWLEDGED);
+        }
+        self.rest(cx, this);
+        false
+    }
+
+    /// Judges a packet whose boot id or ticket is not the one known here. `Ok` if it is of the client all the same.
+    #[cold]
+    fn admit(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &Header,
+    ) -> Result<(), &'static Reason> {
+        let (boot, ticket) = (header.boot, header.error);
+        let host = self.state.key.0;
+        match self.table.clients.admit(host, boot, ticket, |_| true) {
+            Admission::Known => {}
+            Admission::Replaced => forget_others(cx, &self.table, host, boot),
+            Admission::Full => return Err(&reason::TABLE_FULL),
+            Admission::Challenge(ticket) => {
+                if matches!(header.kind, Kind::Request | Kind::Probe) {
+                    count(&self.table.tally.challenges);
+                    self.send(cx, Kind::Nack, header.sequence, ticket);
+                }
+                return Err(&CHALLENGED);
+            }
+        }
+        if self.state.forget_unless(boot) {
+            this.close(cx);
+        }
+        self.state.boot.set(boot);
+        self.state.ticket.set(ticket & TICKET);
+        Ok(())
+    }
+
+    /// Any packet: its header is off.
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let state = &self.state;
+        let sequence = header.sequence;
+        let is_known =
+            state.boot.get() == header.boot && state.ticket.get() == header.error & TICKET;
+        if !is_known && let Err(why) = self.admit(cx, this, header) {
+            return Err(this.refuse(cx, message, why));
+        }
+        if state.is_new(sequence) {
+            return self.take_new(cx, this, header, message);
+        }
+        if sequence != state.sequence.get() {
+            return Err(this.refuse(cx, message, &LATE));
+        }
+        match (header.kind, state.phase.get()) {
+            (Kind::Request | Kind::Probe, Phase::Executing) => {
+                self.send(cx, Kind::Ack, sequence, 0);
+            }
+            (Kind::Request | Kind::Probe, Phase::Replied) => self.reply_again(cx, false),
+            (Kind::Nack, Phase::Replied) => self.reply_again(cx, true),
+            _ => return Err(this.refuse(cx, message, &LATE)),
+        }
+        Ok(())
+    }
+
+    /// A packet whose number comes after that of the last request.
+    fn take_new(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let (state, sequence) = (&self.state, header.sequence);
+        match header.kind {
+            Kind::Request => {
+                if state.running.get() >= RUNNING_MAX {
+                    return Err(this.refuse(cx, message, &IMPATIENT));
+                }
+                if header.please_ack {
+                    self.send(cx, Kind::Ack, sequence, 0);
+                }
+                self.execute(cx, this, message, sequence)
+            }
+            Kind::Probe => {
+                self.send(cx, Kind::Nack, sequence, 0);
+                Ok(())
+            }
+            // Replies up to the one before are there.
+            Kind::Ack if !state.is_fresh.get() && state.phase.get() == Phase::Replied => {
+                self.rest(cx, this);
+                Ok(())
+            }
+            _ => Err(this.refuse(cx, message, &LATE)),
+        }
+    }
+
+    #[inline(never)]
+    fn pop_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // The protocol has brought the header together.
+        let octets = message.pop_array::<HEADER_OCTETS>().copied();
+        let Some(Ok(header)) = octets.map(|octets| Header::parse(&octets)) else {
+            return Err(this.refuse(cx, message, &reason::MALFORMED));
+        };
+        if let Some(len) = header.payload.map(usize::from) {
+            if len > message.len() {
+                return Err(this.refuse(cx, message, &reason::BAD_LENGTH));
+            }
+            message.truncate(len);
+        }
+        self.take(cx, this, &header, message)
+    }
+
+    /// The client was heard through another lower session than before: replies go there from now on.
+    fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
+        if self.lower.get().is_some_and(|before| before == *lower) {
+            return;
+        }
+        lower.hold();
+        let before = self.lower.replace(Some(lower.clone()));
+        self.path.set(Path::of(cx, lower));
+        self.state.kept.set(0);
+        if let Some(before) = before {
+            before.close(cx);
+        }
+    }
+}
+
+/// Put to a session by its protocol: the client is heard through this lower session.
+pub(crate) struct HeardThrough {
+    pub(crate) lower: SessionRef,
+}
+
+impl Question for HeardThrough {
+    const NAME: &'static str = "channel-heard-through";
+}
+
+/// What a host gets that is not told by a session.
+pub(crate) fn answer_without_session(
+    cx: &Kernel,
+    table: &Table,
+    (lower, protocol): (&SessionRef, &ProtocolRef),
+    to: &Header,
+    (kind, error): (Kind, u16),
+) {
+    let header = Header {
+        kind,
+        for_server: false,
+        please_ack: false,
+        payload: Path::of(cx, lower).marks.then_some(0),
+        error,
+        boot: table.boot,
+        ..*to
+    };
+    if kind == Kind::Nack && error != 0 {
+        count(&table.tally.challenges);
+    }
+    send_header(cx, lower, protocol.id(), &header.emit());
+}
+
+/// The code of a server that executes as much as it may.
+pub(crate) fn busy() -> u16 {
+    code_of(&BUSY)
+}
+
+impl Session for ServerSession {
+    /// The header is still in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        let state = &self.state;
+        if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
+            && flags_of(octets) == REQUEST | SERVER
+            && end_of(octets) == (state.ticket.get(), state.boot.get())
+            && state.phase.get() != Phase::Executing
+            && let sequence = names_of(octets).2
+            && is_newer(sequence, state.sequence.get())
+            && !state.is_fresh.get()
+        {
+            let len = payload_of(octets).unwrap_or(message.len() - HEADER_OCTETS);
+            if len + HEADER_OCTETS <= message.len() {
+                message.strip_in_place(HEADER_OCTETS);
+                message.truncate(len);
+                return self.execute(cx, this, message, sequence);
+            }
+        }
+        self.pop_other(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<LookAfter>() {
+            question.keeps = self.look_after(cx, this);
+        } else if let Some(question) = ask.get::<HeardThrough>() {
+            let lower = question.lower.clone();
+            self.move_to(cx, &lower);
+        } else if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!(
+                "channel {} of {}, number {}, call {}, {:?}",
+                self.state.key.2 as u16,
+                core::net::Ipv4Addr::from(self.state.key.0),
+                self.state.key.1,
+                self.state.sequence.get(),
+                self.state.phase.get()
+            );
+        } else {
+            let Some(lower) = self.lower.get() else {
+                return Answer::Unknown;
+            };
+            let answer = lower.control(cx, ask);
+            return less_header(ask, answer);
+        }
+        Answer::Answered
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let bound = self.table.sessions.get(&self.state.key);
+        if bound.is_some_and(|bound| bound == *this) && self.state.phase.get() == Phase::Idle {
+            // Kept, so that duplicates are known for what they are, until its table needs the room.
+            return Closing::Idle;
+        }
+        self.table.sessions.unbind(&self.state.key);
+        self.table.leave(&self.state);
+        self.free_reply(cx);
+        if !self.state.is_fresh.get() {
+            // What comes of this client on this channel later could not be told from what was executed: it is challenged.
+            self.table.clients.forget(self.state.key.0);
+        }
+        if let Some(lower) = self.lower.take() {
+            lower.close(cx);
+        }
+        Closing::Done
+    }
+}

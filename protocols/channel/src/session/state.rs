@@ -1,0 +1,111 @@
+//! What the server's side knows of a channel, and the walks through all of them.
+
+use super::server::LookAfter;
+use crate::table::{Key, Table};
+use crate::wire::is_newer;
+use core::cell::Cell;
+use xk_core::{Kernel, Message, Time};
+use xk_kit::incarnation::TICKET;
+
+/// What the channel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing, and nothing is kept.
+    Idle,
+    /// The request of the present number is executed.
+    Executing,
+    /// It was, and its reply is kept.
+    Replied,
+}
+
+/// What is known of a channel.
+pub(crate) struct State {
+    pub(crate) key: Key,
+    /// Where the table has it.
+    pub(crate) place: Cell<usize>,
+    /// The client's incarnation, as admitted.
+    pub(crate) boot: Cell<u32>,
+    pub(crate) ticket: Cell<u16>,
+    /// Counts the incarnations.
+    pub(crate) epoch: Cell<u32>,
+    /// Whether a request of this incarnation has come.
+    pub(crate) is_fresh: Cell<bool>,
+    /// Of the last request.
+    pub(crate) sequence: Cell<u32>,
+    pub(crate) phase: Cell<Phase>,
+    pub(crate) running: Cell<u8>,
+    /// Without header; none if the call was refused, or there was no buffer.
+    pub(crate) reply: Cell<Option<Message>>,
+    /// Why the call was refused, or 0.
+    pub(crate) code: Cell<u16>,
+    /// How the layer below calls its copy of the reply, or 0.
+    pub(crate) kept: Cell<u32>,
+    /// When the client was last heard of, or asked.
+    pub(crate) since: Cell<Time>,
+    pub(crate) probes: Cell<u8>,
+}
+
+impl State {
+    pub(crate) fn new(key: Key, boot: u32, ticket: u16) -> Self {
+        Self {
+            key,
+            place: Cell::new(usize::MAX),
+            boot: Cell::new(boot),
+            ticket: Cell::new(ticket & TICKET),
+            epoch: Cell::new(0),
+            is_fresh: Cell::new(true),
+            sequence: Cell::new(0),
+            phase: Cell::new(Phase::Idle),
+            running: Cell::new(0),
+            reply: Cell::new(None),
+            code: Cell::new(0),
+            kept: Cell::new(0),
+            since: Cell::new(Time::ZERO),
+            probes: Cell::new(0),
+        }
+    }
+
+    /// Whether a request comes after all that came before.
+    #[inline(always)]
+    pub(crate) fn is_new(&self, sequence: u32) -> bool {
+        self.is_fresh.get() || is_newer(sequence, self.sequence.get())
+    }
+
+    /// Keeps the channel of an incarnation that is not this one from being mistaken for its own: forgets all. True if it was busy.
+    pub(crate) fn forget_unless(&self, boot: u32) -> bool {
+        if self.boot.get() == boot {
+            return false;
+        }
+        self.epoch.set(self.epoch.get().wrapping_add(1));
+        self.is_fresh.set(true);
+        self.boot.set(0);
+        drop(self.reply.take());
+        self.phase.replace(Phase::Idle) != Phase::Idle
+    }
+}
+
+/// Forgets the channels of a host's other incarnations.
+#[cold]
+pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: u32, boot: u32) {
+    let mut place = 0;
+    while let Some((session, state)) = table.state(place) {
+        place += 1;
+        if state.key.0 == host && state.forget_unless(boot) {
+            session.close(cx);
+        }
+    }
+}
+
+/// The sweep: looks after all channels whose reply is kept. True if there are any left.
+pub(crate) fn sweep(cx: &Kernel, table: &Table) -> bool {
+    let (mut place, mut keeps) = (0, false);
+    while let Some((session, state)) = table.state(place) {
+        place += 1;
+        if state.phase.get() == Phase::Replied {
+            keeps |= session
+                .ask(cx, LookAfter { keeps: false })
+                .is_some_and(|asked| asked.keeps);
+        }
+    }
+    keeps
+}

@@ -1,0 +1,284 @@
+//! What protocol and sessions share.
+
+use crate::session::state::State;
+use crate::wire::HEADER_OCTETS;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::Question;
+use xk_core::object::{ProtocolId, SessionTable};
+use xk_core::{Kernel, ProtocolRef, SessionRef, reason};
+use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
+use xk_kit::incarnation::{Clients, Servers};
+
+/// Of how many channels that were closed the last sequence number is remembered.
+const DORMANT_MAX: usize = 1024;
+/// How often the server's side looks for replies that nobody acknowledged.
+pub(crate) const SWEEP: Duration = Duration::from_secs(1);
+/// Room in front of a packet without payload, in octets: for its header and those below.
+const HEADROOM_OCTETS: usize = 128;
+/// What a layer below carries whole that does not say, in octets.
+const OPT_PACKET_UNKNOWN: u32 = 1500;
+/// In the number of a peer: it is none of a host, but of a session below that knows none.
+pub(crate) const NO_HOST: u32 = 0xf000_0000;
+
+/// The key that a packet is demultiplexed by: the peer, the type number, and the channel with [`SERVER_SIDE`].
+pub(crate) type Key = (u32, u32, u32);
+/// In a key: the session is the server's.
+pub(crate) const SERVER_SIDE: u32 = 1 << 16;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelFigures {
+    /// Calls begun.
+    pub calls: u64,
+    /// Requests sent again, after a time or because the server asked for them.
+    pub resends: u64,
+    /// Probes sent, by either side.
+    pub probes: u64,
+    /// Acknowledgements sent, by either side.
+    pub acks: u64,
+    /// Challenges sent.
+    pub challenges: u64,
+    /// Requests executed.
+    pub executed: u64,
+    /// Requests executed of which nobody wanted the reply any more.
+    pub abandoned: u64,
+    /// Replies sent again.
+    pub replies_again: u64,
+}
+
+impl Question for ChannelFigures {
+    const NAME: &'static str = "channel-figures";
+}
+
+/// The figures as they are counted, each by itself.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) calls: Cell<u64>,
+    pub(crate) resends: Cell<u64>,
+    pub(crate) probes: Cell<u64>,
+    pub(crate) acks: Cell<u64>,
+    pub(crate) challenges: Cell<u64>,
+    pub(crate) executed: Cell<u64>,
+    pub(crate) abandoned: Cell<u64>,
+    pub(crate) replies_again: Cell<u64>,
+}
+
+/// Counts one more.
+#[inline(always)]
+pub(crate) fn count(figure: &Cell<u64>) {
+    figure.set(figure.get() + 1);
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) sessions: SessionTable<Key>,
+    pub(crate) clients: Clients,
+    pub(crate) servers: Servers,
+    /// The server's sessions, in no order; each knows its place.
+    states: RefCell<Vec<(SessionRef, Rc<State>)>>,
+    /// Whether the sweep's timer is set.
+    pub(crate) sweeps: Cell<bool>,
+    /// Channels that were closed, with their last sequence number.
+    dormant: RefCell<VecDeque<(Key, u32)>>,
+    /// What a channel begins behind whose last number is forgotten.
+    floor: Cell<u32>,
+    pub(crate) tally: Tally,
+    pub(crate) boot: u32,
+    /// The lower session through which the last packet of a channel came.
+    pub(crate) last_lower: Cell<u64>,
+}
+
+impl Table {
+    pub(crate) fn new(cx: &Kernel, sessions_max: usize, clients_max: usize) -> Self {
+        Self {
+            sessions: SessionTable::new(cx.boot_key(), sessions_max),
+            clients: Clients::new(cx, clients_max),
+            servers: Servers::new(cx, clients_max),
+            states: RefCell::default(),
+            sweeps: Cell::new(false),
+            dormant: RefCell::default(),
+            floor: Cell::new(0),
+            tally: Tally::default(),
+            last_lower: Cell::new(0),
+            boot: cx.boot_id(),
+        }
+    }
+
+    pub(crate) fn figures(&self) -> ChannelFigures {
+        let tally = &self.tally;
+        ChannelFigures {
+            calls: tally.calls.get(),
+            resends: tally.resends.get(),
+            probes: tally.probes.get(),
+            acks: tally.acks.get(),
+            challenges: tally.challenges.get(),
+            executed: tally.executed.get(),
+            abandoned: tally.abandoned.get(),
+            replies_again: tally.replies_again.get(),
+        }
+    }
+
+    /// Remembers the last number of a channel that is closed.
+    pub(crate) fn lay_down(&self, key: Key, sequence: u32) {
+        let mut dormant = self.dormant.borrow_mut();
+        if dormant.len() == DORMANT_MAX
+            && let Some((_, forgotten)) = dormant.pop_front()
+            && crate::wire::is_newer(forgotten, self.floor.get())
+        {
+            self.floor.set(forgotten);
+        }
+        dormant.push_back((key, sequence));
+    }
+
+    /// A channel to this peer for this upper that was closed: its number and the last sequence number. The one of this number, or
+    /// any that is free.
+    pub(crate) fn wake(&self, peer: u32, number: u32, channel: Option<u16>) -> Option<(u16, u32)> {
+        let mut dormant = self.dormant.borrow_mut();
+        let place = dormant.iter().rposition(|(key, _)| {
+            let is_it = channel.is_none_or(|channel| key.2 == u32::from(channel));
+            is_it && (key.0, key.1) == (peer, number) && !self.sessions_has(key)
+        })?;
+        let (key, sequence) = dormant.remove(place)?;
+        Some((key.2 as u16, sequence))
+    }
+
+    pub(crate) fn sessions_has(&self, key: &Key) -> bool {
+        self.sessions.get(key).is_some()
+    }
+
+    /// Behind which number a channel begins that nothing is known of.
+    pub(crate) fn floor(&self) -> u32 {
+        self.floor.get()
+    }
+
+    /// Enters a session of the server's side.
+    pub(crate) fn enter(&self, session: &SessionRef, state: &Rc<State>) {
+        let mut states = self.states.borrow_mut();
+        state.place.set(states.len());
+        states.push((session.clone(), Rc::clone(state)));
+    }
+
+    /// Takes it out again.
+    pub(crate) fn leave(&self, state: &State) {
+        let mut states = self.states.borrow_mut();
+        let place = state.place.get();
+        if states.get(place).is_none_or(|(_, s)| s.key != state.key) {
+            return;
+        }
+        let gone = states.swap_remove(place);
+        if let Some((_, moved)) = states.get(place) {
+            moved.place.set(place);
+        }
+        drop(states);
+        drop(gone);
+    }
+
+    /// The session of the server's side at a place, for a walk through all of them.
+    pub(crate) fn state(&self, place: usize) -> Option<(SessionRef, Rc<State>)> {
+        self.states.borrow().get(place).cloned()
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        let states = self.states.take();
+        drop(states);
+        self.sessions.clear();
+    }
+}
+
+/// The number of the peer of a lower session: its host, or one that stands for the session. It is kept as the session's tag, which is the
+/// receiver's: ours.
+#[inline(always)]
+pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> u32 {
+    match lower.head().tag() {
+        0 => name_peer(cx, lower, None),
+        tag => tag,
+    }
+}
+
+/// Names the peer of a lower session; `host` is who it was opened to, if that is known.
+#[cold]
+pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<u32>) -> u32 {
+    let head = lower.head();
+    // Once named, it stays so: what is known of a peer is known under this number.
+    if head.tag() == 0 {
+        let asked = PeerHost {
+            host: core::net::Ipv4Addr::UNSPECIFIED,
+        };
+        let asked = lower.ask(cx, asked).map(|q| u32::from(q.host));
+        let known = asked.or(host).filter(|host| *host != 0);
+        head.set_tag(known.unwrap_or(NO_HOST | (lower.id().0 as u32 & !NO_HOST)));
+    }
+    head.tag()
+}
+
+/// What a session must know of the layers below it.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    /// Octets of the largest payload.
+    pub(crate) max: usize,
+    /// Octets of payload in one packet that goes whole.
+    pub(crate) whole_max: usize,
+    /// Whether lengths of short payloads are marked.
+    pub(crate) marks: bool,
+}
+
+impl Path {
+    pub(crate) fn of(cx: &Kernel, lower: &SessionRef) -> Self {
+        let opt = lower.ask(cx, OptPacket::default());
+        let opt = opt.map_or(OPT_PACKET_UNKNOWN, |q| q.octets) as usize;
+        let min = lower.ask(cx, MinPacket::default());
+        let max = max_packet(cx, lower, u32::MAX) as usize;
+        Self {
+            max: max.saturating_sub(HEADER_OCTETS),
+            whole_max: opt.saturating_sub(HEADER_OCTETS),
+            marks: min.is_none_or(|min| min.octets as usize > HEADER_OCTETS),
+        }
+    }
+
+    /// The mark for a payload of `len` octets.
+    #[inline(always)]
+    pub(crate) fn mark(self, len: usize) -> u16 {
+        if self.marks {
+            crate::wire::mark(len)
+        } else {
+            0
+        }
+    }
+
+    /// How many packets a payload of `len` octets takes below.
+    pub(crate) fn packets(self, len: usize) -> usize {
+        (len + HEADER_OCTETS).div_ceil(self.whole_max + HEADER_OCTETS)
+    }
+}
+
+/// Sends a packet without payload; `from` is the protocol at which it is counted if there is no buffer for it.
+#[cold]
+pub(crate) fn send_header(
+    cx: &Kernel,
+    lower: &SessionRef,
+    from: ProtocolId,
+    octets: &[u8; HEADER_OCTETS],
+) {
+    let Ok(mut packet) = cx.pool().empty(HEADROOM_OCTETS) else {
+        // Counted in the pool; whoever misses the packet asks again.
+        return;
+    };
+    if packet.push_array(octets).is_err() {
+        discard(cx, from, packet);
+        return;
+    }
+    // Counted below. If it is lost, it is asked for again.
+    let _ = lower.push(cx, packet);
+}
+
+fn discard(cx: &Kernel, from: ProtocolId, packet: xk_core::Message) {
+    let protocol: Option<ProtocolRef> = cx.protocol(from);
+    if let Some(protocol) = protocol {
+        protocol.discard(packet, &reason::NO_BUFFERS);
+    }
+}

@@ -1,0 +1,159 @@
+//! # Synopsis
+//! `fragment LOWER` — large messages in up to 16 fragments: unreliable, but persistent.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of the layer below: an IPv4 host, `10.0.0.2`, or nothing on a link. The type number of the protocol above selects it.
+//!
+//! # Above
+//! Anything that pushes messages and can live with one that is lost, comes twice, or overtakes another: `channel`, which
+//! recovers by itself, or datagrams.
+//!
+//! # Below
+//! One protocol whose participants are IPv4 hosts, or a link with one other end.
+//!
+//! # Behaviour
+//! A message that fits one packet goes as it is: no copy is kept, no timer set. A larger one is cut into fragments as large as the
+//! layer below carries whole (`opt-packet`), up to 16 of them; a fragment is a reference to the message's own buffers. All are sent
+//! at once. The sender keeps the message for one second, and another second after each request for missing fragments; it never
+//! learns whether it arrived. Whoever sends it again sends a new message.
+//!
+//! A receiver that lacks fragments asks for them: first after 10 ms for each fragment that the message has, then after twice the
+//! time up to one second; three times in all. A fragment that comes after it was asked for without need doubles the session's
+//! time; every message that needs no question brings it a sixteenth nearer to 10 ms.
+//!
+//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd until one is released, or fails
+//! with "queue full" where nobody can block. The protocol above may release a copy early, and ask whether the peer is still
+//! collecting.
+//!
+//! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the oldest makes room. Fragments of
+//! a message that is complete, or for other hosts, or at odds with those that came before, are dropped and counted.
+//!
+//! # Control
+//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`, `free-kept`, `ask-kept`, `fragment-figures`,
+//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `outstanding_max`: how many messages are kept for those who lack fragments.
+//! - `partial_max`: how many messages are being collected.
+//! - `partial_per_peer`: how many of them from one peer for one protocol above.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     loopback
+//!     fragment loopback
+//!     echo fragment
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, sections 3.2 and 4.2, and its appendix for the header.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+#[doc(hidden)]
+pub mod fuzz;
+mod protocol;
+mod receiver;
+mod sender;
+mod session;
+mod table;
+pub mod wire;
+
+pub use protocol::{Fragment, Limits, add, build};
+pub use table::FragmentFigures;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+const fn bound(
+    name: &'static str,
+    max: i64,
+    default: &'static str,
+    meaning: &'static str,
+) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Integer { min: 1, max }, default, meaning)
+}
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "fragment",
+    summary: "large messages in fragments: unreliable, but persistent",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Host, Family::Link],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    numbers: &[
+        Number {
+            upper: "fragment",
+            lower: "ip",
+            number: 101,
+        },
+        Number {
+            upper: "fragment",
+            lower: "null",
+            number: 101,
+        },
+    ],
+    parameters: &[
+        bound(
+            "sessions_max",
+            16_777_216,
+            "1024",
+            "how many sessions it holds",
+        ),
+        bound(
+            "outstanding_max",
+            65_536,
+            "64",
+            "how many messages are kept for those who lack fragments",
+        ),
+        bound(
+            "partial_max",
+            65_536,
+            "256",
+            "how many messages are being collected",
+        ),
+        bound(
+            "partial_per_peer",
+            65_536,
+            "32",
+            "how many of them from one peer for one protocol above",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("max-packet", "sixteen fragments"),
+        question(
+            "opt-packet",
+            "one fragment: that of the layer below less 24 octets",
+        ),
+        question("min-packet", "0: nothing is ever added to a message"),
+        question("last-kept", "the name of the copy of the last message"),
+        question("free-kept", "releases a copy early"),
+        question("ask-kept", "whether the peer is still collecting"),
+        question("fragment-figures", "what was kept, asked for, collected"),
+    ],
+    probe: None,
+    build,
+};

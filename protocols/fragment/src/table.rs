@@ -1,0 +1,174 @@
+//! What protocol and sessions share: sessions, kept messages, messages being collected.
+
+use crate::protocol::Limits;
+use crate::receiver::Partial;
+use crate::sender::Outstanding;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::Kernel;
+use xk_core::control::Question;
+use xk_core::object::SessionTable;
+use xk_core::shepherd::Semaphore;
+
+/// The key that a packet is demultiplexed by: the lower session and the type number.
+pub(crate) type Key = (u64, u32);
+
+/// Things in numbered places, which are used again; takes memory only when there are more than ever before.
+pub(crate) struct Places<T> {
+    list: RefCell<Vec<Option<T>>>,
+    free: RefCell<Vec<u32>>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self {
+            list: RefCell::default(),
+            free: RefCell::default(),
+        }
+    }
+}
+
+impl<T> Places<T> {
+    /// Puts a thing into a free place.
+    pub(crate) fn put(&self, thing: T) -> u32 {
+        let mut list = self.list.borrow_mut();
+        if let Some(place) = self.free.borrow_mut().pop() {
+            if let Some(slot) = list.get_mut(place as usize) {
+                *slot = Some(thing);
+            }
+            return place;
+        }
+        list.push(Some(thing));
+        list.len() as u32 - 1
+    }
+
+    /// Takes it out again.
+    pub(crate) fn take(&self, place: u32) -> Option<T> {
+        let thing = self.list.borrow_mut().get_mut(place as usize)?.take()?;
+        self.free.borrow_mut().push(place);
+        Some(thing)
+    }
+
+    /// What `see` makes of the thing in a place; it must not come back here.
+    pub(crate) fn with<R>(&self, place: u32, see: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut list = self.list.borrow_mut();
+        list.get_mut(place as usize)?.as_mut().map(see)
+    }
+
+    /// The first place whose thing is the one.
+    pub(crate) fn find(&self, mut is: impl FnMut(&T) -> bool) -> Option<u32> {
+        let list = self.list.borrow();
+        let found = list
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(&mut is));
+        found.map(|place| place as u32)
+    }
+
+    /// The place whose thing has the smallest `rank`.
+    pub(crate) fn least<R: Ord>(&self, mut rank: impl FnMut(&T) -> Option<R>) -> Option<u32> {
+        let list = self.list.borrow();
+        let all = list.iter().enumerate().filter_map(|(place, slot)| {
+            let rank = rank(slot.as_ref()?)?;
+            Some((rank, place))
+        });
+        all.min().map(|(_, place)| place as u32)
+    }
+
+    /// How many things there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.borrow().len() - self.free.borrow().len()
+    }
+
+    /// Empties it.
+    pub(crate) fn clear(&self) {
+        let (list, free) = (self.list.take(), self.free.take());
+        drop((list, free));
+    }
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FragmentFigures {
+    /// Messages of several fragments sent.
+    pub messages_sent: u64,
+    /// Messages of several fragments delivered.
+    pub messages_delivered: u64,
+    /// Fragments taken for a message being collected.
+    pub fragments_held: u64,
+    /// Messages given up for want of fragments, or to make room: each is counted as dropped once.
+    pub messages_given_up: u64,
+    /// Questions for missing fragments that were sent.
+    pub nacks_sent: u64,
+    /// Those that were answered.
+    pub nacks_answered: u64,
+    /// Fragments sent again.
+    pub retransmits: u64,
+    /// Messages kept at present.
+    pub outstanding: u64,
+    /// Messages being collected at present.
+    pub partial: u64,
+}
+
+impl Question for FragmentFigures {
+    const NAME: &'static str = "fragment-figures";
+}
+
+/// One of the figures.
+pub(crate) type Figure = fn(&mut FragmentFigures) -> &mut u64;
+
+/// What protocol and sessions share.
+pub(crate) struct Table {
+    pub(crate) limits: Limits,
+    pub(crate) sessions: SessionTable<Key>,
+    /// Of the message sent last.
+    sequence: Cell<u32>,
+    pub(crate) outstanding: Places<Outstanding>,
+    /// Counts the places that are left for messages to be kept.
+    pub(crate) vacant: Semaphore,
+    pub(crate) partial: Places<Partial>,
+    figures: Cell<FragmentFigures>,
+}
+
+impl Table {
+    pub(crate) fn new(cx: &Kernel, limits: Limits) -> Self {
+        Self {
+            limits,
+            sessions: SessionTable::new(cx.boot_key(), limits.sessions_max),
+            // Not those of the boot before, whose fragments may still be under way.
+            sequence: Cell::new(cx.random().next_u32()),
+            outstanding: Places::default(),
+            vacant: Semaphore::new(limits.outstanding_max as u32),
+            partial: Places::default(),
+            figures: Cell::default(),
+        }
+    }
+
+    /// The next sequence number; never 0.
+    #[inline(always)]
+    pub(crate) fn next_sequence(&self) -> u32 {
+        let next = self.sequence.get().wrapping_add(1).max(1);
+        self.sequence.set(next);
+        next
+    }
+
+    pub(crate) fn count(&self, figure: Figure, by: u64) {
+        let mut figures = self.figures.get();
+        *figure(&mut figures) += by;
+        self.figures.set(figures);
+    }
+
+    pub(crate) fn figures(&self) -> FragmentFigures {
+        FragmentFigures {
+            outstanding: self.outstanding.len() as u64,
+            partial: self.partial.len() as u64,
+            ..self.figures.get()
+        }
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        self.outstanding.clear();
+        self.partial.clear();
+        self.sessions.clear();
+    }
+}

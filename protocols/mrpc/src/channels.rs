@@ -1,0 +1,345 @@
+//! The client's channels: who has which, and who waits for one.
+
+use crate::fragments::Partial;
+use crate::wire::{HEADER_LEN, REPLY_KEY};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use xk_core::object::{CallCause, SessionId};
+use xk_core::shepherd::Semaphore;
+use xk_core::{Kernel, Message, SessionRef, Time};
+use xk_kit::call::CallOptions;
+use xk_kit::incarnation::{SentUnder, Server};
+
+/// The reply has come, or an error reply with the code in [`Channel::code`].
+pub(crate) const REPLIED: u16 = 1;
+/// The error of the reply.
+pub(crate) const FAILED: u16 = 1 << 1;
+/// The server has the request and works on it.
+pub(crate) const ACKED: u16 = 1 << 2;
+/// The server lacks fragments: those not in [`Channel::delivered`].
+pub(crate) const PARTIAL: u16 = 1 << 3;
+/// The server has no free process.
+pub(crate) const REFUSED: u16 = 1 << 4;
+/// The server does not know us; there is a ticket now.
+pub(crate) const CHALLENGED: u16 = 1 << 5;
+/// The server has rebooted.
+pub(crate) const REBOOTED: u16 = 1 << 6;
+/// A new fragment of the reply has come.
+pub(crate) const FRAGMENT: u16 = 1 << 7;
+/// The last of a batch has come, and fragments of the reply are missing.
+pub(crate) const GAP: u16 = 1 << 8;
+/// Whoever called took the call back.
+pub(crate) const CANCELLED: u16 = 1 << 9;
+/// The session that was called was closed.
+pub(crate) const CLOSED: u16 = 1 << 10;
+
+/// The octets by which a reply is known: hosts, channel, process, sequence number, no fragments.
+pub(crate) type ReplyKey = [u8; REPLY_KEY.end - REPLY_KEY.start];
+
+/// Those of a header.
+#[inline(always)]
+pub(crate) fn reply_key(octets: &[u8; HEADER_LEN]) -> ReplyKey {
+    let mut key = [0; REPLY_KEY.end - REPLY_KEY.start];
+    key.copy_from_slice(&octets[REPLY_KEY]);
+    key
+}
+
+/// One channel: a place for one call at a time.
+pub(crate) struct Channel {
+    pub(crate) index: u16,
+    /// Somebody has it.
+    busy: Cell<bool>,
+    /// A call waits on it for its reply.
+    pub(crate) active: Cell<bool>,
+    /// What the unfragmented reply looks like.
+    pub(crate) expected: Cell<ReplyKey>,
+    pub(crate) semaphore: Semaphore,
+    /// What has happened since the caller looked.
+    events: Cell<u16>,
+    pub(crate) reply: Cell<Option<Message>>,
+    /// Octets of the reply's area 1, or the code of its error.
+    pub(crate) code: Cell<u16>,
+    pub(crate) sequence: Cell<u32>,
+    /// The server's host.
+    pub(crate) host: Cell<u32>,
+    pub(crate) server: RefCell<Option<Rc<Server>>>,
+    pub(crate) sent_under: Cell<SentUnder>,
+    pub(crate) ticket: Cell<u16>,
+    /// Of the request's fragments, those that the server has.
+    pub(crate) delivered: Cell<u16>,
+    pub(crate) partial: Partial,
+    session: Cell<SessionId>,
+    tag: Cell<u64>,
+    /// When it was last given up, in calls; 0: never used.
+    used: Cell<u64>,
+    /// The last call on it failed: the server may still be at work on it.
+    suspect: Cell<bool>,
+}
+
+impl Channel {
+    fn new(index: u16) -> Self {
+        Self {
+            index,
+            busy: Cell::new(false),
+            active: Cell::new(false),
+            expected: Cell::default(),
+            semaphore: Semaphore::new(0),
+            events: Cell::new(0),
+            reply: Cell::new(None),
+            code: Cell::new(0),
+            sequence: Cell::new(0),
+            host: Cell::new(0),
+            server: RefCell::new(None),
+            sent_under: Cell::default(),
+            ticket: Cell::new(0),
+            delivered: Cell::new(0),
+            partial: Partial::default(),
+            session: Cell::new(SessionId(0)),
+            tag: Cell::new(0),
+            used: Cell::new(0),
+            suspect: Cell::new(false),
+        }
+    }
+
+    /// Tells the caller.
+    #[inline]
+    pub(crate) fn tell(&self, cx: &Kernel, event: u16) {
+        if self.events.replace(self.events.get() | event) == 0 {
+            cx.signal(&self.semaphore);
+        }
+    }
+
+    /// What has happened since the last look.
+    #[inline]
+    pub(crate) fn take_events(&self) -> u16 {
+        self.events.replace(0)
+    }
+
+    /// Begins a call of `session` on a server, which its holder has the channel for.
+    #[inline]
+    pub(crate) fn begin(&self, session: &SessionRef, server: &Rc<Server>, tag: u64) {
+        let is_same = matches!(&*self.server.borrow(), Some(old) if Rc::ptr_eq(old, server));
+        if !is_same {
+            *self.server.borrow_mut() = Some(Rc::clone(server));
+        }
+        self.sent_under.set(SentUnder::default());
+        self.delivered.set(0);
+        self.session.set(session.id());
+        self.tag.set(tag);
+        self.active.set(true);
+    }
+
+    /// The reply to its call, of which `area1` octets are area 1.
+    #[inline]
+    pub(crate) fn replied(&self, cx: &Kernel, reply: Message, area1: u16) {
+        self.active.set(false);
+        self.code.set(area1);
+        drop(self.reply.replace(Some(reply)));
+        self.tell(cx, REPLIED);
+    }
+
+    /// Ends it: nothing that comes is for it any more.
+    #[inline]
+    pub(crate) fn end(&self, failed: bool) {
+        self.active.set(false);
+        self.suspect.set(failed);
+        if failed || self.partial.held() != 0 || self.events.get() != 0 {
+            self.clear();
+        }
+    }
+
+    #[cold]
+    fn clear(&self) {
+        self.partial.clear();
+        self.events.set(0);
+        // Told of what nobody looks at any more.
+        while self.semaphore.try_wait() {}
+        drop(self.reply.take());
+    }
+}
+
+/// One who waits for a channel.
+struct Waiter {
+    semaphore: Semaphore,
+    /// The channel handed over.
+    given: Cell<Option<usize>>,
+    /// Why there will be none.
+    ended: Cell<Option<CallCause>>,
+    session: SessionId,
+    tag: u64,
+}
+
+/// All channels of a client.
+pub(crate) struct Channels {
+    list: Box<[Channel]>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    /// Counts channels given up.
+    clock: Cell<u64>,
+    /// How often somebody had to wait for a channel.
+    waits: Cell<u64>,
+}
+
+impl Channels {
+    pub(crate) fn new(count: u16) -> Self {
+        Self {
+            list: (0..count.max(1)).map(Channel::new).collect(),
+            waiting: RefCell::default(),
+            clock: Cell::new(0),
+            waits: Cell::new(0),
+        }
+    }
+
+    /// The channel with this number.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u16) -> Option<&Channel> {
+        self.list.get(usize::from(index))
+    }
+
+    /// How many there are, how many are busy, and how often somebody had to wait for one.
+    pub(crate) fn figures(&self) -> (usize, usize, u64) {
+        let busy = self.list.iter().filter(|c| c.busy.get()).count();
+        (self.list.len(), busy, self.waits.get())
+    }
+
+    /// A channel for a call to `host`: the one last used by the caller if it is free and was last used with that host; else another
+    /// one such; else one never used, else the one used longest ago. Waits if all are busy.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        cx: &Kernel,
+        (hint, host): (u16, u32),
+        session: &SessionRef,
+        options: Option<CallOptions>,
+    ) -> Result<&Channel, CallCause> {
+        if let Some(channel) = self.get(hint)
+            && !channel.busy.get()
+            && channel.host.get() == host
+            && channel.used.get() != 0
+            && !channel.suspect.get()
+        {
+            channel.busy.set(true);
+            return Ok(channel);
+        }
+        self.choose(cx, host, session, options)
+    }
+
+    #[inline(never)]
+    fn choose(
+        &self,
+        cx: &Kernel,
+        host: u32,
+        session: &SessionRef,
+        options: Option<CallOptions>,
+    ) -> Result<&Channel, CallCause> {
+        let rank = |channel: &&Channel| {
+            let is_same = channel.host.get() == host && channel.used.get() != 0;
+            let kind = match (channel.suspect.get(), is_same, channel.used.get()) {
+                (true, ..) => 3,
+                (_, true, _) => 0,
+                (_, _, 0) => 1,
+                _ => 2,
+            };
+            (kind, channel.used.get())
+        };
+        let free = self.list.iter().filter(|channel| !channel.busy.get());
+        let channel = match free.min_by_key(rank) {
+            Some(channel) => channel,
+            None => self.wait(cx, session, options)?,
+        };
+        channel.busy.set(true);
+        channel.host.set(host);
+        Ok(channel)
+    }
+
+    /// Waits until somebody hands a channel over.
+    #[cold]
+    fn wait(
+        &self,
+        cx: &Kernel,
+        session: &SessionRef,
+        options: Option<CallOptions>,
+    ) -> Result<&Channel, CallCause> {
+        let waiter = Rc::new(Waiter {
+            semaphore: Semaphore::new(0),
+            given: Cell::new(None),
+            ended: Cell::new(None),
+            session: session.id(),
+            tag: options.map_or(0, |o| o.tag),
+        });
+        let timeout = match options.filter(|o| o.deadline != Time::MAX) {
+            Some(o) if o.deadline <= cx.now() => return Err(CallCause::TimedOut { tries: 0 }),
+            Some(o) => Some(o.deadline.since(cx.now())),
+            None => None,
+        };
+        self.waiting.borrow_mut().push_back(Rc::clone(&waiter));
+        self.waits.set(self.waits.get() + 1);
+        let waited = cx.wait(&waiter.semaphore, timeout);
+        if let Some(channel) = waiter.given.get().and_then(|at| self.list.get(at)) {
+            // It may have come in the moment in which the wait ended otherwise.
+            return Ok(channel);
+        }
+        self.waiting
+            .borrow_mut()
+            .retain(|other| !Rc::ptr_eq(other, &waiter));
+        Err(match (waiter.ended.get(), waited) {
+            (Some(cause), _) => cause,
+            (None, Err(xk_core::shepherd::WaitError::TimedOut)) | (None, Ok(())) => {
+                CallCause::TimedOut { tries: 0 }
+            }
+            (None, Err(error)) => xk_core::object::CallError::from(error).cause,
+        })
+    }
+
+    /// Gives a channel up: to whoever has waited longest, else it is free.
+    #[inline]
+    pub(crate) fn give_up(&self, cx: &Kernel, channel: &Channel) {
+        self.clock.set(self.clock.get() + 1);
+        channel.used.set(self.clock.get());
+        let next = self.waiting.borrow_mut().pop_front();
+        match next {
+            None => channel.busy.set(false),
+            Some(waiter) => {
+                waiter.given.set(Some(usize::from(channel.index)));
+                cx.signal(&waiter.semaphore);
+            }
+        }
+    }
+
+    /// Tells all calls of a session with this tag (any, if it is 0) that they are over.
+    #[cold]
+    pub(crate) fn tell_calls(&self, cx: &Kernel, session: SessionId, tag: u64, event: u16) {
+        let cause = match event {
+            CANCELLED => CallCause::Cancelled,
+            _ => CallCause::Closed,
+        };
+        let fits = |s: SessionId, t: u64| s == session && (tag == 0 || t == tag);
+        for channel in &self.list {
+            if channel.active.get() && fits(channel.session.get(), channel.tag.get()) {
+                channel.tell(cx, event);
+            }
+        }
+        let mut over = alloc::vec::Vec::new();
+        self.waiting.borrow_mut().retain(|waiter| {
+            let is_over = fits(waiter.session, waiter.tag);
+            if is_over {
+                over.push(Rc::clone(waiter));
+            }
+            !is_over
+        });
+        for waiter in over {
+            waiter.ended.set(Some(cause));
+            cx.signal(&waiter.semaphore);
+        }
+    }
+
+    /// Drops every message kept and every server known.
+    pub(crate) fn stop(&self) {
+        for channel in &self.list {
+            channel.partial.clear();
+            drop(channel.reply.take());
+            drop(channel.server.take());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! # Synopsis
+//! `mrpc LOWER` — monolithic Sprite RPC: calls between hosts, executed at most once, of up to 16 KiB each way, with channels,
+//! implicit acknowledgement and fragmentation in one header.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! A procedure's number (16 bits, Sprite's command) on top of what the layer below needs.
+//!
+//! - `open`: peer `procedure3@10.0.0.2`, over a bare link `procedure3`; the local participant may be left open.
+//! - `open_enable`: `procedure3`, or `*` for every procedure that nobody else takes.
+//!
+//! # Above
+//! Whatever calls or is called. A session stands for one procedure of one peer.
+//!
+//! # Below
+//! One protocol whose participants are IPv4 hosts (arp, ip, vip), or a link with one other end, where hosts are 0.0.0.0. It is
+//! never pushed more than one packet of the layer below, at most 1500 octets, and says so to `largest-push`. Over arp without an
+//! ip, `address` says which host this one is.
+//!
+//! # Behaviour
+//! A call takes one of the channels: the one that its session used last, else one last used with the same server, one never used,
+//! the one used longest ago. If all are busy it waits. The reply acknowledges the request, the next request on the channel the
+//! reply. What is not answered is sent again, after 100 ms (500 ms if a message is fragmented), doubled up to a second; over an
+//! internet after 500 ms (a second), up to four. After eight tries without a sign of life the call has timed out. A server that is
+//! at work on the call acknowledges it; then it is asked every five seconds at most, for as long as the caller wants. A server
+//! without a free process says so, and is asked again after two seconds, doubled up to fifteen; the eighth time the call is
+//! rejected as "server busy".
+//!
+//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says it lacks are sent again. Where
+//! both areas of the header are wanted, the attribute `Parameters` says how much of a message is area 1, at most 1024 octets.
+//!
+//! Requests are executed on the arriving shepherd, and a procedure may block and call. Duplicates meanwhile are acknowledged, those
+//! behind the reply get the saved reply again. A reply is kept until the client calls again on the channel or says that it has it,
+//! for which it is asked every two seconds; after three minutes it is dropped.
+//!
+//! A server executes calls of clients whose boot it knows alone. The first call of a boot of a client is challenged: the server
+//! answers with a ticket (a negative acknowledgement with the error flag, the ticket as the server process), and the client sends
+//! the call again with it. So neither a server that has rebooted nor one that has forgotten a client executes a call twice, nor an
+//! old duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not know whether it was executed.
+//!
+//! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
+//!
+//! # Control
+//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions: the fragment's size), `cancel-call`,
+//! `largest-push` (1500), `describe`, `list-sessions`, `list-maps`; forwards the rest.
+//!
+//! # Parameters
+//! - `channels`: how many calls go at the same time.
+//! - `fragment`: octets of a fragment; 0 for as many as a packet of the layer below takes.
+//! - `timers`: the waits: `auto`, `ethernet` or `internet`.
+//! - `processes_max`: how many channels of clients a server serves; free ones go for new ones.
+//! - `client_processes_max`: how many of them may be one client's.
+//! - `hosts_max`: how many clients a server knows, and a client servers.
+//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `enables_max`: how many enables it holds.
+//! - `address`: our host, where the layer below does not know it; over arp it is claimed.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim  link=lan
+//!     eth  sim
+//!     arp  eth
+//!     mrpc arp address="10.0.0.2"
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001 (Hutchinson, Peterson, Abbott, O'Malley: RPC in the x-Kernel, 1989), section 3 and appendix; Welch, The Sprite Remote
+//! Procedure Call System; protocol number 90 by RFC 1700. Departures: requests bear tickets; call numbers begin anywhere; only
+//! later numbers than a channel's last are taken; a partial acknowledgement is answered at once; the eighth negative one ends the
+//! call. Not covered: broadcasts, a delay between fragments.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod channels;
+mod client;
+mod fragments;
+#[doc(hidden)]
+pub mod fuzz;
+mod processes;
+mod protocol;
+mod reasons;
+mod server;
+mod session;
+mod shared;
+pub mod timers;
+pub mod wire;
+
+pub use fragments::Parameters;
+pub use protocol::{Mrpc, add, build};
+pub use reasons::{
+    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
+    UNKNOWN_CHANNEL, WRONG_BOOT,
+};
+pub use session::{Echo, PACKET_OCTETS_MAX};
+pub use shared::Config;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+const fn count(
+    name: &'static str,
+    max: i64,
+    otherwise: &'static str,
+    about: &'static str,
+) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Integer { min: 1, max }, otherwise, about)
+}
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "mrpc",
+    summary: "monolithic Sprite RPC: calls, executed at most once",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("procedures"),
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Host, Family::Link],
+    },
+    header_octets: wire::HEADER_LEN,
+    virtual_rules: None,
+    numbers: &[
+        Number {
+            upper: "mrpc",
+            lower: "ip",
+            number: wire::IP_PROTOCOL as u32,
+        },
+        // What a virtual protocol maps 90 to.
+        Number {
+            upper: "mrpc",
+            lower: "eth",
+            number: 0x3900 + wire::IP_PROTOCOL as u32,
+        },
+    ],
+    parameters: &[
+        count(
+            "channels",
+            65_535,
+            "8",
+            "how many calls go at the same time",
+        ),
+        ParamSpec::new(
+            "fragment",
+            ParamKind::Integer { min: 0, max: 1464 },
+            "1024",
+            "octets of a fragment; 0 for as many as a packet of the layer below takes",
+        ),
+        ParamSpec::new(
+            "timers",
+            ParamKind::Word(&["auto", "ethernet", "internet"]),
+            "auto",
+            "the waits before something is sent again",
+        ),
+        count(
+            "processes_max",
+            65_536,
+            "1024",
+            "how many channels of clients a server serves",
+        ),
+        count(
+            "client_processes_max",
+            65_536,
+            "64",
+            "how many of them may be one client's",
+        ),
+        count(
+            "hosts_max",
+            1_048_576,
+            "1024",
+            "how many clients a server knows, and a client servers",
+        ),
+        count(
+            "sessions_max",
+            16_777_216,
+            "4096",
+            "how many sessions it holds",
+        ),
+        count("enables_max", 65_537, "4096", "how many enables it holds"),
+        ParamSpec::optional(
+            "address",
+            ParamKind::Text("an IPv4 host, such as 10.0.0.1"),
+            "our host, where the layer below does not know it",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("my-procedure", "the procedure that a session stands for"),
+        question("peer-host", "the peer of a session"),
+        question("my-host", "our host towards it"),
+        question("max-packet", "16384"),
+        question("opt-packet", "octets of a fragment, of a session"),
+        question("largest-push", "1500"),
+        question("cancel-call", "ends the wait of the call with this tag"),
+        question(
+            "describe",
+            "channels, clients and processes; of a session its procedure and peer",
+        ),
+        question(
+            "list-sessions",
+            "one per procedure and session below, for each protocol above and for arrivals",
+        ),
+        question(
+            "list-maps",
+            "active: sessions; passive: procedures enabled; processes: channels of clients",
+        ),
+    ],
+    probe: None,
+    build,
+};

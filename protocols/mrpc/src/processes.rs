@@ -1,0 +1,307 @@
+//! The server processes: one per channel of a client, with the state of its last call.
+
+use crate::fragments::{Cut, Partial};
+use crate::session::Path;
+use crate::shared::Config;
+use crate::wire::{CHANNEL_KEY, HEADER_LEN, Header};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use xk_core::map::{Map, MapStats};
+use xk_core::object::SessionSlot;
+use xk_core::{Kernel, Message, SessionRef, Time};
+
+/// Where a process stands (Sprite, rpcServer.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The last reply, if any, was acknowledged: nothing is kept.
+    Free,
+    /// A call is executed.
+    Busy,
+    /// The reply is sent, and kept until it is acknowledged.
+    Waiting,
+    /// Fragments of a request are missing.
+    Fragment,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "free",
+            Self::Busy => "busy",
+            Self::Waiting => "waiting",
+            Self::Fragment => "fragment",
+        })
+    }
+}
+
+/// The octets of a header by which a process knows its channel: hosts, channel, ticket.
+pub(crate) type ChannelKey = [u8; CHANNEL_KEY.end - CHANNEL_KEY.start];
+
+/// Those of a header.
+#[inline(always)]
+pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
+    let mut key = [0; CHANNEL_KEY.end - CHANNEL_KEY.start];
+    key.copy_from_slice(&octets[CHANNEL_KEY]);
+    key
+}
+
+/// The key of a process: the client's host and channel.
+pub(crate) type Key = u64;
+
+#[inline(always)]
+pub(crate) fn key(host: u32, channel: u16) -> Key {
+    u64::from(host) << 16 | u64::from(channel)
+}
+
+/// One process.
+pub(crate) struct Process {
+    key: Key,
+    /// False once it is nobody's: what it executes still ends, and is told nobody.
+    bound: Cell<bool>,
+    pub(crate) state: Cell<State>,
+    /// The client has given up on the call that is executed.
+    pub(crate) stuck: Cell<bool>,
+    /// The client's boot id.
+    pub(crate) boot: Cell<u32>,
+    /// What the headers of its packets have in common.
+    pub(crate) channel: Cell<ChannelKey>,
+    /// The session below that the last packet came through.
+    pub(crate) lower: SessionSlot,
+    pub(crate) lower_id: Cell<u64>,
+    pub(crate) path: Cell<Path>,
+    /// The call; of a new process, `None` has been.
+    pub(crate) sequence: Cell<Option<u32>>,
+    pub(crate) command: Cell<u16>,
+    /// When the client was last heard.
+    pub(crate) heard: Cell<Time>,
+    pub(crate) partial: Partial,
+    /// The reply's header and cut, and the reply itself unless it is empty.
+    pub(crate) reply: Cell<(Header, Cut)>,
+    pub(crate) saved: Cell<Option<Message>>,
+}
+
+impl Process {
+    fn new(key: Key, path: Path) -> Self {
+        Self {
+            key,
+            bound: Cell::new(true),
+            state: Cell::new(State::Free),
+            stuck: Cell::new(false),
+            boot: Cell::new(0),
+            channel: Cell::default(),
+            lower: SessionSlot::default(),
+            lower_id: Cell::new(0),
+            path: Cell::new(path),
+            sequence: Cell::new(None),
+            command: Cell::new(0),
+            heard: Cell::new(Time::ZERO),
+            partial: Partial::default(),
+            reply: Cell::default(),
+            saved: Cell::new(None),
+        }
+    }
+
+    /// The client's host.
+    pub(crate) fn host(&self) -> u32 {
+        (self.key >> 16) as u32
+    }
+
+    /// Whether it still is the process of its channel.
+    #[inline]
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.get()
+    }
+
+    /// How a call's number lies to the one that it is at: `None` if it is another and older one (serial number arithmetic).
+    #[inline(always)]
+    pub(crate) fn compare(&self, sequence: u32) -> Option<Age> {
+        let Some(last) = self.sequence.get() else {
+            return Some(Age::New);
+        };
+        match sequence.wrapping_sub(last) as i32 {
+            0 => Some(Age::Same),
+            1.. => Some(Age::New),
+            _ => None,
+        }
+    }
+
+    /// Whether a packet is of its client, whose headers look as they did last, and came the same way.
+    pub(crate) fn is_of(&self, header: &Header, lower: &SessionRef) -> bool {
+        let known = self.header(0, 0);
+        self.lower_id.get() == lower.id().0
+            && self.boot.get() == header.boot
+            && known.process == header.process
+            && known.server_host == header.server_host
+    }
+
+    /// Notes what the headers of its client look like now, and where they come from.
+    pub(crate) fn learn(
+        &self,
+        cx: &Kernel,
+        header: &Header,
+        ticket: u16,
+        lower: &SessionRef,
+        path: impl FnOnce() -> Path,
+    ) {
+        let known = Header {
+            process: ticket,
+            ..*header
+        };
+        self.channel.set(channel_key(&known.emit()));
+        self.boot.set(header.boot);
+        self.heard.set(cx.now());
+        if self.lower_id.replace(lower.id().0) != lower.id().0 {
+            drop(self.lower.replace(Some(lower.clone())));
+            self.path.set(path());
+        }
+    }
+
+    /// The header of a packet to its client.
+    #[inline]
+    pub(crate) fn header(&self, flags: u16, boot: u32) -> Header {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.channel.get();
+        Header {
+            flags,
+            client_host: u32::from_be_bytes([a, b, c, d]),
+            server_host: u32::from_be_bytes([e, f, g, h]),
+            channel: u16::from_be_bytes([i, j]),
+            process: u16::from_be_bytes([k, l]),
+            sequence: self.sequence.get().unwrap_or(0),
+            command: self.command.get(),
+            boot,
+            ..Header::default()
+        }
+    }
+
+    /// The ticket that the client shows.
+    pub(crate) fn ticket(&self) -> u16 {
+        let [.., k, l] = self.channel.get();
+        u16::from_be_bytes([k, l])
+    }
+
+    /// Drops what is kept of request and reply.
+    pub(crate) fn clear(&self) {
+        drop(self.saved.take());
+        self.partial.clear();
+    }
+}
+
+/// How a request lies to the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    Same,
+    New,
+}
+
+/// All processes of a server.
+pub(crate) struct Processes {
+    map: Map<Key, Rc<Process>>,
+    all: RefCell<Vec<Rc<Process>>>,
+    max: usize,
+    client_max: usize,
+    /// A timer is pending for them.
+    pub(crate) is_watched: Cell<bool>,
+}
+
+impl Processes {
+    pub(crate) fn new(boot_key: [u64; 2], config: Config) -> Self {
+        let max = config.processes_max.max(1);
+        Self {
+            map: Map::new(boot_key, max),
+            all: RefCell::default(),
+            max,
+            client_max: config.client_processes_max.clamp(1, max),
+            is_watched: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, key: Key) -> Option<Rc<Process>> {
+        self.map.get(&key)
+    }
+
+    /// A new process. If there is no room, the one free for longest goes, of the same client if that has its share; its
+    /// host's number is told to `forget`. `None` if none is free.
+    pub(crate) fn make(
+        &self,
+        key: Key,
+        path: Path,
+        forget: impl FnOnce(u32),
+    ) -> Option<Rc<Process>> {
+        let host = (key >> 16) as u32;
+        let all = self.all.borrow();
+        let share = all.iter().filter(|p| p.host() == host).count();
+        let (own, full) = (share >= self.client_max, all.len() >= self.max);
+        let mut victim = None;
+        if own || full {
+            let free = all.iter().filter(|p| p.state.get() == State::Free);
+            let fitting = free.filter(|p| !own || p.host() == host);
+            victim = Some(Rc::clone(fitting.min_by_key(|p| p.heard.get())?));
+        }
+        drop(all);
+        if let Some(victim) = victim {
+            self.remove(&victim);
+            forget(victim.host());
+        }
+        let process = Rc::new(Process::new(key, path));
+        self.map.bind(key, Rc::clone(&process)).ok()?;
+        self.all.borrow_mut().push(Rc::clone(&process));
+        Some(process)
+    }
+
+    /// Takes a process off its channel.
+    pub(crate) fn remove(&self, process: &Rc<Process>) {
+        if !process.bound.replace(false) {
+            return;
+        }
+        self.map.unbind(&process.key);
+        self.all.borrow_mut().retain(|p| !Rc::ptr_eq(p, process));
+        process.clear();
+    }
+
+    /// Takes all processes off their channels that serve another boot of this host.
+    pub(crate) fn remove_others(&self, host: u32, boot: u32) {
+        for process in self.list() {
+            if process.host() == host && process.boot.get() != boot {
+                self.remove(&process);
+            }
+        }
+    }
+
+    /// Whether nothing of a client is executed or kept.
+    pub(crate) fn is_idle(&self, host: u32) -> bool {
+        let all = self.all.borrow();
+        all.iter()
+            .all(|p| p.host() != host || p.state.get() == State::Free)
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> Vec<Rc<Process>> {
+        self.all.borrow().clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.borrow().len()
+    }
+
+    /// How many stand where.
+    pub(crate) fn count(&self, state: State) -> usize {
+        let all = self.all.borrow();
+        all.iter().filter(|p| p.state.get() == state).count()
+    }
+
+    pub(crate) fn stats(&self) -> MapStats {
+        self.map.stats()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.map.clear();
+        for process in self.all.take() {
+            process.bound.set(false);
+            process.clear();
+            drop(process.lower.take());
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::processes::{Age, Process, State, channel_key, key};
+use crate::reasons::of_wire;
+use crate::session::{MrpcSession, PACKET_OCTETS_MAX, Path};
+use crate::shared::{ANY_PROCEDURE, Config, Shared};
+use crate::timers::{ETHERNET, INTERNET};
+use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16_at, u32_at};
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::net::Ipv4Addr;
+use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::message::PullUpError;
+use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::participant::{AddressError, Wild};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    reason,
+};
+use xk_kit::call::{LargestPush, PROCEDURE, pop_definite, pop_local};
+use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
+
+/// One instance of the layer.
+pub struct Mrpc {
+    shared: Rc<Shared>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] for an address or timers that are none.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let config = read(build.params)?;
+    Ok(add(build.cx, build.name, build.lower(0)?, config))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, config: Config) -> ProtocolRef {
+    let shared = Rc::new(Shared::new(cx, lower, config));
+    cx.add_protocol(crate::ENTRY.kind, name, Mrpc { shared })
+}
+
+fn read(params: &Params) -> Result<Config, BuildError> {
+    let usual = Config::default();
+    let wrong = |name, expected: &str| BuildError::Param {
+        name,
+        index: 0,
+        expected: String::from(expected),
+    };
+    let timers = match params.text("timers") {
+        None | Some("auto") => None,
+        Some("ethernet") => Some(ETHERNET),
+        Some("internet") => Some(INTERNET),
+        Some(_) => return Err(wrong("timers", "\"auto\", \"ethernet\" or \"internet\"")),
+    };
+    let address = match params.text("address").map(str::parse::<Ipv4Addr>) {
+        None => None,
+        Some(Ok(address)) if !address.is_unspecified() => Some(address),
+        Some(_) => return Err(wrong("address", "an IPv4 host, such as 10.0.0.1")),
+    };
+    Ok(Config {
+        channels: params.number("channels", usual.channels),
+        fragment: params.number("fragment", usual.fragment),
+        timers,
+        processes_max: params.number("processes_max", usual.processes_max),
+        client_processes_max: params.number("client_processes_max", usual.client_processes_max),
+        hosts_max: params.number("hosts_max", usual.hosts_max),
+        sessions_max: params.number("sessions_max", usual.sessions_max),
+        enables_max: params.number("enables_max", usual.enables_max),
+        address,
+    })
+}
+
+/// A procedure's number, which the header has 16 bits for.
+fn narrow(number: u32) -> Result<u32, AddressError> {
+    match number {
+        0..=0xffff => Ok(number),
+        _ => Err(AddressError::OutOfRange),
+    }
+}
+
+/// Octets of the body, if it is unfragmented, in area 2 alone, and there.
+#[inline(always)]
+fn plain_body(octets: &[u8; HEADER_LEN], message: &Message) -> Option<usize> {
+    let fragments = u32_at::<18>(octets);
+    let (sizes, offsets) = (u32_at::<28>(octets), u32_at::<32>(octets));
+    let size = sizes as usize;
+    // A size of area 1 is in the upper half, beyond every limit.
+    let is_plain = fragments | offsets == 0 && size <= AREA2_LEN_MAX;
+    (is_plain && HEADER_LEN + size <= message.len()).then_some(size)
+}
+
+/// What is left of a packet behind its header and without padding.
+#[inline(always)]
+fn strip(message: &mut Message, size: usize) {
+    message.strip_in_place(HEADER_LEN);
+    if message.len() != size {
+        message.truncate(size);
+    }
+}
+
+impl Mrpc {
+    /// The way of almost every request: unfragmented, new, on a channel of a client that is known. Its process and body's octets.
+    #[inline(always)]
+    fn request_at_once(
+        &self,
+        octets: &[u8; HEADER_LEN],
+        message: &Message,
+        lower: &SessionRef,
+    ) -> Option<(Rc<Process>, usize)> {
+        let size = plain_body(octets, message)?;
+        let process = self
+            .shared
+            .processes
+            .get(key(u32_at::<2>(octets), u16_at::<10>(octets)))?;
+        let is_new = matches!(process.state.get(), State::Waiting | State::Free)
+            && process.compare(u32_at::<14>(octets)) == Some(Age::New);
+        let is_its = process.channel.get() == channel_key(octets)
+            && process.boot.get() == u32_at::<24>(octets)
+            && process.lower_id.get() == lower.id().0;
+        (is_new && is_its).then_some((process, size))
+    }
+
+    /// Takes any packet.
+    #[inline(never)]
+    fn demux_other(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let octets = match message.pull_up(HEADER_LEN) {
+            Ok(()) => message.peek::<HEADER_LEN>(),
+            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
+            Err(_) => None,
+        };
+        let Some(header) = octets.map(Header::parse) else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        if let Err(error) = header.check(message.len() - HEADER_LEN) {
+            return Err(this.refuse(message, of_wire(error)));
+        }
+        if header.flags & SERVER != 0 {
+            self.shared.server_half(cx, this, lower, &header, message)
+        } else {
+            self.shared.client_half(cx, this, lower, &header, message)
+        }
+    }
+
+    /// A session on a lower one, whose hold it takes over.
+    fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        lower: &SessionRef,
+        procedure: u32,
+    ) -> Result<SessionRef, OpenError> {
+        let shared = &self.shared;
+        let key = (lower.id().0, procedure, upper.receiver.id().0);
+        if let Some(session) = shared.sessions.get(&key) {
+            // It holds the lower one already.
+            lower.close(cx);
+            session.hold();
+            return Ok(session);
+        }
+        let host = Ipv4Addr::UNSPECIFIED;
+        let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host);
+        let own = shared.config.address;
+        let own = own.or_else(|| lower.ask(cx, MyHost { host }).map(|q| q.host));
+        if peer.is_some() && own.is_none() {
+            // Servers could not tell us from others who do not know their address.
+            return Err(AddressError::Missing.into());
+        }
+        let hosts = (
+            own.unwrap_or(host).to_bits(),
+            peer.unwrap_or(host).to_bits(),
+        );
+        let path = Path::of(cx, shared, lower);
+        let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, path);
+        let session = cx.new_session(this, upper.receiver, body);
+        match shared.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            // Marked closed without closing the lower one: that is the caller's again.
+            Err(_) => {
+                session.retire(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+}
+
+impl Protocol for Mrpc {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let shared = &self.shared;
+        if let Some(host) = shared.config.address {
+            // Where there is nothing to claim, nobody answers.
+            let _ = shared.lower.ask(cx, ClaimHost { host });
+        }
+        let any = Participants::local(Part::Any);
+        shared
+            .lower
+            .open_enable(cx, Upper::new(this), any)
+            .map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let procedure = narrow(pop_definite(participants.peer_mut()?, PROCEDURE)?)?;
+        let local = participants.local_mut()?;
+        // A client has no procedure of its own.
+        pop_local(local, PROCEDURE)?;
+        if local.is_empty() {
+            local.push(self.shared.config.address.map_or(Part::Any, Part::Host));
+        }
+        let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
+        let opened = self.open_on(cx, this, upper, &lower, procedure);
+        if opened.is_err() {
+            lower.close(cx);
+        }
+        opened
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let procedure = match pop_local(participants.local_mut()?, PROCEDURE)? {
+            Wild::Any => ANY_PROCEDURE,
+            Wild::Is(number) => narrow(number)?,
+        };
+        let enables = &self.shared.enables;
+        enables.bind(procedure, upper.receiver.clone())?;
+        Ok(Enable(procedure.into()))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        if let Ok(procedure) = u32::try_from(enable.0) {
+            self.shared.enables.unbind(&procedure);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        const CALL: u16 = REQUEST | SERVER;
+        if let Some(octets) = message.peek_in_place::<HEADER_LEN>() {
+            match u16_at::<0>(octets) {
+                CALL => {
+                    if let Some((process, size)) = self.request_at_once(octets, &message, lower) {
+                        process.sequence.set(Some(u32_at::<14>(octets)));
+                        process.command.set(u16_at::<22>(octets));
+                        process.heard.set(cx.now());
+                        // It is acknowledged by this request.
+                        drop(process.saved.take());
+                        strip(&mut message, size);
+                        let shared = &self.shared;
+                        shared.execute(cx, this, (&process, lower), message, 0);
+                        return Ok(());
+                    }
+                }
+                REPLY => {
+                    if let Some(size) = plain_body(octets, &message)
+                        && let Some(channel) = self.shared.reply_at_once(octets)
+                    {
+                        strip(&mut message, size);
+                        channel.replied(cx, message, 0);
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.demux_other(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<LargestPush>() {
+            question.octets = PACKET_OCTETS_MAX as u32;
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = AREA2_LEN_MAX as u32;
+        } else if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.sessions.sessions(question.max);
+            question.total = shared.sessions.len();
+        } else if let Some(question) = ask.get::<ListMaps>() {
+            let maps = &mut question.maps;
+            maps.push(("active", shared.sessions.stats()));
+            maps.push(("passive", shared.enables.stats()));
+            maps.push(("processes", shared.processes.stats()));
+        } else if let Some(question) = ask.get::<Describe>() {
+            question.text = shared.describe();
+        } else {
+            return shared.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.shared.pass(cx, this);
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.shared.stop();
+    }
+}

@@ -1,0 +1,553 @@
+//! The server half (Sprite, rpcServer.c and rpcDaemon.c): what a packet means in each state of its process.
+//!
+//! | packet | state | action |
+//! | --- | --- | --- |
+//! | new request | free, waiting | the saved reply is acknowledged by it: executed, or its fragments collected |
+//! | new | fragment | the partial request is abandoned |
+//! | new | busy | dropped; the reply under way is suppressed |
+//! | same request | fragment | stored; if it was there, or was the last of a batch, what is held is acknowledged |
+//! | same | busy | acknowledged |
+//! | same | waiting | the reply is sent again |
+//! | same | free | dropped: it was acknowledged |
+//! | acknowledgement with close | any | free |
+//! | partial acknowledgement | waiting | the missing fragments of the reply are sent again |
+
+use crate::fragments::{Cut, Parameters, Taken, empty, mark, push};
+use crate::processes::{Age, Process, State, key};
+use crate::reasons::{
+    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
+    SUPPRESSED, WRONG_BOOT, code_of,
+};
+use crate::session::{MrpcSession, Path};
+use crate::shared::{ANY_PROCEDURE, PASSIVE, Shared, body_of};
+use crate::wire::{
+    ACK, AREA2_LEN_MAX, CLOSE, ECHO, ERROR, Header, LASTFRAG, NACK, PLSACK, REPLY, REQUEST,
+};
+use alloc::rc::Rc;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::object::Refused;
+use xk_core::{
+    Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Time, reason,
+};
+use xk_kit::call::{self, PROCEDURE};
+use xk_kit::control::{MyHost, PeerHost};
+use xk_kit::incarnation::{Admission, FIRST};
+
+/// How often processes are looked after (Sprite, rpcDaemon.c).
+pub(crate) const PASS: Duration = Duration::from_secs(2);
+/// So many unanswered questions whether a channel is idle go out one per pass, later ones seldom.
+const PROBES: u64 = 10;
+/// A partial request that nothing was added to for so long is dropped: no client waits so long between two tries.
+const PARTIAL_KEPT: Duration = Duration::from_secs(30);
+/// A reply that was not acknowledged for so long is dropped. No client still asks for it: eight tries at most fifteen seconds apart
+/// are over by then.
+const REPLY_KEPT: Duration = Duration::from_secs(180);
+/// A process that was not used for so long is given up, so that no number of its last call comes round again.
+const PROCESS_KEPT: Duration = Duration::from_secs(300);
+
+impl Shared {
+    /// A packet for the server half; the header is still in front.
+    #[inline(never)]
+    pub(crate) fn server_half(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let known = self.processes.get(key(header.client_host, header.channel));
+        if let Some(process) = &known
+            && header.flags & (REQUEST | ECHO) == REQUEST
+            && process.is_of(header, lower)
+        {
+            process.heard.set(cx.now());
+            return self.requested(cx, this, (process, lower), header, message);
+        }
+        if let Some(why) = self.objection(cx, lower, header) {
+            return Err(this.refuse(message, why));
+        }
+        match header.flags & (REQUEST | ACK | ECHO) {
+            REQUEST => {}
+            ACK => return self.acknowledged(cx, this, header, message),
+            flags if flags & ECHO != 0 => {
+                self.echo(cx, this, lower, header, message);
+                return Ok(());
+            }
+            _ => return Err(this.refuse(message, &reason::MALFORMED)),
+        }
+        let ticket = header.process & !FIRST;
+        let is_known = |p: &Rc<Process>| p.boot.get() == header.boot && p.ticket() == ticket;
+        if !known.as_ref().is_some_and(is_known) {
+            let may_forget = |host| self.processes.is_idle(host);
+            let host = header.client_host;
+            match self
+                .clients
+                .admit(host, header.boot, header.process, may_forget)
+            {
+                Admission::Known => {}
+                Admission::Replaced => self.processes.remove_others(host, header.boot),
+                Admission::Challenge(ticket) => {
+                    self.refuse_call(cx, lower, header, (NACK | ERROR, ticket));
+                    return Err(this.refuse(message, &CHALLENGED));
+                }
+                Admission::Full => {
+                    self.refuse_call(cx, lower, header, (NACK, ticket));
+                    return Err(this.refuse(message, &NO_PROCESS));
+                }
+            }
+        }
+        let Some(process) = self.process(cx, this, lower, header) else {
+            self.refuse_call(cx, lower, header, (NACK, ticket));
+            return Err(this.refuse(message, &NO_PROCESS));
+        };
+        self.requested(cx, this, (&process, lower), header, message)
+    }
+
+    /// Why a packet is not for us, or not from whom it says.
+    fn objection(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        header: &Header,
+    ) -> Option<&'static Reason> {
+        let host = Ipv4Addr::UNSPECIFIED;
+        if let Some(peer) = lower.ask(cx, PeerHost { host })
+            && peer.host.to_bits() != header.client_host
+        {
+            return Some(&reason::BAD_SOURCE);
+        }
+        let own = match self.config.address {
+            Some(address) => Some(address),
+            None => lower.ask(cx, MyHost { host }).map(|q| q.host),
+        };
+        let is_ours = own.is_none_or(|own| own.to_bits() == header.server_host);
+        (!is_ours).then_some(&reason::NOT_MINE)
+    }
+
+    /// The process of a client's channel, a new one if it has none; `None` if there is no room.
+    fn process(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: &Header,
+    ) -> Option<Rc<Process>> {
+        let key = key(header.client_host, header.channel);
+        let path = || Path::of(cx, self, lower);
+        let process = match self.processes.get(key) {
+            Some(process) => process,
+            None => {
+                let made = self
+                    .processes
+                    .make(key, path(), |host| self.clients.forget(host))?;
+                self.watch(cx, this);
+                made
+            }
+        };
+        process.learn(cx, header, header.process & !FIRST, lower, path);
+        Some(process)
+    }
+
+    /// A request of a client that is known.
+    fn requested(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (process, lower): (&Rc<Process>, &SessionRef),
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(age) = process.compare(header.sequence) else {
+            return Err(this.refuse(message, &REPLAYED));
+        };
+        match (age, process.state.get()) {
+            (Age::New, State::Busy) => {
+                process.stuck.set(true);
+                return Err(this.refuse(message, &STUCK));
+            }
+            (Age::New, _) => {
+                process.clear();
+                process.sequence.set(Some(header.sequence));
+                process.command.set(header.command);
+                process.state.set(State::Fragment);
+            }
+            (Age::Same, State::Fragment) => {}
+            (Age::Same, State::Busy) => {
+                self.acknowledge(cx, process, (0, header.all()));
+                return Ok(());
+            }
+            (Age::Same, State::Waiting) => {
+                self.send_reply(cx, process, u16::MAX);
+                return Ok(());
+            }
+            (Age::Same, State::Free) => return Err(this.refuse(message, &REPLAYED)),
+        }
+        if header.fragments == 0 {
+            if process.partial.held() != 0 {
+                return Err(this.refuse(message, &FORGED_FRAGMENT));
+            }
+            let area1 = header.sizes[0];
+            let body = body_of(message, header);
+            if header.flags & PLSACK != 0 {
+                process.state.set(State::Busy);
+                self.acknowledge(cx, process, (0, 0));
+            }
+            self.execute(cx, this, (process, lower), body, area1);
+            return Ok(());
+        }
+        self.collect(cx, this, (process, lower), header, message)
+    }
+
+    /// A fragment of the request that the process is at.
+    fn collect(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (process, lower): (&Rc<Process>, &SessionRef),
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let asked = header.flags & (PLSACK | LASTFRAG) != 0;
+        match process.partial.take(header, body_of(message, header)) {
+            Taken::Forged => this.head().drops().count(&FORGED_FRAGMENT),
+            Taken::Duplicate => self.acknowledge(cx, process, (LASTFRAG, process.partial.held())),
+            Taken::New if asked => {
+                self.acknowledge(cx, process, (LASTFRAG, process.partial.held()))
+            }
+            Taken::New => {}
+            Taken::Complete => match process.partial.join() {
+                Some((request, area1)) => {
+                    if header.flags & PLSACK != 0 {
+                        process.state.set(State::Busy);
+                        self.acknowledge(cx, process, (0, header.all()));
+                    }
+                    self.execute(cx, this, (process, lower), request, area1);
+                }
+                None => {
+                    this.head().drops().count(&FORGED_FRAGMENT);
+                    self.abandon(process);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Drops a partial request, so that it may begin anew.
+    fn abandon(&self, process: &Process) {
+        process.partial.clear();
+        process.state.set(State::Free);
+        let before = process.sequence.get().map(|s| s.wrapping_sub(1));
+        process.sequence.set(before);
+    }
+
+    /// An acknowledgement of a client.
+    fn acknowledged(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        header: &Header,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(process) = self.processes.get(key(header.client_host, header.channel)) else {
+            return Err(this.refuse(message, &NO_CALL));
+        };
+        if process.boot.get() != header.boot {
+            return Err(this.refuse(message, &WRONG_BOOT));
+        }
+        if process.sequence.get() != Some(header.sequence) {
+            return Err(this.refuse(message, &REPLAYED));
+        }
+        process.heard.set(cx.now());
+        if header.flags & CLOSE != 0 {
+            match process.state.get() {
+                State::Busy => process.stuck.set(true),
+                State::Free => {}
+                State::Waiting | State::Fragment => {
+                    process.clear();
+                    process.state.set(State::Free);
+                }
+            }
+        } else if header.flags & LASTFRAG != 0 && process.state.get() == State::Waiting {
+            let (_, cut) = process.reply.get();
+            let missing = match cut.fragments {
+                0 => u16::MAX,
+                _ => cut.all() & !header.mask,
+            };
+            if missing != 0 {
+                self.send_reply(cx, &process, missing);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a request executed above, and its reply sent. May block.
+    #[inline]
+    pub(crate) fn execute(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (process, lower): (&Rc<Process>, &SessionRef),
+        mut request: Message,
+        area1: u16,
+    ) {
+        process.state.set(State::Busy);
+        let key = (lower.id().0, u32::from(process.command.get()), PASSIVE);
+        let session = match self.sessions.get(&key) {
+            Some(session) => Ok(session),
+            None => self.open_passive(cx, this, process, lower),
+        };
+        mark(&mut request, area1);
+        let result = match session {
+            Ok(session) => session
+                .call_pop(cx, request)
+                .map_err(|refused| refused.reason),
+            Err(why) => {
+                this.discard(request, why);
+                Err(why)
+            }
+        };
+        self.finish(cx, this, (process, lower), result);
+    }
+
+    /// A session for a procedure and a client that has called it for the first time.
+    #[cold]
+    fn open_passive(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        process: &Process,
+        lower: &SessionRef,
+    ) -> Result<SessionRef, &'static Reason> {
+        let procedure = u32::from(process.command.get());
+        let upper = self.enables.get(&procedure);
+        let upper = upper.or_else(|| self.enables.get(&ANY_PROCEDURE));
+        let upper = upper.ok_or(&call::NO_PROCEDURE)?;
+        let header = process.header(0, 0);
+        let hosts = (header.server_host, header.client_host);
+        let key = (lower.id().0, procedure, PASSIVE);
+        let body = MrpcSession::new(self, key, (lower, &upper), hosts, process.path.get());
+        let session = cx.new_passive_session(this, &upper, body);
+        if let Err(why) = self.sessions.bind(cx, key, session.clone()) {
+            session.retire(cx);
+            this.head().drops().count(why);
+            return Err(&call::BUSY);
+        }
+        let part = |host| match host {
+            0 => Participant::new(),
+            host => Participant::of(Part::Host(Ipv4Addr::from_bits(host))),
+        };
+        let named = Part::Number(PROCEDURE, u64::from(procedure));
+        let participants = Participants::pair(part(hosts.0).with(named), part(hosts.1));
+        upper
+            .open_done(cx, &session, participants)
+            .inspect_err(|_| session.abort(cx))?;
+        Ok(session)
+    }
+
+    /// A call has been executed: its reply is kept and sent.
+    #[inline]
+    fn finish(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (process, lower): (&Process, &SessionRef),
+        result: Result<Message, &'static Reason>,
+    ) {
+        if process.stuck.get() || !process.is_bound() {
+            self.suppress(this, process, result);
+            return;
+        }
+        process.heard.set(cx.now());
+        let mut header = process.header(REPLY, self.boot);
+        let mut reply = match result {
+            Ok(reply) => reply,
+            Err(why) => return self.finish_badly(cx, process, header, why),
+        };
+        let area1 = match reply.has_attributes() {
+            true => reply
+                .remove_attribute::<Parameters>()
+                .map_or(0, |p| p.octets.into()),
+            false => 0,
+        };
+        let Some(cut) = Cut::new(reply.len(), area1, process.path.get().payload) else {
+            this.discard(reply, &reason::TOO_BIG);
+            return self.finish_badly(cx, process, header, &reason::TOO_BIG);
+        };
+        if cut.fragments != 0 {
+            drop(process.saved.replace(Some(reply)));
+            process.reply.set((header, cut));
+            process.state.set(State::Waiting);
+            return self.send_reply(cx, process, u16::MAX);
+        }
+        if !reply.is_empty() {
+            let Ok(kept) = reply.try_clone() else {
+                return self.finish_badly(cx, process, header, &reason::NO_BUFFERS);
+            };
+            drop(process.saved.replace(Some(kept)));
+        }
+        process.reply.set((header, cut));
+        process.state.set(State::Waiting);
+        header = cut.header(&header, 0);
+        let octets = header.emit();
+        // A reply that does not go is as good as lost: it is asked for again.
+        if reply.push_in_place(&octets) || reply.push_array(&octets).is_ok() {
+            let _ = lower.push(cx, reply);
+        }
+    }
+
+    /// The reply is an error.
+    #[cold]
+    fn finish_badly(&self, cx: &Kernel, process: &Process, header: Header, why: &Reason) {
+        drop(process.saved.take());
+        let header = Header {
+            flags: REPLY | ERROR,
+            command: code_of(why),
+            ..header
+        };
+        process.reply.set((header, Cut::default()));
+        process.state.set(State::Waiting);
+        self.send_reply(cx, process, u16::MAX);
+    }
+
+    /// Nobody waits for the reply any more.
+    #[cold]
+    fn suppress(
+        &self,
+        this: &ProtocolRef,
+        process: &Process,
+        result: Result<Message, &'static Reason>,
+    ) {
+        process.stuck.set(false);
+        process.state.set(State::Free);
+        this.head().drops().count(&SUPPRESSED);
+        drop(result);
+    }
+
+    /// Sends the saved reply, or those of its fragments.
+    #[cold]
+    fn send_reply(&self, cx: &Kernel, process: &Process, mask: u16) {
+        let Some(lower) = process.lower.get() else {
+            return;
+        };
+        let (header, cut) = process.reply.get();
+        // The ticket may have changed since.
+        let header = Header {
+            process: process.ticket(),
+            ..header
+        };
+        let saved = process.saved.take();
+        let _ = cut.send(cx, &lower, (&header, 0), saved.as_ref(), mask);
+        // Unless it was acknowledged meanwhile.
+        let is_same = process.sequence.get() == Some(header.sequence);
+        if is_same && process.state.get() == State::Waiting {
+            drop(process.saved.replace(saved));
+        }
+    }
+
+    /// Tells a client which fragments of its request are held.
+    fn acknowledge(&self, cx: &Kernel, process: &Process, (flags, mask): (u16, u16)) {
+        let Some(lower) = process.lower.get() else {
+            return;
+        };
+        let header = Header {
+            mask,
+            ..process.header(ACK | flags, self.boot)
+        };
+        // If it does not go, the client asks again.
+        let _ = empty(cx).and_then(|body| push(cx, &lower, &header, body));
+    }
+
+    /// Tells a client that its request was not executed.
+    #[cold]
+    fn refuse_call(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        request: &Header,
+        (flags, ticket): (u16, u16),
+    ) {
+        let header = Header {
+            flags,
+            process: ticket,
+            command: NACK_CODE,
+            boot: self.boot,
+            fragments: 0,
+            mask: 0,
+            sizes: [0, 0],
+            offsets: [0, 0],
+            ..*request
+        };
+        let _ = empty(cx).and_then(|body| push(cx, lower, &header, body));
+    }
+
+    /// Sends an echo back.
+    #[cold]
+    fn echo(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: &Header,
+        message: Message,
+    ) {
+        if request.flags & REQUEST == 0 || request.body_len() > AREA2_LEN_MAX {
+            this.discard(message, &reason::MALFORMED);
+            return;
+        }
+        let header = Header {
+            flags: ECHO | REPLY | request.flags & LASTFRAG,
+            process: request.process & !FIRST,
+            boot: self.boot,
+            ..*request
+        };
+        let _ = push(cx, lower, &header, body_of(message, request));
+    }
+
+    /// Sees to it that processes are looked after.
+    fn watch(&self, cx: &Kernel, this: &ProtocolRef) {
+        if !self.processes.is_watched.get() && cx.schedule_protocol(this, PASS, 0).is_ok() {
+            self.processes.is_watched.set(true);
+        }
+    }
+
+    /// Looks after all processes, as often as [`PASS`] says.
+    pub(crate) fn pass(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.processes.is_watched.set(false);
+        for process in self.processes.list() {
+            self.look_after(cx, this, &process);
+        }
+        if self.processes.len() > 0 {
+            self.watch(cx, this);
+        }
+    }
+
+    fn look_after(&self, cx: &Kernel, this: &ProtocolRef, process: &Rc<Process>) {
+        let silent = cx.now().since(process.heard.get().max(Time::ZERO));
+        match process.state.get() {
+            State::Busy => {}
+            State::Fragment if silent >= PARTIAL_KEPT => {
+                this.head().drops().count(&INCOMPLETE);
+                self.abandon(process);
+            }
+            State::Fragment => {}
+            State::Waiting if silent >= REPLY_KEPT => self.reclaim(process),
+            State::Waiting => {
+                // The first pass only marks it as ageing.
+                let passes = silent.as_nanos() as u64 / PASS.as_nanos() as u64;
+                if passes >= 1 && (passes <= PROBES || passes.is_multiple_of(PROBES)) {
+                    self.acknowledge(cx, process, (CLOSE, 0));
+                }
+            }
+            State::Free if silent >= PROCESS_KEPT => self.reclaim(process),
+            State::Free => {}
+        }
+    }
+
+    /// Takes a process away from a client that is gone or idle. What it sends later is challenged.
+    fn reclaim(&self, process: &Rc<Process>) {
+        self.processes.remove(process);
+        self.clients.forget(process.host());
+    }
+}

@@ -1,0 +1,263 @@
+//! A session: one procedure of one peer, called from above or by the peer.
+
+use crate::channels::CANCELLED;
+use crate::fragments::{Cut, Parameters};
+use crate::shared::{Key, Shared};
+use crate::timers::{ETHERNET, INTERNET, Timers};
+use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REQUEST, SERVER};
+use alloc::rc::Rc;
+use core::cell::{Cell, OnceCell};
+use core::net::Ipv4Addr;
+use xk_core::control::Describe;
+use xk_core::message::{Attribute, attribute_key};
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, opt_packet};
+use xk_kit::incarnation::Server;
+
+/// The largest packet pushed below, in octets (paper 001, section 3.1).
+pub const PACKET_OCTETS_MAX: usize = 1500;
+
+/// Lets a request go no further than to the peer's dispatcher, which sends its octets back: a probe of the way alone. An
+/// attribute of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo;
+
+impl Attribute for Echo {
+    const KEY: u32 = attribute_key("mrpc-echo");
+
+    fn encode(self) -> [u8; 16] {
+        [0; 16]
+    }
+
+    fn decode(_: [u8; 16]) -> Self {
+        Self
+    }
+}
+
+/// What a lower session means for the packets that go through it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) timers: Timers,
+    /// Octets of a fragment: usually, and at most.
+    pub(crate) payload: (usize, usize),
+}
+
+impl Path {
+    /// Asks a lower session.
+    pub(crate) fn of(cx: &Kernel, shared: &Shared, lower: &SessionRef) -> Self {
+        let config = &shared.config;
+        let packet = opt_packet(cx, lower, PACKET_OCTETS_MAX as u32) as usize;
+        let max = packet
+            .min(PACKET_OCTETS_MAX)
+            .saturating_sub(HEADER_LEN)
+            .min(AREA2_LEN_MAX);
+        let usual = match config.fragment {
+            0 => max,
+            octets => octets.min(max),
+        };
+        let timers = config.timers.unwrap_or_else(|| {
+            // Only an internet layer has one.
+            match lower.ask(cx, PseudoHeader::default()) {
+                Some(_) => INTERNET,
+                None => ETHERNET,
+            }
+        });
+        Self {
+            timers,
+            payload: (usual, max),
+        }
+    }
+}
+
+pub(crate) struct MrpcSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) key: Key,
+    pub(crate) lower: SessionRef,
+    pub(crate) upper: ProtocolRef,
+    /// Our host and the peer's; 0 where the layer below has none.
+    pub(crate) hosts: (u32, u32),
+    pub(crate) path: Path,
+    server: OnceCell<Rc<Server>>,
+    /// The channel used last.
+    pub(crate) last_channel: Cell<u16>,
+    /// The last reply was fragmented.
+    pub(crate) has_large_replies: Cell<bool>,
+    /// How often the server acknowledged ten times in a row and did not reply.
+    pub(crate) hung: Cell<u64>,
+}
+
+/// One call, as its caller wants it.
+pub(crate) struct Call {
+    pub(crate) options: Option<CallOptions>,
+    pub(crate) cut: Cut,
+    /// The flags of its packets.
+    pub(crate) flags: u16,
+}
+
+impl MrpcSession {
+    pub(crate) fn new(
+        shared: &Rc<Shared>,
+        key: Key,
+        (lower, upper): (&SessionRef, &ProtocolRef),
+        hosts: (u32, u32),
+        path: Path,
+    ) -> Self {
+        Self {
+            shared: Rc::clone(shared),
+            key,
+            lower: lower.clone(),
+            upper: upper.clone(),
+            hosts,
+            path,
+            server: OnceCell::new(),
+            last_channel: Cell::new(0),
+            has_large_replies: Cell::new(false),
+            hung: Cell::new(0),
+        }
+    }
+
+    /// The procedure's number.
+    pub(crate) fn procedure(&self) -> u16 {
+        self.key.1 as u16
+    }
+
+    /// What is known of the peer as a server.
+    #[inline]
+    pub(crate) fn server(&self) -> &Rc<Server> {
+        self.server
+            .get_or_init(|| self.shared.servers.of(self.hosts.1))
+    }
+
+    /// The header of the packets of a call, less what is the packet's own.
+    #[inline]
+    pub(crate) fn template(&self, flags: u16, channel: u16, ticket: u16, sequence: u32) -> Header {
+        Header {
+            flags,
+            client_host: self.hosts.0,
+            server_host: self.hosts.1,
+            channel,
+            process: ticket,
+            sequence,
+            command: self.procedure(),
+            boot: self.shared.boot,
+            ..Header::default()
+        }
+    }
+
+    /// A call with what its attributes ask for, which are taken off the request.
+    #[cold]
+    fn with_attributes(&self, request: &mut Message) -> (Option<CallOptions>, usize, u16) {
+        let options = CallOptions::take(request);
+        let area1 = request.remove_attribute::<Parameters>();
+        let echo = match request.remove_attribute::<Echo>() {
+            Some(_) => crate::wire::ECHO,
+            None => 0,
+        };
+        (options, area1.map_or(0, |p| p.octets.into()), echo)
+    }
+}
+
+impl Session for MrpcSession {
+    #[inline]
+    fn call(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let (options, area1, echo) = match request.has_attributes() {
+            true => self.with_attributes(&mut request),
+            false => (None, 0, 0),
+        };
+        let Some(cut) = Cut::new(request.len(), area1, self.path.payload) else {
+            this.discard(cx, request, &xk_core::reason::TOO_BIG);
+            let max = AREA2_LEN_MAX as u32;
+            return Err(PushError::TooBig { max }.into());
+        };
+        let wanted = (self.last_channel.get(), self.hosts.1);
+        let channel = self.shared.channels.take(cx, wanted, this, options)?;
+        self.last_channel.set(channel.index);
+        let call = Call {
+            options,
+            cut,
+            flags: REQUEST | SERVER | echo,
+        };
+        let result = self.call_on(cx, this, channel, &call, request);
+        let failed = match &result {
+            Ok(reply) => {
+                self.has_large_replies
+                    .set(reply.len() > self.path.payload.0);
+                false
+            }
+            Err(error) => !matches!(error.cause, CallCause::Rejected(_)),
+        };
+        channel.end(failed);
+        self.shared.channels.give_up(cx, channel);
+        result
+    }
+
+    #[inline]
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.upper.call_demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (own, peer) = self.hosts;
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.key.1;
+        } else if let Some(question) = ask.get::<PeerHost>() {
+            question.host = Ipv4Addr::from_bits(peer);
+        } else if let Some(question) = ask.get::<MyHost>() {
+            question.host = Ipv4Addr::from_bits(own);
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = AREA2_LEN_MAX as u32;
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            question.octets = self.path.payload.0 as u32;
+        } else if let Some(question) = ask.get::<CancelCall>() {
+            let tag = question.tag;
+            if tag != 0 {
+                self.shared
+                    .channels
+                    .tell_calls(cx, this.id(), tag, CANCELLED);
+            }
+        } else if let Some(question) = ask.get::<Describe>() {
+            let side = if this.head().is_passive() {
+                "from"
+            } else {
+                "of"
+            };
+            question.text = alloc::format!(
+                "procedure {} {side} {}, fragments of {}, server hung {} times",
+                self.key.1,
+                Ipv4Addr::from_bits(peer),
+                self.path.payload.0,
+                self.hung.get()
+            );
+        } else {
+            return self.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.shared.unbind(&self.key, this);
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
+        self.shared
+            .channels
+            .tell_calls(cx, this.id(), 0, crate::channels::CLOSED);
+        Closing::Done
+    }
+}

@@ -1,0 +1,141 @@
+//! What the protocol and its sessions share.
+
+use crate::channels::Channels;
+use crate::processes::{Processes, State};
+use crate::timers::Timers;
+use crate::wire::{HEADER_LEN, Header};
+use alloc::string::String;
+use core::cell::Cell;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use xk_core::map::Map;
+use xk_core::object::SessionTable;
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_kit::incarnation::{Clients, Servers};
+
+/// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a request made it.
+pub(crate) type Key = (u64, u32, u32);
+
+/// In the place of the protocol above.
+pub(crate) const PASSIVE: u32 = u32::MAX;
+
+/// In the place of the procedure, of who takes any.
+pub(crate) const ANY_PROCEDURE: u32 = u32::MAX;
+
+/// What the parameters say.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many calls go at the same time.
+    pub channels: u16,
+    /// Octets of a fragment; 0 for as many as a packet of the layer below takes.
+    pub fragment: usize,
+    /// The waits, or those that the layer below suggests.
+    pub timers: Option<Timers>,
+    /// How many channels of clients a server serves.
+    pub processes_max: usize,
+    /// How many of them may be one host's.
+    pub client_processes_max: usize,
+    /// How many client hosts a server knows, and a client servers.
+    pub hosts_max: usize,
+    /// How many sessions there may be.
+    pub sessions_max: usize,
+    /// How many enables there may be.
+    pub enables_max: usize,
+    /// Our host, if the layer below does not know it.
+    pub address: Option<Ipv4Addr>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            channels: 8,
+            fragment: 1024,
+            timers: None,
+            processes_max: 1024,
+            client_processes_max: 64,
+            hosts_max: 1024,
+            sessions_max: 4096,
+            enables_max: 4096,
+            address: None,
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) lower: ProtocolRef,
+    pub(crate) config: Config,
+    pub(crate) boot: u32,
+    pub(crate) sessions: SessionTable<Key>,
+    /// Who takes the calls of a procedure.
+    pub(crate) enables: Map<u32, ProtocolRef>,
+    // The client half.
+    pub(crate) channels: Channels,
+    pub(crate) servers: Servers,
+    sequence: Cell<u32>,
+    // The server half.
+    pub(crate) clients: Clients,
+    pub(crate) processes: Processes,
+}
+
+impl Shared {
+    pub(crate) fn new(cx: &Kernel, lower: ProtocolRef, config: Config) -> Self {
+        let key = cx.boot_key();
+        Self {
+            lower,
+            boot: cx.boot_id(),
+            sessions: SessionTable::new(key, config.sessions_max),
+            enables: Map::new(key, config.enables_max),
+            channels: Channels::new(config.channels),
+            servers: Servers::new(cx, config.hosts_max),
+            // Sprite begins with 1. From anywhere, an answer to what an earlier boot asked meets no call of this one.
+            sequence: Cell::new(cx.random().next_u32()),
+            clients: Clients::new(cx, config.hosts_max),
+            processes: Processes::new(key, config),
+            config,
+        }
+    }
+
+    /// The number of the next call.
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.sequence.set(self.sequence.get().wrapping_add(1));
+        self.sequence.get()
+    }
+
+    /// Unbinds a session, if it is bound: one that found the table full is not, and another may have its key.
+    pub(crate) fn unbind(&self, key: &Key, session: &SessionRef) {
+        if self.sessions.get(key).as_ref() == Some(session) {
+            self.sessions.unbind(key);
+        }
+    }
+
+    /// A line about both halves.
+    pub(crate) fn describe(&self) -> String {
+        let (channels, busy, waits) = self.channels.figures();
+        let mut text = alloc::format!(
+            "{busy} of {channels} channels busy, {waits} waits for one; {} clients, {} processes",
+            self.clients.len(),
+            self.processes.len()
+        );
+        for state in [State::Busy, State::Waiting, State::Fragment, State::Free] {
+            let _ = write!(text, ", {} {state}", self.processes.count(state));
+        }
+        text
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn stop(&self) {
+        self.sessions.clear();
+        self.enables.clear();
+        self.channels.stop();
+        self.processes.stop();
+    }
+}
+
+/// What belongs to a packet whose header was checked, without the header.
+pub(crate) fn body_of(mut message: Message, header: &Header) -> Message {
+    // It was there to be checked.
+    let _ = message.strip(HEADER_LEN);
+    message.truncate(header.body_len());
+    message
+}

@@ -1,0 +1,110 @@
+//! Calls of procedures by way of this server (RFC 1833, sections 2.2 and 3.2: `CALLIT`, `BCAST`, `INDIRECT`).
+//!
+//! They go to servers that stand on this very layer, and nowhere else: no datagram is sent on behalf of others. The server learns
+//! who really called, so that a stranger gains nothing by coming this way.
+
+use crate::protocol::Shared;
+use crate::serve::{HEADROOM, Refusal, Request};
+use crate::table::Mapped;
+use crate::wire::{PROGRAM, procedure};
+use xk_core::control::Describe;
+use xk_core::object::Closing;
+use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
+use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
+use xk_kit::onc::{MyProgram, ProcedureName};
+
+/// The program that lets clients mount file systems: it trusts the address of whoever asks (RFC 1813, appendix I).
+const MOUNT: u32 = 100_005;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Indirect {
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) procedure: u32,
+}
+
+/// The session that the server sees: that of the request, but for the procedure.
+struct Forwarded {
+    call: Indirect,
+    lower: SessionRef,
+}
+
+impl Session for Forwarded {
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let call = self.call;
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = call.procedure;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MyProgram>() {
+            (question.program, question.version) = (call.program, call.version);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!(
+                "program {} version {} procedure {}, called indirectly",
+                call.program,
+                call.version,
+                call.procedure
+            );
+            return Answer::Answered;
+        }
+        self.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.lower.close(cx);
+        Closing::Done
+    }
+}
+
+impl Shared {
+    /// Has the call executed, and gives the mapping with the results.
+    pub(crate) fn call_above(
+        &self,
+        request: &Request<'_>,
+        call: Indirect,
+        arguments: &[u8],
+    ) -> Result<(Mapped, Message), Refusal> {
+        let cx = request.cx;
+        if !self.settings.indirect || matches!(call.program, PROGRAM | MOUNT) {
+            return Err(&NO_PROCEDURE);
+        }
+        let mapped = self.table.exact(call.program, call.version, request.netid);
+        let upper = self.server_of(call.program, call.version);
+        let (Some(mapped), Some((this, upper))) = (mapped, upper) else {
+            return Err(&NO_PROGRAM);
+        };
+        if call.procedure == procedure::NULL {
+            // Nobody above hears of it, as of all calls of it (RFC 5531, section 8.1).
+            let nothing = cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?;
+            return Ok((mapped, nothing));
+        }
+        let message = cx.pool().copy_from(HEADROOM, arguments);
+        let message = message.map_err(|_| &SYSTEM_ERROR)?;
+        let lower = request.session.clone();
+        lower.hold();
+        let session = cx.new_passive_session(&this, &upper, Forwarded { call, lower });
+        session.hold();
+        let name = ProcedureName {
+            program: call.program,
+            version: call.version,
+            procedure: call.procedure,
+        };
+        let participants = name.participants(cx, request.session);
+        let done = upper.open_done(cx, &session, participants);
+        let result = match done {
+            Ok(()) => upper
+                .call_demux(cx, &session, message)
+                .map_err(|refused| refused.reason),
+            Err(unwanted) => Err(unwanted),
+        };
+        session.abort(cx);
+        result.map(|results| (mapped, results))
+    }
+}

@@ -1,0 +1,222 @@
+//! # Synopsis
+//! `portmap LOWER` — the port mapper (version 2) and rpcbind (versions 3 and 4) of ONC RPC: tells others at which ports
+//! programs are, and finds those of others.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`. With `port0` or `*` in place
+//! of the port, the peer's port mapper is asked for it.
+//!
+//! # Above
+//! Servers and clients of any programs; or nothing.
+//!
+//! # Below
+//! `sunprog`.
+//!
+//! # Behaviour
+//! - Server: with `serve` it is the program 100000 at port 111. What is enabled above, with program, version and port, is in its
+//!   table as long as it is enabled; so are the blocks `map`, for programs of others on the same host. Others on this host
+//!   may establish and delete further mappings by calls (`SET`, `UNSET`); from elsewhere those are refused as `weak credentials`,
+//!   as rpcbind does. A mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by him and by user 0.
+//! - A program that is not there in the version asked for is found in another, so that the call is told which versions there are;
+//!   `GETVERSADDR` finds exactly the version.
+//! - `CALLIT`, `BCAST` and `INDIRECT` reach programs that stand above this very layer, if `indirect` says so, and never the mount
+//!   protocol or the port mapper itself. They are an amplifier for forged requests, so they are off unless asked for. The
+//!   first two are silent on any failure.
+//! - Transports are `udp` and `tcp`; a mapping on another is refused.
+//! - Client: a session with a definite port is the lower layer's own, and costs nothing. One without finds the port at its first
+//!   call, in `version`, and finds it again after a call that nobody answered or whose program was not there.
+//! - With `register`, what is enabled above is registered with that host's port mapper as well: deleted first, for one who ended
+//!   without a word may have left it, then established. If nobody answers it is tried again after 1 s, then after twice as
+//!   long each time up to 60 s; a refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What is disabled is deleted. A graph that ends leaves its mappings to the next.
+//!
+//! # Control
+//! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`, `my-program`, `describe`; they pass
+//! `cancel-call` on to whoever is waited for. Forwards the rest.
+//!
+//! # Parameters
+//! - `serve`: whether it serves the program 100000.
+//! - `transports`: what the layer below stands on: `udp`, `tcp` or `both`. Others are asked for the first.
+//! - `version`: the version that others are asked in: 2, 3 or 4.
+//! - `register`: the host whose port mapper is told what is served above: `10.0.0.1` or `port1111@10.0.0.1`.
+//! - `indirect`: whether it calls procedures on behalf of others.
+//! - `mappings_max`: how many mappings there may be.
+//! - `sessions_max`: how many sessions that find their port it holds; idle ones are evicted for new ones.
+//! - `map program=100005 version=3 transport="udp" port=635`: a mapping that is there from the beginning.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim        link=lan
+//!     eth        sim
+//!     arp        eth
+//!     ip         arp { address "10.0.0.2/24"; }
+//!     udp        ip
+//!     reqrep     udp
+//!     sunselect  reqrep
+//!     sunprog    sunselect
+//!     portmap    sunprog
+//!     procedures portmap at="version1@program536870913@port2049"
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 1833; RFC 5665, section 5.2.3.3, for universal addresses.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod client;
+#[doc(hidden)]
+pub mod fuzz;
+mod indirect;
+mod protocol;
+mod registrar;
+mod serve;
+mod session;
+mod stats;
+pub mod table;
+pub mod universal;
+pub mod wire;
+
+pub use protocol::{Mappings, Portmap, Settings, add, build};
+
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm};
+use xk_core::reason::Class;
+use xk_core::{Entry, Reason};
+
+/// A request to establish or delete a mapping that does not come from this host.
+pub use xk_kit::onc::TOO_WEAK as NOT_FROM_HERE;
+
+/// A call on behalf of others that failed, and of which nobody is told (RFC 1833, sections 2.2.1 and 3.2).
+pub static SILENT: Reason = Reason::new("indirect call failed", Class::NotMine);
+
+/// What `register` is.
+pub(crate) const REGISTER_EXPECTED: &str = "a host, such as 10.0.0.1, or port1111@10.0.0.1";
+
+const NUMBER: ParamKind = ParamKind::Integer {
+    min: 0,
+    max: 4_294_967_295,
+};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "portmap",
+    summary: "the port mapper and rpcbind of ONC RPC: tells and finds the ports of programs",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Other("programs")],
+    },
+    header_octets: 0,
+    virtual_rules: None,
+    numbers: &[],
+    parameters: &[
+        ParamSpec::new(
+            "serve",
+            ParamKind::Bool,
+            "#true",
+            "whether it serves the program 100000",
+        ),
+        ParamSpec::new(
+            "transports",
+            ParamKind::Word(&["udp", "tcp", "both"]),
+            "udp",
+            "what the layer below stands on",
+        ),
+        ParamSpec::new(
+            "version",
+            ParamKind::Word(&["2", "3", "4"]),
+            "2",
+            "the version that others are asked in",
+        ),
+        ParamSpec::optional(
+            "register",
+            ParamKind::Text(REGISTER_EXPECTED),
+            "the host whose port mapper is told what is served above",
+        ),
+        ParamSpec::new(
+            "indirect",
+            ParamKind::Bool,
+            "#false",
+            "whether it calls procedures on behalf of others",
+        ),
+        ParamSpec::new(
+            "mappings_max",
+            ParamKind::Integer { min: 8, max: 512 },
+            "256",
+            "how many mappings there may be",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "1024",
+            "how many sessions that find their port it holds",
+        ),
+    ],
+    blocks: &[BlockSpec {
+        name: "map",
+        arguments: &[],
+        properties: &[
+            ParamSpec::required("program", NUMBER, "the program"),
+            ParamSpec::required("version", NUMBER, "its version"),
+            ParamSpec::new(
+                "transport",
+                ParamKind::Word(&["udp", "tcp"]),
+                "udp",
+                "the transport that it is on",
+            ),
+            ParamSpec::required(
+                "port",
+                ParamKind::Integer {
+                    min: 1,
+                    max: 65_535,
+                },
+                "its port",
+            ),
+        ],
+        max: 64,
+        min: 0,
+        doc: "a mapping that is there from the beginning",
+    }],
+    questions: &[
+        QuestionInfo {
+            name: "mappings",
+            meaning: "its mappings, and how registering with another went",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "those that find their port",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "resolvers: protocol above and both ends",
+        },
+        QuestionInfo {
+            name: "my-procedure",
+            meaning: "of a session that finds its port, the procedure",
+        },
+        QuestionInfo {
+            name: "my-program",
+            meaning: "of the same, the program and its version",
+        },
+        QuestionInfo {
+            name: "describe",
+            meaning: "of the same, a line about it",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,422 @@
+//! The protocol object: the server's requests, and the layer between programs and the table of them.
+
+use crate::client::Client;
+use crate::registrar::Registrar;
+use crate::session::{Key, Resolver};
+use crate::stats::Stats;
+use crate::table::{Mapped, Owner, Table};
+use crate::universal::{NETIDS, Netid, Universal};
+use crate::wire::{PORT, PROGRAM, VERSIONS};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
+use xk_core::control::{ListMaps, ListSessions, Question};
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::participant::{PORT as PORT_LABEL, Wild};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper,
+};
+use xk_kit::call::{PROGRAM as PROGRAM_LABEL, VERSION};
+use xk_kit::onc::{Offered, ProcedureName};
+
+/// What a graph says of it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whether it serves the program 100000.
+    pub serve: bool,
+    /// The transports that the layer below stands on.
+    pub netids: Vec<Netid>,
+    /// The version that others are asked in.
+    pub version: u32,
+    /// The host whose port mapper is told what is served above, and its port if it is not the usual one.
+    pub register: Option<Participant>,
+    /// Whether it calls procedures on behalf of others.
+    pub indirect: bool,
+    /// How many mappings there may be.
+    pub mappings_max: usize,
+    /// How many sessions whose port is to be found it holds.
+    pub sessions_max: usize,
+    /// Mappings that are there from the beginning: program, version, transport, port.
+    pub maps: Vec<(u32, u32, Netid, u16)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            serve: true,
+            netids: [Netid::Udp].into(),
+            version: crate::wire::VERSION_PMAP,
+            register: None,
+            indirect: false,
+            mappings_max: 256,
+            sessions_max: 1024,
+            maps: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    fn read(params: &Params) -> Result<Self, BuildError> {
+        let usual = Self::default();
+        let netids = match params.text("transports") {
+            Some("tcp") => [Netid::Tcp].into(),
+            Some("both") => NETIDS.into(),
+            _ => usual.netids,
+        };
+        let version = params.text("version").and_then(|text| text.parse().ok());
+        let map = |block: &Params| {
+            let netid = block.text("transport").unwrap_or_default();
+            (
+                block.number("program", 0),
+                block.number("version", 0),
+                Netid::of_name(netid.as_bytes()).unwrap_or(Netid::Udp),
+                block.number("port", 0),
+            )
+        };
+        Ok(Self {
+            serve: params.get("serve").is_none() || params.flag("serve"),
+            netids,
+            version: version.unwrap_or(usual.version),
+            register: params.parse("register", crate::REGISTER_EXPECTED)?,
+            indirect: params.flag("indirect"),
+            mappings_max: params.number("mappings_max", usual.mappings_max),
+            sessions_max: params.number("sessions_max", usual.sessions_max),
+            maps: params.blocks("map").map(map).collect(),
+        })
+    }
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    pub(crate) stats: Stats,
+    pub(crate) client: Client,
+    pub(crate) sessions: SessionTable<Key>,
+    served: RefCell<BTreeMap<u64, Served>>,
+    this: RefCell<Option<ProtocolRef>>,
+}
+
+/// Something that is served above.
+struct Served {
+    upper: ProtocolRef,
+    below: Enable,
+    offered: Offered,
+    mapped: Vec<Mapped>,
+}
+
+impl Shared {
+    /// This protocol and the one above that serves a program.
+    pub(crate) fn server_of(
+        &self,
+        program: u32,
+        version: u32,
+    ) -> Option<(ProtocolRef, ProtocolRef)> {
+        let is_meant = |wild: Wild<u32>, number| wild.value().is_none_or(|is| is == number);
+        let served = self.served.borrow();
+        let found = served.values().find(|served| {
+            is_meant(served.offered.program, program) && is_meant(served.offered.version, version)
+        })?;
+        Some((self.this.borrow().clone()?, found.upper.clone()))
+    }
+}
+
+/// Asked of the protocol: its mappings, and how registering elsewhere went.
+#[derive(Clone, Debug, Default)]
+pub struct Mappings {
+    /// All of them.
+    pub mappings: Vec<Mapped>,
+    /// How often another port mapper accepted what it was told.
+    pub accepted: u64,
+    /// How often it refused.
+    pub refused: u64,
+}
+
+impl Question for Mappings {
+    const NAME: &'static str = "mappings";
+}
+
+/// One instance.
+pub struct Portmap {
+    shared: Rc<Shared>,
+    registrar: Option<Registrar>,
+    enables_made: Cell<u64>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on, or somebody to register with who is none.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let settings = Settings::read(build.params)?;
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let client = Client {
+        lower,
+        version: settings.version,
+        netid: settings.netids.first().copied().unwrap_or(Netid::Udp),
+    };
+    let registrar = settings.register.clone().map(Registrar::new);
+    let shared = Rc::new(Shared {
+        table: Table::new(settings.mappings_max),
+        stats: Stats::default(),
+        client,
+        sessions: SessionTable::new(cx.boot_key(), settings.sessions_max),
+        served: RefCell::default(),
+        this: RefCell::default(),
+        settings,
+    });
+    let body = Portmap {
+        shared,
+        registrar,
+        enables_made: Cell::new(0),
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, body)
+}
+
+/// A mapping of the graph's own.
+fn own((program, version, netid, port): (u32, u32, Netid, u16)) -> Mapped {
+    let host = Ipv4Addr::UNSPECIFIED;
+    Mapped {
+        program,
+        version,
+        netid,
+        at: Universal { host, port },
+        owner: Owner::Graph,
+    }
+}
+
+/// Whether the port in this participant, what lies below the program, is yet to be found: 0, or any.
+fn pop_unknown_port(rest: &mut Participant) -> bool {
+    match rest.top() {
+        Some(Part::Number(label, 0)) if *label == PORT_LABEL => rest.pop().is_some(),
+        // A wildcard with something below it stands for the port.
+        Some(Part::Any) if rest.len() > 1 => rest.pop().is_some(),
+        _ => false,
+    }
+}
+
+/// The port that somebody serves at.
+fn port_of(mut rest: Participant) -> Option<u16> {
+    rest.pop_port().ok()?.value().filter(|port| *port != 0)
+}
+
+impl Portmap {
+    /// The key of a session: who opens it, and a hash of both ends.
+    fn key(cx: &Kernel, upper: &ProtocolRef, participants: &Participants) -> Key {
+        let text = participants.to_string();
+        let hash = |start: u64| {
+            let fold = |hash, octet: &u8| cx.keyed_hash(hash ^ u64::from(*octet) << 56);
+            text.as_bytes().iter().fold(start, fold)
+        };
+        (upper.id().0, hash(0), hash(1))
+    }
+
+    /// A session whose port is found at the first call.
+    fn open_resolver(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        key: Key,
+        (name, local, host): (ProcedureName, Participant, Participant),
+    ) -> Result<SessionRef, OpenError> {
+        let sessions = &self.shared.sessions;
+        if let Some(session) = sessions.get(&key) {
+            session.hold();
+            return Ok(session);
+        }
+        let body = Resolver {
+            shared: Rc::clone(&self.shared),
+            this: this.clone(),
+            key,
+            name,
+            local,
+            host,
+            lower: RefCell::default(),
+            asking: RefCell::default(),
+        };
+        let session = cx.new_session(this, upper.receiver, body);
+        match sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.abort(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    /// Establishes the mappings of something served above, and notes them for the registrar.
+    fn map(&self, cx: &Kernel, this: &ProtocolRef, what: (u32, u32, u16)) -> Vec<Mapped> {
+        let (program, version, port) = what;
+        let mut made = Vec::new();
+        for netid in &self.shared.settings.netids {
+            let mapped = own((program, version, *netid, port));
+            if self.shared.table.set(mapped) {
+                made.push(mapped);
+            }
+        }
+        if let Some(registrar) = &self.registrar {
+            registrar.note(cx, this, what, true);
+        }
+        made
+    }
+}
+
+impl Protocol for Portmap {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let shared = &self.shared;
+        *shared.this.borrow_mut() = Some(this.clone());
+        for map in &shared.settings.maps {
+            if !shared.table.set(own(*map)) {
+                return Err(OpenError::Full);
+            }
+        }
+        if !shared.settings.serve {
+            return Ok(());
+        }
+        for version in VERSIONS {
+            let local = Participant::of(Part::Any)
+                .with(Part::port(PORT))
+                .with(Part::Number(PROGRAM_LABEL, PROGRAM.into()))
+                .with(Part::Number(VERSION, version.into()));
+            let local = Participants::local(local);
+            // Stands as long as this does.
+            let _for_good = shared
+                .client
+                .lower
+                .open_enable(cx, Upper::new(this), local)?;
+            for netid in &shared.settings.netids {
+                if !shared.table.set(own((PROGRAM, version, *netid, PORT))) {
+                    return Err(OpenError::Full);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let mut rest = participants.clone();
+        let name = ProcedureName::pop(&mut rest)?;
+        let mut host = rest.peer_mut()?.clone();
+        if !pop_unknown_port(&mut host) {
+            // Nothing to do here, then or later: the session is the lower one's own.
+            return self.shared.client.lower.open(cx, upper, participants);
+        }
+        let key = Self::key(cx, upper.receiver, &participants);
+        let local = rest.local_mut()?.clone();
+        self.open_resolver(cx, this, upper, key, (name, local, host))
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let lower = &self.shared.client.lower;
+        let below = lower.open_enable(cx, upper, participants.clone())?;
+        let local = participants.local_mut()?;
+        let offered = Offered::pop(local)?;
+        let mapped = match (offered.program, offered.version, port_of(local.clone())) {
+            (Wild::Is(program), Wild::Is(version), Some(port)) => {
+                self.map(cx, this, (program, version, port))
+            }
+            _ => Vec::new(),
+        };
+        let served = Served {
+            upper: upper.receiver.clone(),
+            below,
+            offered,
+            mapped,
+        };
+        let number = self.enables_made.get();
+        self.enables_made.set(number + 1);
+        self.shared.served.borrow_mut().insert(number, served);
+        Ok(Enable(number))
+    }
+
+    fn open_disable(&self, cx: &Kernel, this: &ProtocolRef, enable: Enable) {
+        let gone = self.shared.served.borrow_mut().remove(&enable.0);
+        let Some(gone) = gone else {
+            return;
+        };
+        for mapped in &gone.mapped {
+            self.shared.table.withdraw(mapped);
+        }
+        if let (Some(registrar), Some(mapped)) = (&self.registrar, gone.mapped.first()) {
+            let what = (mapped.program, mapped.version, mapped.at.port);
+            registrar.note(cx, this, what, false);
+        }
+        self.shared.client.lower.open_disable(cx, gone.below);
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.shared.serve(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<Mappings>() {
+            question.mappings = shared.table.all();
+            if let Some(registrar) = &self.registrar {
+                question.accepted = registrar.accepted.get();
+                question.refused = registrar.refused.get();
+            }
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.sessions.sessions(question.max);
+            question.total = shared.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("resolvers", shared.sessions.stats()));
+            return Answer::Answered;
+        }
+        shared.client.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.client.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        if let Some(registrar) = &self.registrar {
+            registrar.work(cx, this, &self.shared.client);
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let shared = &self.shared;
+        if let Some(registrar) = &self.registrar {
+            registrar.clear();
+        }
+        shared.sessions.clear();
+        shared.table.clear();
+        let served = shared.served.take();
+        let this = shared.this.take();
+        drop((served, this));
+    }
+}

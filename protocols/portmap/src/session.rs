@@ -1,0 +1,152 @@
+//! A session that finds the port of its program at the first call, and again after it was not there.
+
+use crate::client::{Asking, procedure_at};
+use crate::protocol::Shared;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use xk_core::control::Describe;
+use xk_core::object::{CallCause, CallError, Closing, PushError};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Session,
+    SessionRef, Upper,
+};
+use xk_kit::call::{CallOptions, CancelCall, MyProcedure, NO_PROGRAM, NO_VERSION};
+use xk_kit::onc::{MyProgram, ProcedureName};
+
+/// The protocol above, and a hash of both participants.
+pub(crate) type Key = (u32, u64, u64);
+
+pub(crate) struct Resolver {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) this: ProtocolRef,
+    pub(crate) key: Key,
+    pub(crate) name: ProcedureName,
+    /// Our end, with what the layer below is to see of it.
+    pub(crate) local: Participant,
+    /// What lies below the peer's port.
+    pub(crate) host: Participant,
+    /// The session to the port, once it is known.
+    pub(crate) lower: RefCell<Option<SessionRef>>,
+    pub(crate) asking: Asking,
+}
+
+impl Resolver {
+    /// Asks for the port and opens a session to it.
+    #[cold]
+    fn resolve(&self, cx: &Kernel, options: Option<CallOptions>) -> Result<SessionRef, CallError> {
+        let ProcedureName {
+            program,
+            version,
+            procedure,
+        } = self.name;
+        let client = &self.shared.client;
+        let wanted = (program, version);
+        let waiting = (&self.asking, options);
+        let found = client.find(cx, &self.this, &self.host, wanted, waiting)?;
+        let port = found.ok_or(CallError::rejected(&NO_PROGRAM))?;
+        let rest = self.host.clone().with(Part::port(port));
+        let peer = procedure_at(rest, (program, version, procedure));
+        let participants = Participants::pair(self.local.clone(), peer);
+        let opened = client
+            .lower
+            .open(cx, Upper::new(&self.this), participants)
+            .map_err(|_| CallError::from(PushError::NoRoute))?;
+        // Another call may have been faster.
+        let present = self.lower.borrow().clone();
+        if let Some(present) = present {
+            opened.close(cx);
+            return Ok(present);
+        }
+        *self.lower.borrow_mut() = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Lets go of a session to a port where the program is no more.
+    #[cold]
+    fn forget(&self, cx: &Kernel, gone: &SessionRef) {
+        let mut lower = self.lower.borrow_mut();
+        if lower.as_ref() == Some(gone) {
+            let gone = lower.take();
+            drop(lower);
+            if let Some(gone) = gone {
+                gone.close(cx);
+            }
+        }
+    }
+}
+
+/// Whether the program may be at another port by now.
+fn may_have_moved(error: &CallError) -> bool {
+    match error.cause {
+        CallCause::TimedOut { .. } | CallCause::Rebooted | CallCause::Closed => true,
+        CallCause::Push(_) => true,
+        CallCause::Rejected(rejection) => {
+            *rejection.reason == NO_PROGRAM || *rejection.reason == NO_VERSION
+        }
+        _ => false,
+    }
+}
+
+impl Session for Resolver {
+    fn call(&self, cx: &Kernel, _: &SessionRef, request: Message) -> Result<Message, CallError> {
+        let known = self.lower.borrow().clone();
+        let lower = match known {
+            Some(lower) => lower,
+            None => self.resolve(cx, request.attribute())?,
+        };
+        let result = lower.call(cx, request);
+        if let Err(error) = &result
+            && may_have_moved(error)
+        {
+            self.forget(cx, &lower);
+        }
+        result
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.name.procedure;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MyProgram>() {
+            (question.program, question.version) = (self.name.program, self.name.version);
+            return Answer::Answered;
+        }
+        let lower = self.lower.borrow().clone();
+        if let Some(question) = ask.get::<Describe>() {
+            let port = match &lower {
+                Some(_) => "its port known",
+                None => "its port not known",
+            };
+            question.text = alloc::format!(
+                "program {} version {} procedure {} at {}, {port}",
+                self.name.program,
+                self.name.version,
+                self.name.procedure,
+                self.host
+            );
+            return Answer::Answered;
+        }
+        if ask.get::<CancelCall>().is_some()
+            && let Some(asking) = self.asking.borrow().clone()
+        {
+            return asking.control(cx, ask);
+        }
+        match lower {
+            Some(lower) => lower.control(cx, ask),
+            None => self.shared.client.lower.control(cx, ask),
+        }
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let sessions = &self.shared.sessions;
+        if sessions.get(&self.key).as_ref() == Some(this) {
+            sessions.unbind(&self.key);
+        }
+        let lower = self.lower.borrow_mut().take();
+        if let Some(lower) = lower {
+            lower.close(cx);
+        }
+        Closing::Done
+    }
+}

@@ -1,0 +1,157 @@
+//! # Synopsis
+//! `procedures LOWER` — serves the six procedures that tests and measurements of RPC call.
+//!
+//! # Realm
+//! top (an anchor: no header, no sessions of its own)
+//!
+//! # Participants
+//! Those that the layer below enables: `at` as it stands, `*` for any procedure.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One protocol of the rpc realm.
+//!
+//! # Behaviour
+//! It enables itself below. Each request is executed on the shepherd that brought it, by the number of its procedure:
+//!
+//! | number | procedure | does |
+//! | --- | --- | --- |
+//! | 0 | null | takes nothing, replies nothing |
+//! | 1 | echo | replies the octets of the request |
+//! | 2 | sink | takes octets, replies nothing |
+//! | 3 | source | replies an XDR `opaque<>` of as many octets as the argument says, an XDR `unsigned int` of at most `source_max` |
+//! | 4 | relay | calls `relay` with the request, and replies what that replies; without `relay` there is no such procedure |
+//! | 5 | sleep | blocks for as many milliseconds as the argument says, an XDR `unsigned int`; for `sleep_max` at most |
+//!
+//! Every other number is refused with "no such procedure", an argument that is none with "garbage arguments". When
+//! `concurrency` requests are being executed, the next one is refused with "server busy". What `relay` calls may refuse in its
+//! turn: then its reason is the reply, and "system error" if there was no answer.
+//!
+//! `graphs/procedures.x` describes them as a program of ONC RPC. To echo, sink and relay all octets are the same, so that over any
+//! other stack they need not be XDR.
+//!
+//! # Control
+//! Answers `report`: how many requests of each procedure it executed, how many it refused by reason, `executing` and `executing
+//! at most`; forwards the rest.
+//!
+//! # Parameters
+//! - `at`: the local participant that it serves.
+//! - `procedure`: what a session stands for that names no procedure, as on `channel` itself.
+//! - `concurrency`: how many requests it executes at a time.
+//! - `relay`: whom the procedure 4 calls, with its procedure: `procedure1@10.0.0.3`.
+//! - `source_max`: the largest reply of source, in octets.
+//! - `sleep_max`: the longest sleep.
+//!
+//! # Example
+//! ```kdl
+//! host bob {
+//!     sim        link=lan
+//!     eth        sim
+//!     arp        eth
+//!     ip         arp { address "10.0.0.2/24"; }
+//!     fragment   ip
+//!     channel    fragment
+//!     select     channel
+//!     procedures select
+//! }
+//! ```
+//!
+//! # Standard
+//! None; RFC 4506 for the arguments of source and sleep.
+#![no_std]
+
+extern crate alloc;
+
+mod execute;
+mod protocol;
+
+pub use protocol::{Procedures, Settings, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// The procedures by number.
+pub mod number {
+    /// Takes nothing, replies nothing.
+    pub const NULL: u32 = 0;
+    /// Replies the octets of the request.
+    pub const ECHO: u32 = 1;
+    /// Takes octets, replies nothing.
+    pub const SINK: u32 = 2;
+    /// Replies as many octets as the argument says.
+    pub const SOURCE: u32 = 3;
+    /// Calls a further server.
+    pub const RELAY: u32 = 4;
+    /// Blocks for as many milliseconds as the argument says.
+    pub const SLEEP: u32 = 5;
+}
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "procedures",
+    summary: "serves the six procedures that tests and measurements of RPC call",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Top,
+    above: Family::Any,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Any],
+    },
+    header_octets: 0,
+    virtual_rules: None,
+    // The number of `caller`, on a layer that tells by number who is above.
+    numbers: &[Number {
+        upper: "procedures",
+        lower: "channel",
+        number: 253,
+    }],
+    parameters: &[
+        ParamSpec::new("at", PARTICIPANT, "*", "the local participant"),
+        ParamSpec::new(
+            "procedure",
+            NUMBER,
+            "1",
+            "what a session stands for that names no procedure",
+        ),
+        ParamSpec::new(
+            "concurrency",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "65536",
+            "how many requests it executes at a time",
+        ),
+        ParamSpec::optional(
+            "relay",
+            PARTICIPANT,
+            "whom the procedure 4 calls, with its procedure",
+        ),
+        ParamSpec::new(
+            "source_max",
+            ParamKind::Octets,
+            "16MiB",
+            "the largest reply of source, in octets",
+        ),
+        ParamSpec::new("sleep_max", ParamKind::Duration, "10s", "the longest sleep"),
+    ],
+    blocks: &[],
+    questions: &[QuestionInfo {
+        name: "report",
+        meaning: "requests executed by procedure and refused by reason",
+    }],
+    probe: None,
+    build,
+};
+
+const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");
+const NUMBER: ParamKind = ParamKind::Integer {
+    min: 0,
+    max: u32::MAX as i64,
+};

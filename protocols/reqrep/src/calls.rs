@@ -1,0 +1,236 @@
+//! The calls that wait for their replies.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::object::SessionId;
+use xk_core::shepherd::Semaphore;
+use xk_core::{Kernel, Message};
+
+/// What has become of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The place is free.
+    Free,
+    /// Its reply is awaited.
+    Waiting,
+    /// Its reply is there.
+    Answered,
+    /// Whoever called took it back.
+    Cancelled,
+    /// Its session was closed.
+    Closed,
+    /// The peer takes no connections.
+    Refused,
+}
+
+/// One call; its place is used again and again, so that a call allocates nothing.
+pub(crate) struct Call {
+    /// Signalled when the state leaves [`State::Waiting`], or the request is lost.
+    pub(crate) done: Semaphore,
+    state: Cell<State>,
+    xid: Cell<u32>,
+    session: Cell<SessionId>,
+    tag: Cell<u64>,
+    reply: Cell<Option<Message>>,
+    /// The stream that carried the request has broken.
+    lost: Cell<bool>,
+}
+
+impl Call {
+    fn new() -> Self {
+        Self {
+            done: Semaphore::new(0),
+            state: Cell::new(State::Free),
+            xid: Cell::new(0),
+            session: Cell::new(SessionId(0)),
+            tag: Cell::new(0),
+            reply: Cell::new(None),
+            lost: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn xid(&self) -> u32 {
+        self.xid.get()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Whether the stream that carried the request broke since the last look.
+    pub(crate) fn take_lost(&self) -> bool {
+        self.lost.replace(false)
+    }
+
+    pub(crate) fn take_reply(&self) -> Option<Message> {
+        self.reply.take()
+    }
+
+    /// Leaves [`State::Waiting`] for another state and wakes the caller.
+    fn finish(&self, cx: &Kernel, state: State) {
+        if self.state.get() == State::Waiting {
+            self.state.set(state);
+            cx.signal(&self.done);
+        }
+    }
+}
+
+/// How many places there are at first; as many again whenever half of them are taken.
+const PLACES_MIN: usize = 64;
+
+/// All calls of one protocol.
+pub(crate) struct Calls {
+    /// By the lowest bits of the number; a power of two.
+    places: RefCell<Vec<Option<Rc<Call>>>>,
+    next: Cell<u32>,
+    waiting: Cell<usize>,
+    max: usize,
+}
+
+impl Calls {
+    /// None yet, at most `max` at once; numbers begin at `first`.
+    pub(crate) fn new(max: usize, first: u32) -> Self {
+        let mut places = Vec::new();
+        places.resize_with(PLACES_MIN, || None);
+        Self {
+            places: RefCell::new(places),
+            next: Cell::new(first),
+            waiting: Cell::new(0),
+            max: max.max(1),
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.get()
+    }
+
+    fn place(&self, xid: u32) -> usize {
+        xid as usize & (self.places.borrow().len() - 1)
+    }
+
+    /// Begins a call with a number of its own; `None` if there are as many as there may be.
+    pub(crate) fn begin(&self, session: SessionId, tag: u64) -> Option<Rc<Call>> {
+        if self.waiting.get() >= self.max {
+            return None;
+        }
+        if 2 * self.waiting.get() >= self.places.borrow().len() {
+            self.grow();
+        }
+        // There is a free place, so this ends.
+        loop {
+            let xid = self.next.get();
+            self.next.set(xid.wrapping_add(1));
+            let at = self.place(xid);
+            let mut places = self.places.borrow_mut();
+            let call = places
+                .get_mut(at)?
+                .get_or_insert_with(|| Rc::new(Call::new()));
+            if call.state.get() != State::Free {
+                continue;
+            }
+            call.state.set(State::Waiting);
+            call.xid.set(xid);
+            call.session.set(session);
+            call.tag.set(tag);
+            self.waiting.set(self.waiting.get() + 1);
+            return Some(Rc::clone(call));
+        }
+    }
+
+    /// Twice as many places. Numbers that differ in the lowest bits differ in one bit more, too.
+    #[cold]
+    fn grow(&self) {
+        let mut places = self.places.borrow_mut();
+        let len = 2 * places.len();
+        let mut more = Vec::new();
+        more.resize_with(len, || None);
+        for call in places.drain(..).flatten() {
+            if let Some(place) = more.get_mut(call.xid.get() as usize & (len - 1)) {
+                *place = Some(call);
+            }
+        }
+        *places = more;
+    }
+
+    /// Ends a call, whatever has become of it.
+    pub(crate) fn end(&self, call: &Call) {
+        call.state.set(State::Free);
+        call.lost.set(false);
+        // A signal that came too late must not end somebody else's wait.
+        while call.done.try_wait() {}
+        self.waiting.set(self.waiting.get() - 1);
+        drop(call.reply.take());
+    }
+
+    /// Takes a reply; gives it back if no call of this session with this number waits for one.
+    pub(crate) fn answer(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        xid: u32,
+        reply: Message,
+    ) -> Result<(), Message> {
+        let at = self.place(xid);
+        let places = self.places.borrow();
+        match places.get(at) {
+            Some(Some(call))
+                if call.state.get() == State::Waiting
+                    && call.xid.get() == xid
+                    && call.session.get() == session =>
+            {
+                call.reply.set(Some(reply));
+                call.finish(cx, State::Answered);
+                Ok(())
+            }
+            _ => Err(reply),
+        }
+    }
+
+    /// Ends the calls of a session that `is` says true of; answers how many there were.
+    fn finish(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        state: State,
+        is: impl Fn(&Call) -> bool,
+    ) -> usize {
+        let places = self.places.borrow();
+        let all = places.iter().flatten();
+        all.filter(|call| {
+            call.state.get() == State::Waiting && call.session.get() == session && is(call)
+        })
+        .map(|call| call.finish(cx, state))
+        .count()
+    }
+
+    /// Takes the call with this tag back; false if there is none.
+    pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
+        tag != 0 && self.finish(cx, session, State::Cancelled, |call| call.tag.get() == tag) > 0
+    }
+
+    /// Ends all calls of a session that is closed.
+    pub(crate) fn close(&self, cx: &Kernel, session: SessionId) {
+        if self.waiting.get() > 0 {
+            self.finish(cx, session, State::Closed, |_| true);
+        }
+    }
+
+    /// Nobody at the peer takes the stream below a session.
+    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId) {
+        self.finish(cx, session, State::Refused, |_| true);
+    }
+
+    /// The stream below a session broke: whoever waits sends again.
+    pub(crate) fn lose(&self, cx: &Kernel, session: SessionId) {
+        for call in self.places.borrow().iter().flatten() {
+            if call.session.get() == session
+                && call.state.get() == State::Waiting
+                && !call.lost.replace(true)
+            {
+                cx.signal(&call.done);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The replies to the latest requests, for clients that did not get them: an option, for procedures that should not run twice.
+//!
+//! Not at most once: what was pushed out by newer requests, or came to another boot, is executed again.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::map::Map;
+use xk_core::{Kernel, Message};
+
+/// How many octets of a request count, besides its length. They hold program, version, procedure and the beginning of the
+/// credential.
+const LOOK_OCTETS: usize = 128;
+
+/// Who sent a request, its number, and a hash of what it says.
+pub(crate) type Key = (u64, u32, u64);
+
+/// What is known of a request.
+pub(crate) enum Known {
+    /// Nothing: execute it, and tell by this place what came of it. `None` if there is no place for it.
+    New(Option<u32>),
+    /// It is being executed.
+    InProgress,
+    /// It was executed, with this reply; `None` if there is no buffer to send it.
+    Done(Option<Message>),
+}
+
+struct Place {
+    key: Key,
+    executing: bool,
+    reply: Option<Message>,
+}
+
+/// The latest requests, as many as were asked for.
+pub(crate) struct DupCache {
+    map: Map<Key, u32>,
+    places: RefCell<Vec<Place>>,
+    hand: Cell<usize>,
+    max: usize,
+}
+
+/// What a request says, in few octets.
+fn digest(cx: &Kernel, request: &Message) -> u64 {
+    let mut octets = [0; LOOK_OCTETS];
+    request.copy_to(0, &mut octets);
+    let (words, _) = octets.as_chunks::<8>();
+    words.iter().fold(request.len() as u64, |hash, word| {
+        cx.keyed_hash(hash ^ u64::from_le_bytes(*word))
+    })
+}
+
+impl DupCache {
+    /// A cache for `max` requests.
+    pub(crate) fn new(boot_key: [u64; 2], max: usize) -> Self {
+        Self {
+            map: Map::new(boot_key, max.max(1)),
+            places: RefCell::new(Vec::with_capacity(max)),
+            hand: Cell::new(0),
+            max,
+        }
+    }
+
+    /// A request from `source` has come.
+    pub(crate) fn begin(&self, cx: &Kernel, source: u64, xid: u32, request: &Message) -> Known {
+        let key = (source, xid, digest(cx, request));
+        if let Some(at) = self.map.get(&key)
+            && let Some(place) = self.places.borrow().get(at as usize)
+        {
+            if place.executing {
+                return Known::InProgress;
+            }
+            let copy = place.reply.as_ref().map(Message::try_clone);
+            return Known::Done(copy.and_then(Result::ok));
+        }
+        Known::New(self.enter(key))
+    }
+
+    /// A place for a new request: a fresh one, else that of the oldest that is not being executed.
+    fn enter(&self, key: Key) -> Option<u32> {
+        let mut places = self.places.borrow_mut();
+        let place = Place {
+            key,
+            executing: true,
+            reply: None,
+        };
+        if places.len() < self.max {
+            self.map.bind(key, places.len() as u32).ok()?;
+            places.push(place);
+            return Some(places.len() as u32 - 1);
+        }
+        let start = self.hand.get();
+        let at = (0..self.max)
+            .map(|n| (start + n) % self.max)
+            .find(|at| places.get(*at).is_some_and(|place| !place.executing))?;
+        self.hand.set((at + 1) % self.max);
+        let slot = places.get_mut(at)?;
+        // A request of which nothing was kept is bound no more, or to another place by now.
+        if self.map.get(&slot.key) == Some(at as u32) {
+            self.map.unbind(&slot.key);
+        }
+        self.map.bind(key, at as u32).ok()?;
+        let before = core::mem::replace(slot, place);
+        drop(places);
+        drop(before);
+        Some(at as u32)
+    }
+
+    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was.
+    pub(crate) fn end(&self, at: u32, reply: Option<Message>) {
+        let mut places = self.places.borrow_mut();
+        let Some(place) = places.get_mut(at as usize) else {
+            return;
+        };
+        place.executing = false;
+        let key = place.key;
+        if reply.is_none() {
+            // Nothing to send again: it may be executed anew.
+            self.map.unbind(&key);
+        }
+        let before = core::mem::replace(&mut place.reply, reply);
+        drop(places);
+        drop(before);
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        self.map.clear();
+        let places = self.places.take();
+        drop(places);
+    }
+}

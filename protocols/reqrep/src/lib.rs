@@ -1,0 +1,198 @@
+//! # Synopsis
+//! `reqrep LOWER` — REQUEST.REPLY: matches replies to requests and repeats requests; the lowest part of ONC RPC.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through: `port2049@10.0.0.2` on `udp`.
+//!
+//! # Above
+//! One protocol that serves, any number that call: `sunselect`. It needs no type number.
+//!
+//! # Below
+//! One protocol that carries messages: `udp` (what the rest of the world speaks), `rm` (records on a stream), `fragment`,
+//! a network layer, a link. Both ends must stand on the same.
+//!
+//! # Behaviour
+//! A request gets eight octets in front: a number (`xid`) and that it is a call. The number finds the reply, which must come
+//! from where the request went. Several calls may be under way in one session, in any order.
+//!
+//! The same octets are sent again after `first_wait`, then after twice as long each time up to `wait_max`, until a reply comes
+//! or `total` has passed: zero or more executions, at least one if there is a reply. On a layer that carries records nothing is
+//! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If a
+//! repetition cannot be sent since the peer has nobody there, the call ends at once.
+//!
+//! The server keeps nothing: every request goes up, those that came twice included, on the shepherd that brought it, and the
+//! reply goes back under its number. With `dupcache` it remembers the latest requests by source, number and contents: one that
+//! is being executed is dropped, to one that was executed the same reply goes again. What nobody above answers stays without
+//! a reply.
+//!
+//! A number that nobody waits for is dropped as `no such call`, as is what is neither call nor reply (`malformed`), a call at a
+//! client (`not a server`), and a call that finds `requests_max` under way (`server busy`).
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `list-sessions`,
+//! `list-maps`, `describe`; takes `stream-notice` from below; forwards the rest.
+//!
+//! # Parameters
+//! - `first_wait`: the time before a request is sent again first.
+//! - `wait_max`: the longest time between two sendings.
+//! - `total`: how long a call lasts at most.
+//! - `calls_max`: how many calls may wait at once.
+//! - `requests_max`: how many requests may be executed at once.
+//! - `sessions_max`: how many peers it knows; idle ones are evicted for new ones.
+//! - `dupcache`: of how many requests the reply is kept; 0 for none. NFS wants 128.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp dupcache=128
+//!     sunselect reqrep
+//!     sunprog   sunselect
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, sections 4 and 9; the part of it that paper 001, section 5, calls REQUEST.REPLY.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod calls;
+mod dupcache;
+#[doc(hidden)]
+pub mod fuzz;
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use protocol::{ReqRep, Settings, add, build};
+pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "reqrep",
+    summary: "REQUEST.REPLY: matches replies to requests and repeats requests; zero or more executions",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Inherit,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async, Realm::Wire],
+        families: &[Family::Inherit],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    numbers: &[
+        // Unassigned protocol numbers, beside those of the paper's other layers.
+        Number {
+            upper: "reqrep",
+            lower: "ip",
+            number: 103,
+        },
+        Number {
+            upper: "reqrep",
+            lower: "fragment",
+            number: 103,
+        },
+    ],
+    parameters: &[
+        ParamSpec::new(
+            "first_wait",
+            ParamKind::Duration,
+            "1s",
+            "the time before a request is sent again first",
+        ),
+        ParamSpec::new(
+            "wait_max",
+            ParamKind::Duration,
+            "8s",
+            "the longest time between two sendings",
+        ),
+        ParamSpec::new(
+            "total",
+            ParamKind::Duration,
+            "30s",
+            "how long a call lasts at most",
+        ),
+        ParamSpec::new(
+            "calls_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "16384",
+            "how many calls may wait at once",
+        ),
+        ParamSpec::new(
+            "requests_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "1024",
+            "how many requests may be executed at once",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "16384",
+            "how many peers it knows",
+        ),
+        ParamSpec::new(
+            "dupcache",
+            ParamKind::Integer {
+                min: 0,
+                max: 1_048_576,
+            },
+            "0",
+            "of how many requests the reply is kept; 0 for none",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "that of the layer below less eight octets",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "that of the layer below less eight octets",
+        },
+        QuestionInfo {
+            name: "cancel-call",
+            meaning: "ends the waiting for a reply",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per session below",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "sessions: session below",
+        },
+        QuestionInfo {
+            name: "describe",
+            meaning: "whether a session calls or serves, and how many calls wait",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,330 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::calls::Calls;
+use crate::dupcache::DupCache;
+use crate::session::{Line, NO_CALL, NOT_A_SERVER};
+use crate::wire::{HEADER_OCTETS, Header, Kind};
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::participant::Participant;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    reason,
+};
+use xk_kit::control::NetworkError;
+use xk_kit::offers::Offers;
+use xk_kit::ports::less_header;
+use xk_kit::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
+
+/// How it waits, and its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The time before a request is sent again first.
+    pub first_wait: Duration,
+    /// The longest time between two sendings.
+    pub wait_max: Duration,
+    /// How long a call lasts at most.
+    pub total: Duration,
+    /// How many calls may wait at once.
+    pub calls_max: usize,
+    /// How many requests may be executed at once.
+    pub requests_max: usize,
+    /// How many peers it knows.
+    pub sessions_max: usize,
+    /// Of how many requests the reply is kept.
+    pub dupcache: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            first_wait: Duration::from_secs(1),
+            wait_max: Duration::from_secs(8),
+            total: Duration::from_secs(30),
+            calls_max: 16_384,
+            requests_max: 1024,
+            sessions_max: 16_384,
+            dupcache: 0,
+        }
+    }
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    /// By the session below.
+    pub(crate) sessions: SessionTable<u64>,
+    pub(crate) calls: Calls,
+    pub(crate) dupcache: Option<DupCache>,
+    /// How many requests are being executed.
+    pub(crate) executing: Cell<usize>,
+    /// Who serves.
+    pub(crate) server: RefCell<Option<ProtocolRef>>,
+}
+
+/// One instance of the layer.
+pub struct ReqRep {
+    lower: ProtocolRef,
+    shared: Rc<Shared>,
+    offers: Offers,
+    /// The participants that the protocol above has enabled, by the number of their enable.
+    enabled: RefCell<alloc::collections::BTreeMap<u64, Participant>>,
+    enables_made: Cell<u64>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on, or a time is 0.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let (params, usual) = (build.params, Settings::default());
+    let settings = Settings {
+        first_wait: params.duration("first_wait", usual.first_wait),
+        wait_max: params.duration("wait_max", usual.wait_max),
+        total: params.duration("total", usual.total),
+        calls_max: params.number("calls_max", usual.calls_max),
+        requests_max: params.number("requests_max", usual.requests_max),
+        sessions_max: params.number("sessions_max", usual.sessions_max),
+        dupcache: params.number("dupcache", usual.dupcache),
+    };
+    if settings.first_wait.is_zero() {
+        return Err(BuildError::Param {
+            name: "first_wait",
+            index: 0,
+            expected: "more than no time".into(),
+        });
+    }
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let key = cx.boot_key();
+    let first = cx.random().below(1 << 32) as u32;
+    let dupcache = (settings.dupcache > 0).then(|| DupCache::new(key, settings.dupcache));
+    let shared = Rc::new(Shared {
+        settings,
+        sessions: SessionTable::new(key, settings.sessions_max),
+        calls: Calls::new(settings.calls_max, first),
+        dupcache,
+        executing: Cell::new(0),
+        server: RefCell::default(),
+    });
+    let body = ReqRep {
+        lower,
+        shared,
+        offers: Offers::default(),
+        enabled: RefCell::default(),
+        enables_made: Cell::new(0),
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, body)
+}
+
+/// A stream without records keeps no message together.
+fn is_bare_stream(cx: &Kernel, lower: &SessionRef) -> bool {
+    lower.ask(cx, CarriesRecords).is_none() && lower.ask(cx, StreamSpace::default()).is_some()
+}
+
+impl Protocol for ReqRep {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = participants.local_mut()?;
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        let lower = self.lower.open(cx, Upper::new(this), participants)?;
+        if is_bare_stream(cx, &lower) {
+            lower.close(cx);
+            return Err(OpenError::NotSupported);
+        }
+        let sessions = &self.shared.sessions;
+        if let Some(session) = sessions.get(&lower.id().0) {
+            // The session holds the lower one already.
+            lower.close(cx);
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let line = Line::new(cx, &self.shared, upper.receiver, &lower);
+        let session = cx.new_session(this, upper.receiver, line);
+        match sessions.bind(cx, lower.id().0, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.abort(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let server = self.shared.server.borrow().clone();
+        if server.is_some_and(|server| server != *upper.receiver) {
+            return Err(OpenError::InUse);
+        }
+        let local = participants.local_mut()?;
+        self.offers.make(cx, &self.lower, this, local)?;
+        *self.shared.server.borrow_mut() = Some(upper.receiver.clone());
+        let number = self.enables_made.get();
+        self.enables_made.set(number + 1);
+        self.enabled.borrow_mut().insert(number, local.clone());
+        Ok(Enable(number))
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let gone = self.enabled.borrow_mut().remove(&enable.0);
+        if let Some(local) = gone {
+            self.offers.withdraw(cx, &self.lower, &local);
+        }
+        if self.enabled.borrow().is_empty() {
+            drop(self.shared.server.take());
+        }
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static xk_core::Reason> {
+        if is_bare_stream(cx, lower) {
+            return Err(&reason::NOT_SUPPORTED);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(session) = self.shared.sessions.get(&lower.id().0) {
+            return session.pop(cx, message);
+        }
+        self.demux_first(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.sessions.sessions(question.max);
+            question.total = shared.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("sessions", shared.sessions.stats()));
+            return Answer::Answered;
+        }
+        if let Some(notice) = ask.get::<StreamNotice>() {
+            if notice.session.head().protocol() == this.id() {
+                return Answer::Unknown;
+            }
+            self.stream_notice(cx, notice);
+            return Answer::Answered;
+        }
+        if ask.get::<NetworkError>().is_some() {
+            // The layer below fails the next repetition, and that ends the call.
+            return Answer::Unknown;
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, HEADER_OCTETS);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let shared = &self.shared;
+        shared.sessions.clear();
+        self.offers.clear();
+        self.enabled.borrow_mut().clear();
+        drop(shared.server.take());
+        if let Some(dupcache) = &shared.dupcache {
+            dupcache.clear();
+        }
+    }
+}
+
+impl ReqRep {
+    /// A message from a peer of which nothing is known: only a call makes a session, and only for whoever serves.
+    #[cold]
+    fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let _ = message.pull_up(HEADER_OCTETS);
+        let Some(octets) = message.peek::<HEADER_OCTETS>() else {
+            return Err(this.refuse(message, &reason::TRUNCATED));
+        };
+        match Header::parse(octets).map(|header| header.kind) {
+            Ok(Kind::Call) => {}
+            Ok(Kind::Reply) => return Err(this.refuse(message, &NO_CALL)),
+            Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
+        }
+        let Some(upper) = self.shared.server.borrow().clone() else {
+            return Err(this.refuse(message, &NOT_A_SERVER));
+        };
+        let line = Line::new(cx, &self.shared, &upper, lower);
+        let session = cx.new_passive_session(this, &upper, line);
+        lower.hold();
+        if let Err(full) = self.shared.sessions.bind(cx, lower.id().0, session.clone()) {
+            session.abort(cx);
+            return Err(this.refuse(message, full));
+        }
+        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
+            self.shared.sessions.unbind(&lower.id().0);
+            session.abort(cx);
+            return Err(this.refuse(message, unwanted));
+        }
+        session.pop(cx, message)
+    }
+
+    /// Something has happened to the stream below a session.
+    fn stream_notice(&self, cx: &Kernel, notice: &StreamNotice) {
+        let is_gone = matches!(
+            notice.event,
+            StreamEvent::Failed(_) | StreamEvent::Closed | StreamEvent::EndOfStream
+        );
+        let Some(session) = self.shared.sessions.get(&notice.session.id().0) else {
+            return;
+        };
+        if !is_gone {
+            return;
+        }
+        if session.head().is_passive() {
+            self.shared.sessions.unbind(&notice.session.id().0);
+            session.abort(cx);
+        } else if notice.event == StreamEvent::Failed(StreamError::Refused) {
+            self.shared.calls.refuse(cx, session.id());
+        } else {
+            self.shared.calls.lose(cx, session.id());
+        }
+    }
+}

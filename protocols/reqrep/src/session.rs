@@ -1,0 +1,351 @@
+//! A session: the conversation with one peer, through one session below. It calls, or serves, or both.
+
+use crate::calls::{Call, State};
+use crate::dupcache::Known;
+use crate::protocol::Shared;
+use crate::wire::{HEADER_OCTETS, Header, Kind};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::control::Describe;
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::reason::{self, Class, Reason};
+use xk_core::shepherd::WaitError;
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::call::{BUSY, CallOptions, CancelCall};
+use xk_kit::control::{PeerHost, PeerPort};
+use xk_kit::ports::less_header;
+use xk_kit::stream::CarriesRecords;
+
+/// A reply to a call that nobody waits for: it came twice, or late, or somebody guesses.
+pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
+/// A call, at a host that only calls.
+pub static NOT_A_SERVER: Reason = Reason::new("not a server", Class::NotMine);
+/// A request that is being executed came again.
+pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
+/// As many calls wait as may.
+pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
+
+/// One conversation.
+pub(crate) struct Line {
+    shared: Rc<Shared>,
+    lower: SessionRef,
+    upper: ProtocolRef,
+    /// Names the peer for the cache of replies, beyond the life of the session below where it has a host.
+    source: u64,
+    /// The layer below repeats by itself what needs to be repeated.
+    carries_records: bool,
+    /// Whether the session below is held.
+    holds: Cell<bool>,
+}
+
+impl Line {
+    pub(crate) fn new(
+        cx: &Kernel,
+        shared: &Rc<Shared>,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+    ) -> Self {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let host = lower.ask(cx, PeerHost { host }).map(|q| q.host);
+        let port = lower.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
+        let source = match host {
+            Some(host) => u64::from(host.to_bits()) << 16 | u64::from(port),
+            None => 1 << 63 | lower.id().0,
+        };
+        Self {
+            shared: Rc::clone(shared),
+            lower: lower.clone(),
+            upper: upper.clone(),
+            source,
+            carries_records: lower.ask(cx, CarriesRecords).is_some(),
+            holds: Cell::new(true),
+        }
+    }
+
+    /// Sends the request until a reply comes or the time is over.
+    fn converse(
+        &self,
+        cx: &Kernel,
+        call: &Call,
+        request: Message,
+        options: Option<CallOptions>,
+    ) -> Result<Message, CallError> {
+        let settings = &self.shared.settings;
+        let mut left = settings.total;
+        let mut wait = settings.first_wait;
+        let mut tries = 0;
+        let mut kept = request;
+        loop {
+            if CallOptions::clip(options, cx.now(), left).is_none() {
+                return Err(CallCause::TimedOut { tries }.into());
+            }
+            let copy = kept.try_clone();
+            if let Err(error) = self.lower.push(cx, kept)
+                && (tries == 0 || is_final(error))
+            {
+                return Err(error.into());
+            }
+            tries += 1;
+            kept = copy.map_err(|_| CallError::from(PushError::NoBuffers))?;
+            match self.await_reply(cx, call, options, &mut wait, &mut left) {
+                Wait::Over(result) => return result,
+                Wait::Again => {}
+                Wait::TimedOut => return Err(CallCause::TimedOut { tries }.into()),
+            }
+        }
+    }
+
+    /// Waits until the reply is there, or the request is to be sent again.
+    fn await_reply(
+        &self,
+        cx: &Kernel,
+        call: &Call,
+        options: Option<CallOptions>,
+        wait: &mut Duration,
+        left: &mut Duration,
+    ) -> Wait {
+        loop {
+            let own = (*wait).min(*left);
+            let Some(time) = CallOptions::clip(options, cx.now(), own) else {
+                return Wait::TimedOut;
+            };
+            let begun = cx.now();
+            let waited = cx.wait(&call.done, Some(time));
+            match waited {
+                Ok(()) => match call.state() {
+                    State::Answered => {
+                        let bad = || CallCause::BadReply.into();
+                        return Wait::Over(call.take_reply().ok_or_else(bad));
+                    }
+                    State::Cancelled => return Wait::Over(Err(CallCause::Cancelled.into())),
+                    State::Refused => {
+                        return Wait::Over(Err(PushError::Unreachable.into()));
+                    }
+                    State::Closed | State::Free => {
+                        return Wait::Over(Err(CallCause::Closed.into()));
+                    }
+                    State::Waiting => {
+                        // The stream broke. Sent over a new one at once, but not again and again.
+                        *left = left.saturating_sub(cx.now().since(begun));
+                        if *wait == self.shared.settings.first_wait && call.take_lost() {
+                            *wait = self.longer(*wait);
+                            return Wait::Again;
+                        }
+                    }
+                },
+                Err(WaitError::TimedOut) => {
+                    // Not by the clock: a timer that could not be set ends a wait at once.
+                    *left = left.saturating_sub(time);
+                    if left.is_zero() || time < own {
+                        return Wait::TimedOut;
+                    }
+                    *wait = self.longer(*wait);
+                    if !self.carries_records || call.take_lost() {
+                        return Wait::Again;
+                    }
+                }
+                Err(error) => return Wait::Over(Err(error.into())),
+            }
+        }
+    }
+
+    fn longer(&self, wait: Duration) -> Duration {
+        let settings = &self.shared.settings;
+        wait.saturating_mul(2)
+            .min(settings.wait_max.max(settings.first_wait))
+    }
+
+    /// Has a request executed above and sends the reply.
+    fn serve(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        xid: u32,
+        request: Message,
+    ) -> Result<(), Refused> {
+        let shared = &self.shared;
+        if !this.head().is_passive() && shared.server.borrow().as_ref() != Some(&self.upper) {
+            return Err(this.refuse(cx, request, &NOT_A_SERVER));
+        }
+        if shared.executing.get() >= shared.settings.requests_max {
+            return Err(this.refuse(cx, request, &BUSY));
+        }
+        if let Some(cache) = &shared.dupcache {
+            return match cache.begin(cx, self.source, xid, &request) {
+                Known::New(place) => self.execute(cx, this, xid, request, place),
+                Known::InProgress => {
+                    this.discard(cx, request, &REPEATED);
+                    Ok(())
+                }
+                Known::Done(reply) => {
+                    if let Some(reply) = reply {
+                        // Who did not take it has counted it; the client asks again.
+                        let _ = self.lower.push(cx, reply);
+                    }
+                    Ok(())
+                }
+            };
+        }
+        self.execute(cx, this, xid, request, None)
+    }
+
+    fn execute(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        xid: u32,
+        request: Message,
+        place: Option<u32>,
+    ) -> Result<(), Refused> {
+        let executing = &self.shared.executing;
+        executing.set(executing.get() + 1);
+        // Nobody evicts what is in use.
+        this.hold();
+        let result = self.upper.call_demux(cx, this, request);
+        executing.set(executing.get() - 1);
+        let reply = match result {
+            Ok(mut reply) => {
+                let kind = Kind::Reply;
+                match reply.push_array(&Header { xid, kind }.emit()) {
+                    Ok(()) => Some(reply),
+                    Err(_) => {
+                        this.discard(cx, reply, &reason::NO_BUFFERS);
+                        None
+                    }
+                }
+            }
+            // Counted above. The wire has no words for it.
+            Err(refused) => {
+                drop(refused);
+                None
+            }
+        };
+        if let (Some(place), Some(cache)) = (place, &self.shared.dupcache) {
+            let copy = reply.as_ref().and_then(|reply| reply.try_clone().ok());
+            cache.end(place, copy);
+        }
+        if let Some(reply) = reply {
+            // Who did not take it has counted it; the client asks again.
+            let _ = self.lower.push(cx, reply);
+        }
+        this.close(cx);
+        Ok(())
+    }
+}
+
+/// How a wait ended.
+enum Wait {
+    Over(Result<Message, CallError>),
+    Again,
+    TimedOut,
+}
+
+/// A later repetition would fare no better.
+fn is_final(error: PushError) -> bool {
+    match error {
+        PushError::Closed | PushError::TooBig { .. } => true,
+        PushError::Unreachable | PushError::NotSupported => true,
+        PushError::NoBuffers | PushError::QueueFull | PushError::NoRoute => false,
+    }
+}
+
+impl Session for Line {
+    fn call(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let options = CallOptions::take(&mut request);
+        let tag = options.map_or(0, |options| options.tag);
+        let calls = &self.shared.calls;
+        let Some(call) = calls.begin(this.id(), tag) else {
+            this.discard(cx, request, &TOO_MANY_CALLS);
+            return Err(PushError::QueueFull.into());
+        };
+        let xid = call.xid();
+        let kind = Kind::Call;
+        let header = Header { xid, kind }.emit();
+        let result = match request.push_array(&header) {
+            Ok(()) => self.converse(cx, &call, request, options),
+            Err(_) => Err(PushError::NoBuffers.into()),
+        };
+        calls.end(&call);
+        result
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        let header = match message.peek_in_place::<HEADER_OCTETS>() {
+            Some(octets) => Header::parse(octets),
+            None => {
+                let _ = message.pull_up(HEADER_OCTETS);
+                match message.peek::<HEADER_OCTETS>() {
+                    Some(octets) => Header::parse(octets),
+                    None => return Err(this.refuse(cx, message, &reason::TRUNCATED)),
+                }
+            }
+        };
+        let Ok(Header { xid, kind }) = header else {
+            return Err(this.refuse(cx, message, &reason::MALFORMED));
+        };
+        let _ = message.strip(HEADER_OCTETS);
+        match kind {
+            Kind::Reply => {
+                let answered = self.shared.calls.answer(cx, this.id(), xid, message);
+                answered.map_err(|reply| this.refuse(cx, reply, &NO_CALL))
+            }
+            Kind::Call => self.serve(cx, this, xid, message),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            let what = if this.head().is_passive() {
+                "serves"
+            } else {
+                "calls"
+            };
+            let waiting = self.shared.calls.waiting();
+            question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<CancelCall>() {
+            let tag = question.tag;
+            let known = self.shared.calls.cancel(cx, this.id(), tag);
+            return if known {
+                Answer::Answered
+            } else {
+                Answer::Unknown
+            };
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, HEADER_OCTETS);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let key = self.lower.id().0;
+        let is_bound = self.shared.sessions.get(&key).as_ref() == Some(this);
+        if is_bound && this.head().is_passive() {
+            // It waits for the peer's next request, until the table needs the room.
+            return Closing::Idle;
+        }
+        if is_bound {
+            self.shared.sessions.unbind(&key);
+        }
+        self.shared.calls.close(cx, this.id());
+        if self.holds.replace(false) {
+            self.lower.close(cx);
+        }
+        Closing::Done
+    }
+}

@@ -1,0 +1,141 @@
+//! # Synopsis
+//! `sunprog LOWER` — the table of programs of ONC RPC: who serves which program, and how a call went.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Procedure, version and program on top of what the layer below needs:
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//!
+//! - `open`: passed through.
+//! - `open_enable`: the program definite, procedure and version `*` or left out for all of them: `version1@program5@port2049`.
+//!   Who offers just a procedure is before one who offers a version, and he before one who offers all versions.
+//!
+//! # Above
+//! Servers and clients of any programs. It needs no type numbers.
+//!
+//! # Below
+//! One to four protocols: `sunselect` right below for empty credentials (AUTH_NONE), or layers of authentication. It calls
+//! through the first and serves on all.
+//!
+//! # Behaviour
+//! A call goes down as it is. An accepted reply has four octets in front, which say how it went; a client gets the results, or
+//! an error with the reason and, where only the version is wrong, those that there are.
+//!
+//! A request is for whoever serves its program, version and procedure. Procedure 0 of every version is answered here, with
+//! nothing. What nobody serves gets a reply that says what is missing: the program, the version (with the lowest and the highest
+//! that there are), the procedure. Refusals from above become `garbage arguments`, `no such procedure`, what is wrong
+//! with the credentials or, all others, `system error`; those of the class "not mine" remain without a reply. A broadcast gets no
+//! such reply.
+//!
+//! # Control
+//! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the protocol `list-sessions` and
+//! `list-maps`; the rest is forwarded.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//! - `programs_max`: how many offers it takes.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp
+//!     sunselect reqrep
+//!     sunprog   sunselect
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, sections 8 and 9 (`accept_stat`).
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod protocol;
+mod session;
+mod table;
+pub mod wire;
+
+pub use protocol::{Settings, SunProg, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "sunprog",
+    summary: "the table of programs of ONC RPC: who serves which, and how a call went",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 1,
+        max: 4,
+        realms: &[Realm::Rpc],
+        families: &[Family::Other("programs")],
+    },
+    // In replies; a call has none.
+    header_octets: wire::STAT_OCTETS,
+    virtual_rules: None,
+    // In place of a layer for it: the flavor AUTH_NONE.
+    numbers: &[Number {
+        upper: "sunprog",
+        lower: "sunselect",
+        number: xk_kit::onc::AUTH_NONE,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "16384",
+            "how many sessions it holds, for calls and for requests each",
+        ),
+        ParamSpec::new(
+            "programs_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "1024",
+            "how many programs, versions and procedures may be offered",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "my-procedure",
+            meaning: "the number of the procedure that a session serves",
+        },
+        QuestionInfo {
+            name: "my-program",
+            meaning: "the numbers of its program and version",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per session below and, for calls, protocol above",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "calling: session below and protocol above; serving: session below",
+        },
+        QuestionInfo {
+            name: "describe",
+            meaning: "a session's program, version and procedure",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,152 @@
+//! # Synopsis
+//! `sunselect LOWER` — SUN.SELECT: names program, version and procedure of a call and finds the layer of authentication.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Procedure, version and program on top of what the layer below needs:
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//!
+//! - `open`: the peer's all definite; the local participant may have them and may leave them out.
+//! - `open_enable`: they may be left out or be `*`: `port2049` will do. Which programs there are is a matter of `sunprog`.
+//!
+//! # Above
+//! Layers of authentication and, in place of all of them, `sunprog`. The type number of each is the flavor of its credentials
+//! (RFC 5531, section 8.2): `authnone` 0, `authsys` 1, `authshort` 2, `sunprog` 0 as well.
+//!
+//! # Below
+//! `reqrep` (what the rest of the world speaks) or `channel` (at most once, without number and type in front).
+//!
+//! # Behaviour
+//! A call gets sixteen octets in front: the version of ONC RPC (2), program, version, procedure. Credential and verifier follow,
+//! which the layer above writes; for one that does not, two empty ones are written here and taken off. All procedures of one
+//! peer share a session below; where that has but one call under way, as many are opened as calls at once, `lines_max` at most,
+//! and more calls wait.
+//!
+//! A request of another version of ONC RPC is denied with the version there is. The flavor of its credential then names the
+//! layer above; a flavor that nobody takes is denied as `credentials too weak`. What the layer of authentication refuses
+//! for one of its reasons is denied with that; an accepted reply gets four octets in front. A request too short for its header
+//! gets no reply, and neither does a broadcast that would be denied.
+//!
+//! # Control
+//! Answers `my-procedure`, `my-program`, `max-packet` and `opt-packet` (those of the layer below less its header), `cancel-call`,
+//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//! - `lines_max`: how many calls to one peer may be under way on a layer that has but one in each session.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp
+//!     sunselect reqrep
+//!     sunprog   sunselect
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, sections 8 and 9; the part of it that paper 001, section 5, calls SUN.SELECT.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod protocol;
+mod session;
+mod trunk;
+pub mod wire;
+
+pub use protocol::{Settings, SunSelect, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "sunselect",
+    summary: "SUN.SELECT: names program, version and procedure of a call",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Port, Family::Host, Family::Ether, Family::Link],
+    },
+    header_octets: wire::CALL_OCTETS,
+    virtual_rules: None,
+    // Not assigned by anybody: beside that of `select`.
+    numbers: &[Number {
+        upper: "sunselect",
+        lower: "channel",
+        number: 0x66,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "16384",
+            "how many sessions it holds, for calls and for requests each",
+        ),
+        ParamSpec::new(
+            "lines_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_536,
+            },
+            "8",
+            "how many calls to one peer may be under way on a layer that has but one in each session",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "my-procedure",
+            meaning: "the number of the procedure that a session calls or serves",
+        },
+        QuestionInfo {
+            name: "my-program",
+            meaning: "the numbers of its program and version",
+        },
+        QuestionInfo {
+            name: "max-packet",
+            meaning: "that of the layer below less the header",
+        },
+        QuestionInfo {
+            name: "opt-packet",
+            meaning: "that of the layer below less the header",
+        },
+        QuestionInfo {
+            name: "cancel-call",
+            meaning: "ends the waiting for a reply, or for a line",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per peer, procedure and protocol above",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "calling: way, protocol above and name; serving: session below and name",
+        },
+        QuestionInfo {
+            name: "describe",
+            meaning: "a session's program, version and procedure",
+        },
+    ],
+    probe: None,
+    build,
+};

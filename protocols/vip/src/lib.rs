@@ -1,0 +1,169 @@
+//! # Synopsis
+//! `vip LINK NET` — hosts, reached over the link where they are on it and by IP where they are not; no header.
+//!
+//! # Realm
+//! async; virtual: it has no header.
+//!
+//! # Participants
+//! IPv4 hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number on `ip` and depends on IP for nothing but delivery. Its number on
+//! Ethernet follows: `ether_base` more, unless the table or the graph gives it one. Not `udp` (two ports of 16 bits do not map
+//! onto one number of 8), `tcp` (it takes its length and its checksum's pseudo-header from IP) and `icmp`. An upper protocol
+//! must know the length of its messages itself, or bear octets behind them: short frames arrive padded. It must bear messages
+//! that overtake one another, since two ways may lead to one peer.
+//!
+//! # Below
+//! Two protocols of the async realm that take hosts: first the one above the link, `arp`, or `vipadv` above that; then the one
+//! that reaches all, `ip`.
+//!
+//! # Behaviour
+//! At `open` it asks the upper protocol for its largest message (`largest-push`), and IP whether the host is on the link. If so
+//! it opens the way over the link, and asks for the host's address unless it did within the last 20 seconds. Until the address
+//! is known, messages go by IP; from then on those that fit the link's frames go over the link, and all others by IP. That is
+//! one comparison for each message. The way by IP is opened only when it is needed. Where the link has a table of the hosts that
+//! run this protocol (`vipadv`), the others are reached by IP alone; without one, all are taken to run it.
+//!
+//! All this is looked at again whenever the layer above the link knows more or less of the host, and every 20 seconds: a host
+//! that vanishes, moves off the link, gets another address or stops running this protocol is reached by IP from the next message
+//! on, and over the link again when that is possible; no session closes.
+//!
+//! An offer is made to both layers below, and messages are taken by whichever way they come; one peer has one session. What
+//! comes from a station of which it is not known which host it is, is refused ("unknown station"). 255.255.255.255 and groups
+//! are reached over the link alone, by upper protocols whose every message fits a frame.
+//!
+//! # Control
+//! A session answers `peer-host`, `my-host`, `max-packet`, `opt-packet` (those of the way that is used), `describe`, and forwards
+//! the rest to that way's session. The protocol answers `list-sessions`, `list-maps`, forwards the rest to `ip`; from below it
+//! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol. It does not answer
+//! `pseudo-header`, and refuses upper protocols that answer `needs-pseudo-header`.
+//!
+//! # Parameters
+//! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
+//! - `sessions_max`: how many sessions it holds.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap   device="tap0"
+//!     eth   tap
+//!     arp   eth
+//!     ip    arp { address "10.0.0.1/24"; }
+//!     vip   arp ip
+//!     "null" vip
+//!     echo  "null"
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, sections 3.1 and 5. The range of type numbers, 0x3900 to 0x39ff, is assigned to nobody; Ethernet's registry knows
+//! none there.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+mod session;
+mod shared;
+
+pub use protocol::{Vip, add, build};
+
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{
+    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules,
+};
+use xk_core::reason::Class;
+use xk_core::{Entry, Reason};
+
+/// Neither way leads to the host.
+pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
+
+/// What is added to numbers on IP unless the graph says otherwise.
+pub const ETHER_BASE: u32 = 0x3900;
+
+/// How its uppers are known on the Ethernet, and who cannot stand on it.
+pub static RULES: VirtualRules = VirtualRules {
+    derived: &[DerivedNumber {
+        on: "eth",
+        from: "ip",
+        base: "ether_base",
+        below: 256,
+    }],
+    excluded: &[
+        Exclusion {
+            upper: "udp",
+            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "tcp",
+            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "icmp",
+            why: "it speaks of IP's own packets",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+    ],
+};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "vip",
+    summary: "hosts, reached over the link where they are on it and by IP where they are not",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 2,
+        max: 2,
+        realms: &[Realm::Async],
+        families: &[Family::Host],
+    },
+    header_octets: 0,
+    numbers: &[],
+    virtual_rules: Some(&RULES),
+    parameters: &[
+        ParamSpec::new(
+            "ether_base",
+            ParamKind::Integer {
+                min: 0x0600,
+                max: 0xff00,
+            },
+            "14592",
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_575,
+            },
+            "4096",
+            "how many sessions it holds",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("peer-host", "the peer, of a session"),
+        question(
+            "max-packet",
+            "the largest message that one of the ways takes",
+        ),
+        question(
+            "opt-packet",
+            "the largest message that goes whole by the way that is used",
+        ),
+        question("describe", "a session's host and its ways"),
+        question("list-sessions", "one for each host and upper protocol"),
+        question("list-maps", "active: host and upper protocol"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -1,0 +1,136 @@
+//! # Synopsis
+//! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is opened; no header, and no sessions.
+//!
+//! # Realm
+//! async; virtual: it has no header and no sessions.
+//!
+//! # Participants
+//! IPv4 hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
+//!
+//! # Above
+//! As for `vip`: any protocol of the async realm that has a type number on `ip` and depends on IP for nothing but delivery;
+//! `vipsize` or `fragment`, usually.
+//!
+//! # Below
+//! Two protocols of the async realm that take hosts: first the one above the link, `arp`, or `vipadv` above that; then the one
+//! that reaches all, `ip`.
+//!
+//! # Behaviour
+//! `open` gives the session of the layer below: the link's if the host is on the link, answers for its address, and runs
+//! virtual protocols as far as that is known; else IP's. What the upper protocol sends does not pass here. While the host is
+//! being asked for, `open` waits, at most `wait`; a shepherd that cannot wait, and whoever asks again for a host that was not
+//! there less than 20 seconds ago, gets IP's session. An upper protocol that may push more than a frame carries (`largest-push`)
+//! gets IP's as well.
+//!
+//! An offer is made to both layers. Ethernet knows stations and not hosts, so what arrives over the link passes here once, to be
+//! shown to the upper protocol as coming through the session to the host. What comes from a station of which it is not known
+//! which host it is, is refused ("unknown station").
+//!
+//! A session stays what it is: a host that moves off the link is reached again by a session opened after that. Where that does
+//! not do, `vip` does.
+//!
+//! # Control
+//! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes `host-changed`, and passes `network-error`
+//! and `is-outstanding` on to the upper protocol. It refuses upper protocols that answer `needs-pseudo-header`.
+//!
+//! # Parameters
+//! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
+//! - `wait`: how long `open` waits for a host's address at most; 0 for not at all.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap     device="tap0"
+//!     eth     tap
+//!     arp     eth
+//!     ip      arp { address "10.0.0.1/24"; }
+//!     vipaddr arp ip
+//!     "null"  vipaddr
+//!     echo    "null"
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, section 4.3.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+
+pub use protocol::{VipAddr, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{
+    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules,
+};
+
+/// How its uppers are known on the Ethernet, and who cannot stand on it.
+pub static RULES: VirtualRules = VirtualRules {
+    derived: &[DerivedNumber {
+        on: "eth",
+        from: "ip",
+        base: "ether_base",
+        below: 256,
+    }],
+    excluded: &[
+        Exclusion {
+            upper: "udp",
+            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "tcp",
+            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "icmp",
+            why: "it speaks of IP's own packets",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+    ],
+};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "vipaddr",
+    summary: "hosts, reached over the link or by IP as is decided once, when a session is opened",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 2,
+        max: 2,
+        realms: &[Realm::Async],
+        families: &[Family::Host],
+    },
+    header_octets: 0,
+    numbers: &[],
+    virtual_rules: Some(&RULES),
+    parameters: &[
+        ParamSpec::new(
+            "ether_base",
+            ParamKind::Integer {
+                min: 0x0600,
+                max: 0xff00,
+            },
+            "14592",
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0",
+        ),
+        ParamSpec::new(
+            "wait",
+            ParamKind::Duration,
+            "3s",
+            "how long `open` waits for a host's address at most",
+        ),
+    ],
+    blocks: &[],
+    questions: &[QuestionInfo {
+        name: "list-maps",
+        meaning: "heard: sessions of the link layer",
+    }],
+    probe: None,
+    build,
+};

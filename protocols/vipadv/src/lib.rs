@@ -1,0 +1,145 @@
+//! # Synopsis
+//! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers which of them do.
+//!
+//! # Realm
+//! async; virtual: it has no header and no sessions.
+//!
+//! # Participants
+//! IPv4 hosts: those of the layer below, passed through.
+//!
+//! # Above
+//! `vip` or `vipaddr`; or any protocol that stands on `arp`, which notices nothing.
+//!
+//! # Below
+//! One `arp`, perhaps below layers that only look on.
+//!
+//! # Behaviour
+//! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol above: messages do not pass.
+//!
+//! That this host runs virtual protocols is said in replies of address resolution whose protocol type is not IPv4's but
+//! `protocol_type`: to all when the graph starts and every `interval` (a tenth more or less), and to one station whenever one of
+//! our hosts has answered it, or it one of ours, so that both know after one exchange. Hosts that do not know the type ignore
+//! such packets, as RFC 826 demands (4.3BSD negotiated trailers this way).
+//!
+//! A host that says so is remembered with its hardware address for `lifetime`; what another station says in its name replaces
+//! that. When the table is full, the host goes that was heard longest ago. Whoever watches is told of each change.
+//!
+//! # Control
+//! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from its table, else below),
+//! `vip-table`, `list-maps`; from below it takes `heard`, `exchanged` and `host-changed`; forwards the rest.
+//!
+//! # Parameters
+//! - `assume`: `table` to answer `runs-virtual` from the table, `all` to take every host to run virtual protocols, `none` to take none.
+//! - `interval`: time between two broadcasts, a second at least.
+//! - `lifetime`: how long a host is remembered that says nothing more, a second at least.
+//! - `protocol_type`: the protocol type.
+//! - `entries_max`: how many hosts it remembers.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap    device="tap0"
+//!     eth    tap
+//!     arp    eth
+//!     vipadv arp
+//!     ip     arp { address "10.0.0.1/24"; }
+//!     vip    vipadv ip
+//!     "null" vip
+//!     echo   "null"
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, section 3.1 ("a more general solution"); the packet of RFC 826; the manner of negotiating that RFC 1122, section
+//! 2.3.1 names for trailers (RFC 893).
+#![no_std]
+
+extern crate alloc;
+
+#[doc(hidden)]
+pub mod fuzz;
+mod protocol;
+mod table;
+
+pub use protocol::{Assume, Settings, VipAdv, VipTable, add, build};
+pub use table::VipHost;
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+
+/// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
+pub const PROTOCOL_TYPE: u16 = 0x3900;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "vipadv",
+    summary: "tells the hosts on a link that this one runs virtual protocols, and remembers which of them do",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Async],
+        families: &[Family::Host],
+    },
+    header_octets: 0,
+    numbers: &[],
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[],
+    }),
+    parameters: &[
+        ParamSpec::new(
+            "assume",
+            ParamKind::Word(&["table", "all", "none"]),
+            "table",
+            "which hosts are taken to run virtual protocols",
+        ),
+        ParamSpec::new(
+            "interval",
+            ParamKind::Duration,
+            "60s",
+            "time between two broadcasts",
+        ),
+        ParamSpec::new(
+            "lifetime",
+            ParamKind::Duration,
+            "180s",
+            "how long a host is remembered that says nothing more",
+        ),
+        ParamSpec::new(
+            "protocol_type",
+            ParamKind::Integer {
+                min: 0x0801,
+                max: 0xffff,
+            },
+            "14592",
+            "the protocol type of its packets",
+        ),
+        ParamSpec::new(
+            "entries_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_536,
+            },
+            "1024",
+            "how many hosts it remembers",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        question("runs-virtual", "whether a host runs virtual protocols"),
+        question("watch-hosts", "tells of every change"),
+        question("host-at", "the host that a hardware address belongs to"),
+        question("vip-table", "the hosts that run virtual protocols"),
+        question("list-maps", "hosts: those that run virtual protocols"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

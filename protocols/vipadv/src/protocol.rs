@@ -1,0 +1,324 @@
+//! The protocol object: passes everything through, says that we run virtual protocols, and hears who does.
+
+use crate::table::{Table, VipHost};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::{ListMaps, Question};
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{Enable, OpenError};
+use xk_core::{Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_kit::addr::Ipv4;
+use xk_kit::neighbour::{
+    Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
+};
+
+/// Timer: it is time to tell all.
+const TOKEN_SAY: u64 = 1;
+/// Timer: the host heard longest ago is to be forgotten.
+const TOKEN_AGE: u64 = 2;
+/// How soon it is tried again to tell all, while no host is ours yet.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many may watch.
+const WATCHERS_MAX: usize = 16;
+
+/// Which hosts are taken to run virtual protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assume {
+    /// Those that say so.
+    Table,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// What the graph may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which hosts are taken to run virtual protocols.
+    pub assume: Assume,
+    /// Time between two broadcasts.
+    pub interval: Duration,
+    /// How long a host is remembered that says nothing more.
+    pub lifetime: Duration,
+    /// The protocol type of its packets.
+    pub protocol_type: u16,
+    /// How many hosts it remembers.
+    pub entries_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            assume: Assume::Table,
+            interval: Duration::from_secs(60),
+            lifetime: Duration::from_secs(180),
+            protocol_type: crate::PROTOCOL_TYPE,
+            entries_max: 1024,
+        }
+    }
+}
+
+/// The hosts that run virtual protocols (at most `max`, by host), for `xk dump`.
+#[derive(Clone, Debug, Default)]
+pub struct VipTable {
+    /// In: how many the asker wants at most.
+    pub max: usize,
+    /// Out: the hosts.
+    pub hosts: Vec<VipHost>,
+    /// Out: how many there are in all.
+    pub total: usize,
+}
+
+impl Question for VipTable {
+    const NAME: &'static str = "vip-table";
+}
+
+/// One instance, for one link.
+pub struct VipAdv {
+    lower: ProtocolRef,
+    settings: Settings,
+    table: Table,
+    watchers: RefCell<Vec<ProtocolRef>>,
+    /// Whether the timer for the next host to be forgotten is set.
+    ages: Cell<bool>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time is out of range.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let usual = Settings::default();
+    let time = |name, usual| {
+        let time = build.params.duration(name, usual);
+        if time >= RETRY && time <= Duration::from_secs(86_400) {
+            return Ok(time);
+        }
+        Err(BuildError::Param {
+            name,
+            index: 0,
+            expected: "a time from 1s to 1 day".into(),
+        })
+    };
+    let settings = Settings {
+        assume: match build.params.text("assume") {
+            Some("all") => Assume::All,
+            Some("none") => Assume::None,
+            _ => Assume::Table,
+        },
+        interval: time("interval", usual.interval)?,
+        lifetime: time("lifetime", usual.lifetime)?,
+        protocol_type: build.params.number("protocol_type", usual.protocol_type),
+        entries_max: build.params.number("entries_max", usual.entries_max),
+    };
+    let lower = build.lower(0)?;
+    Ok(add(build.cx, build.name, lower, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let entries_max = settings.entries_max.max(1);
+    let body = VipAdv {
+        lower,
+        settings,
+        table: Table::new(cx.boot_key(), entries_max, settings.lifetime),
+        watchers: RefCell::default(),
+        ages: Cell::new(false),
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, body)
+}
+
+impl VipAdv {
+    /// Tells whoever watches that more or less is known of a host now.
+    fn tell(&self, cx: &Kernel, host: Ipv4) {
+        let watchers = self.watchers.borrow().clone();
+        for watcher in watchers {
+            // Nobody has to care.
+            let _ = watcher.ask(cx, HostChanged { host });
+        }
+    }
+
+    /// Says that we run virtual protocols, to one or to all. Answers in how many packets.
+    fn say(&self, cx: &Kernel, to: Option<(Ipv4, [u8; 6], Ipv4)>) -> usize {
+        let say = Say {
+            protocol_type: self.settings.protocol_type,
+            to,
+            sent: 0,
+        };
+        self.lower.ask(cx, say).map_or(0, |say| say.sent)
+    }
+
+    /// Tells all, and sees to the next time.
+    fn say_to_all(&self, cx: &Kernel, this: &ProtocolRef) {
+        let interval = self.settings.interval;
+        let next = match self.say(cx, None) {
+            0 => RETRY.min(interval),
+            // A tenth more or less, so that stations that started together do not speak together for ever.
+            _ => {
+                let tenth = interval / 10;
+                let span = (2 * tenth).as_micros() as u64 + 1;
+                interval - tenth + Duration::from_micros(cx.random().below(span))
+            }
+        };
+        // Without a timer nobody hears of us unless by an exchange.
+        let _ = cx.schedule_protocol(this, next, TOKEN_SAY);
+    }
+
+    fn hear(&self, cx: &Kernel, this: &ProtocolRef, heard: &Heard) -> Answer {
+        if heard.protocol_type != self.settings.protocol_type {
+            return Answer::Unknown;
+        }
+        let (news, gone) = self.table.hear(VipHost {
+            host: heard.host,
+            address: heard.address,
+            heard: cx.now(),
+        });
+        self.age_later(cx, this);
+        if news {
+            self.tell(cx, heard.host);
+        }
+        if let Some(gone) = gone {
+            self.tell(cx, gone);
+        }
+        Answer::Answered
+    }
+
+    /// Sets the timer for the host that is to be forgotten next.
+    fn age_later(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.ages.get() {
+            return;
+        }
+        if let Some(delay) = self.table.next(cx.now()) {
+            let armed = cx.schedule_protocol(this, delay, TOKEN_AGE);
+            // Without a timer it is forgotten when the next one is heard and a timer can be had.
+            self.ages.set(armed.is_ok());
+        }
+    }
+
+    fn age(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.ages.set(false);
+        for host in self.table.expire(cx.now()) {
+            self.tell(cx, host);
+        }
+        self.age_later(cx, this);
+    }
+
+    fn watch(&self, watcher: &ProtocolRef) -> Answer {
+        let mut watchers = self.watchers.borrow_mut();
+        if watchers.len() < WATCHERS_MAX && !watchers.contains(watcher) {
+            watchers.push(watcher.clone());
+        }
+        match watchers.contains(watcher) {
+            true => Answer::Answered,
+            false => Answer::Unknown,
+        }
+    }
+
+    fn runs(&self, now: xk_core::Time, host: Ipv4, address: [u8; 6]) -> bool {
+        match self.settings.assume {
+            Assume::All => true,
+            Assume::None => false,
+            Assume::Table => self.table.get(host).is_some_and(|known| {
+                known.address == address && now < known.heard.after(self.settings.lifetime)
+            }),
+        }
+    }
+}
+
+impl Protocol for VipAdv {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let take = TakeType {
+            protocol_type: self.settings.protocol_type,
+            receiver: this.clone(),
+        };
+        self.lower.ask(cx, take).ok_or(OpenError::NotSupported)?;
+        let watcher = this.clone();
+        // One that does not tell knows of no changes.
+        let _ = self.lower.ask(cx, WatchHosts { watcher });
+        // Our hosts are claimed by protocols that start later.
+        let _ = cx.schedule_protocol(this, Duration::ZERO, TOKEN_SAY);
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.lower.open(cx, upper, participants)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.lower.open_enable(cx, upper, participants)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.lower.open_disable(cx, enable);
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<RunsVirtual>() {
+            question.runs = self.runs(cx.now(), question.host, question.address);
+            return Answer::Answered;
+        }
+        if let Some(heard) = ask.get::<Heard>() {
+            return self.hear(cx, this, heard);
+        }
+        if let Some(exchanged) = ask.get::<Exchanged>() {
+            let to = (exchanged.own, exchanged.address, exchanged.host);
+            self.say(cx, Some(to));
+            return Answer::Answered;
+        }
+        if let Some(changed) = ask.get::<HostChanged>() {
+            self.tell(cx, changed.host);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<WatchHosts>() {
+            return self.watch(&question.watcher);
+        }
+        if let Some(question) = ask.get::<HostAt>()
+            && let Some(host) = self.table.find_by_address(question.address)
+        {
+            question.host = host;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<VipTable>() {
+            let list = self.table.list();
+            question.total = list.len();
+            question.hosts = list.into_iter().take(question.max).collect();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("hosts", self.table.stats()));
+            return Answer::Answered;
+        }
+        self.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            TOKEN_SAY => self.say_to_all(cx, this),
+            _ => self.age(cx, this),
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.table.clear();
+        let watchers = self.watchers.take();
+        drop(watchers);
+    }
+}

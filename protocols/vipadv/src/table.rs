@@ -1,0 +1,111 @@
+//! The hosts that have said that they run virtual protocols: a bounded table that ages.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use xk_core::Time;
+use xk_core::map::{Lru, Map, MapStats};
+use xk_kit::addr::Ipv4;
+
+/// A host that runs virtual protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VipHost {
+    /// The host.
+    pub host: Ipv4,
+    /// The hardware address from which it said so.
+    pub address: [u8; 6],
+    /// When it did last.
+    pub heard: Time,
+}
+
+/// By host; the one heard longest ago first in `order`.
+pub(crate) struct Table {
+    hosts: Map<u32, VipHost>,
+    order: Lru<u32>,
+    lifetime: Duration,
+}
+
+impl Table {
+    pub(crate) fn new(boot_key: [u64; 2], entries_max: usize, lifetime: Duration) -> Self {
+        Self {
+            hosts: Map::new(boot_key, entries_max),
+            order: Lru::new(boot_key, entries_max),
+            lifetime,
+        }
+    }
+
+    /// What is known of a host.
+    pub(crate) fn get(&self, host: Ipv4) -> Option<VipHost> {
+        self.hosts.get(&host.to_bits())
+    }
+
+    /// Takes in what a host says. Answers whether that is news, and which other host had to go for it.
+    pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Ipv4>) {
+        let key = said.host.to_bits();
+        let before = self.hosts.get(&key);
+        let is_full = self.hosts.len() >= self.hosts.entries_max();
+        let gone = match before {
+            None if is_full => self.order.evict(1, |_| true),
+            _ => None,
+        };
+        if let Some(gone) = &gone {
+            self.hosts.unbind(gone);
+        }
+        let news = before.is_none_or(|before| before.address != said.address);
+        if self.hosts.replace(key, said).is_err() {
+            return (false, gone.map(Ipv4::from_bits));
+        }
+        if !self.order.touch(&key) {
+            let _ = self.order.insert(key);
+        }
+        (news, gone.map(Ipv4::from_bits))
+    }
+
+    /// Forgets those that have been silent for too long; answers them.
+    pub(crate) fn expire(&self, now: Time) -> Vec<Ipv4> {
+        let mut gone = Vec::new();
+        while let Some(key) = self.order.oldest() {
+            let known = self.hosts.get(&key);
+            let is_old = known.is_none_or(|known| now >= known.heard.after(self.lifetime));
+            if !is_old {
+                break;
+            }
+            self.order.remove(&key);
+            self.hosts.unbind(&key);
+            gone.push(Ipv4::from_bits(key));
+        }
+        gone
+    }
+
+    /// How long from now the next one is to be forgotten; `None` if there is none.
+    pub(crate) fn next(&self, now: Time) -> Option<Duration> {
+        let oldest = self.hosts.get(&self.order.oldest()?)?;
+        Some(oldest.heard.after(self.lifetime).since(now))
+    }
+
+    /// The lowest host that said so from this address.
+    pub(crate) fn find_by_address(&self, address: [u8; 6]) -> Option<Ipv4> {
+        let mut found = None::<Ipv4>;
+        self.hosts.for_each(|_, known| {
+            if known.address == address {
+                found = Some(found.map_or(known.host, |host| host.min(known.host)));
+            }
+        });
+        found
+    }
+
+    /// All of them, by host in rising order.
+    pub(crate) fn list(&self) -> Vec<VipHost> {
+        let mut list: Vec<_> = self.hosts.snapshot().into_iter().map(|(_, h)| h).collect();
+        list.sort_unstable_by_key(|known| known.host);
+        list
+    }
+
+    pub(crate) fn stats(&self) -> MapStats {
+        self.hosts.stats()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.order.clear();
+        self.hosts.clear();
+    }
+}

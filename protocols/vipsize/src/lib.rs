@@ -1,0 +1,122 @@
+//! # Synopsis
+//! `vipsize SMALL LARGE` — gives each message to the lower protocol that suits its size; no header.
+//!
+//! # Realm
+//! async; virtual: it has no header.
+//!
+//! # Participants
+//! IPv4 hosts: those of the layers below.
+//!
+//! # Above
+//! Any protocol of the async realm that has a type number on each protocol below, or below those of them that have no header. It
+//! must bear messages that overtake one another, since several ways lead to one peer.
+//!
+//! # Below
+//! Two to eight protocols of the async realm that take hosts, from the one for the smallest messages to the one for the largest:
+//! `vipaddr fragment`, so that only messages that are too long for a frame are taken apart.
+//!
+//! # Behaviour
+//! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to the first whose `cutoff` it
+//! does not exceed, and to the last if it exceeds all. The cutoff of a layer is the largest message that goes whole there
+//! (`opt-packet`, asked when it is opened), or what the graph says.
+//!
+//! An offer is made to all layers below, and messages are taken by whichever way they come; one peer has one session. After the
+//! first message from a peer the ways back are opened when the first answer goes.
+//!
+//! # Control
+//! A session answers `peer-host`, `max-packet` (the last layer's), `opt-packet` (the largest cutoff, or the last layer's own),
+//! `describe`, and forwards the rest to the last layer's session. The protocol answers `list-sessions`, `list-maps`, and forwards the rest
+//! to the last layer; from below it passes `network-error` and `is-outstanding` on to the session's upper protocol.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds.
+//! - `cutoff N` (a block for each layer but the last, in their order): octets of the largest message that goes there.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     tap      device="tap0"
+//!     eth      tap
+//!     arp      eth
+//!     ip       arp { address "10.0.0.1/24"; }
+//!     vipaddr  arp ip
+//!     fragment vipaddr
+//!     vipsize  vipaddr fragment
+//!     channel  vipsize
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, section 4.3.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+mod session;
+
+pub use protocol::{VipSize, build};
+
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::reason::Class;
+use xk_core::{Entry, Reason};
+
+/// None of the ways leads to the host.
+pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "vipsize",
+    summary: "gives each message to the lower protocol that suits its size",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Async,
+    above: Family::Host,
+    below: Below {
+        min: 2,
+        max: 8,
+        realms: &[Realm::Async],
+        families: &[Family::Host],
+    },
+    header_octets: 0,
+    numbers: &[],
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[],
+    }),
+    parameters: &[ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 1_048_575,
+        },
+        "4096",
+        "how many sessions it holds",
+    )],
+    blocks: &[BlockSpec {
+        name: "cutoff",
+        arguments: &[ParamSpec::required(
+            "octets",
+            ParamKind::Octets,
+            "the largest message",
+        )],
+        properties: &[],
+        max: 7,
+        min: 0,
+        doc: "the largest message that goes to a layer, for each but the last",
+    }],
+    questions: &[
+        question("peer-host", "the peer, of a session"),
+        question("max-packet", "that of the last layer"),
+        question("opt-packet", "the largest message that goes whole"),
+        question("describe", "a session's host and cutoffs"),
+        question("list-sessions", "one for each host and upper protocol"),
+        question("list-maps", "active: host and upper protocol"),
+    ],
+    probe: None,
+    build,
+};
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}

@@ -1,0 +1,225 @@
+//! A session: one upper protocol's end of the traffic with one host, by several ways.
+
+use crate::protocol::{Key, Shared};
+use alloc::format;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use xk_core::control::Describe;
+use xk_core::object::{Burst, Closing, OpenError, PushError, Refused, SessionSlot};
+use xk_core::{Answer, Ask, Kernel, Message, Participants, Question, Session, SessionRef};
+use xk_kit::addr::Ipv4;
+use xk_kit::call::{LargestPush, NeedsPseudoHeader};
+use xk_kit::control::{MaxPacket, MinPacket, OptPacket, PeerHost, PseudoHeader, opt_packet};
+use xk_kit::offload::Offloads;
+use xk_kit::standins::StandIn;
+
+/// How many lower protocols there are at most.
+pub(crate) const LOWERS_MAX: usize = 8;
+
+/// What a session shares with the protocol.
+pub(crate) struct Path {
+    pub(crate) key: Key,
+    pub(crate) stand_in: StandIn,
+    /// Both participants, as the lower protocols are opened with.
+    both: RefCell<Participants>,
+    /// By which lower sessions lead here.
+    pub(crate) mark: Cell<u32>,
+    /// The ways, from that of small messages on; none before they are needed.
+    lowers: [SessionSlot; LOWERS_MAX],
+    /// Octets of the largest message of each way but the last.
+    cutoffs: [Cell<usize>; LOWERS_MAX],
+    /// How many ways are open.
+    count: Cell<usize>,
+}
+
+impl Path {
+    pub(crate) fn new(key: Key, stand_in: StandIn, both: Participants) -> Self {
+        Self {
+            key,
+            stand_in,
+            both: RefCell::new(both),
+            mark: Cell::new(0),
+            lowers: Default::default(),
+            cutoffs: Default::default(),
+            count: Cell::new(0),
+        }
+    }
+
+    fn host(&self) -> Ipv4 {
+        Ipv4::from_bits(self.key.0)
+    }
+
+    fn last(&self) -> Option<SessionRef> {
+        let last = self.count.get().checked_sub(1)?;
+        self.lowers.get(last)?.get()
+    }
+
+    /// Opens all ways.
+    pub(crate) fn connect(&self, cx: &Kernel, shared: &Shared) -> Result<(), OpenError> {
+        let count = shared.lowers.len();
+        for (at, lower) in shared.lowers.iter().enumerate() {
+            let both = self.both.borrow().clone();
+            let opened = lower.open(cx, self.stand_in.upper(), both);
+            let session = match opened {
+                Ok(session) => session,
+                Err(error) => {
+                    self.let_go(cx);
+                    return Err(error);
+                }
+            };
+            session.head().set_tag(self.mark.get());
+            if let (Some(slot), Some(cutoff)) = (self.lowers.get(at), self.cutoffs.get(at)) {
+                let known = shared.cutoffs.get(at).copied();
+                let otherwise = || opt_packet(cx, &session, u32::MAX) as usize;
+                cutoff.set(known.unwrap_or_else(otherwise));
+                if let Some(old) = slot.replace(Some(session)) {
+                    old.close(cx);
+                }
+            }
+        }
+        // To the last one goes whatever is left.
+        if let Some(cutoff) = self.cutoffs.get(count.wrapping_sub(1)) {
+            cutoff.set(usize::MAX);
+        }
+        self.count.set(count);
+        Ok(())
+    }
+
+    /// Closes all ways.
+    fn let_go(&self, cx: &Kernel) {
+        self.count.set(0);
+        for slot in &self.lowers {
+            if let Some(lower) = slot.take() {
+                lower.head().set_tag(0);
+                lower.close(cx);
+            }
+        }
+    }
+}
+
+pub(crate) struct SizeSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) path: Rc<Path>,
+}
+
+/// Asked of a session of its own.
+pub(crate) struct ItsPath(pub(crate) Option<Rc<Path>>);
+
+impl Question for ItsPath {
+    const NAME: &'static str = "vipsize-path";
+}
+
+impl SizeSession {
+    /// The way of a message of so many octets.
+    #[inline]
+    fn way(&self, octets: usize) -> Option<SessionRef> {
+        let path = &*self.path;
+        let cutoffs = path.cutoffs.iter().take(path.count.get());
+        let mut ways = cutoffs.zip(&path.lowers);
+        let (_, lower) = ways.find(|(cutoff, _)| octets <= cutoff.get())?;
+        lower.get()
+    }
+
+    /// The first message of a session that a message made, and the first after a way was closed by others.
+    #[cold]
+    #[inline(never)]
+    fn push_first(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let connected = self.path.connect(cx, &self.shared);
+        let way = connected.ok().and_then(|()| self.way(message.len()));
+        let Some(way) = way else {
+            this.discard(cx, message, &crate::NO_WAY);
+            return Err(PushError::NoRoute);
+        };
+        way.push(cx, message)
+    }
+}
+
+impl Session for SizeSession {
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let Some(way) = self.way(message.len()) else {
+            return self.push_first(cx, this, message);
+        };
+        let result = way.push(cx, message);
+        if result == Err(PushError::Closed) {
+            // All are opened anew for the next message.
+            self.path.let_go(cx);
+        }
+        result
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.path.stand_in.receiver.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.path.stand_in.receiver.demux_burst(cx, this, burst)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (shared, path) = (&self.shared, &*self.path);
+        if let Some(question) = ask.get::<ItsPath>() {
+            question.0 = Some(Rc::clone(&self.path));
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<PeerHost>() {
+            question.host = path.host();
+            return Answer::Answered;
+        }
+        // Short messages may go over a link that adds octets, whatever other ways do.
+        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
+        let is_ips =
+            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
+        // What is done for transports on one way is not done on the other.
+        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+            return Answer::Unknown;
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            let count = path.count.get().saturating_sub(1);
+            let cutoffs = path.cutoffs.iter().take(count).map(Cell::get);
+            let cutoffs: alloc::vec::Vec<usize> = cutoffs.collect();
+            question.text = format!("{}, cutoffs {cutoffs:?}", path.host());
+            return Answer::Answered;
+        }
+        let last = path.last();
+        if let Some(question) = ask.get::<OptPacket>() {
+            let own = match &last {
+                Some(last) => last.ask(cx, OptPacket::default()),
+                None => shared.last().and_then(|l| l.ask(cx, OptPacket::default())),
+            };
+            let count = path.count.get().saturating_sub(1);
+            let cutoffs = path.cutoffs.iter().take(count);
+            let whole = cutoffs.map(|cutoff| u32::try_from(cutoff.get()).unwrap_or(u32::MAX));
+            let max = last
+                .as_ref()
+                .and_then(|last| last.ask(cx, MaxPacket::default()));
+            let most = whole.chain(own.map(|own| own.octets)).max();
+            let Some(most) = most else {
+                return Answer::Unknown;
+            };
+            question.octets = max.map_or(most, |max| most.min(max.octets));
+            return Answer::Answered;
+        }
+        match (last, shared.last()) {
+            (Some(last), _) => last.control(cx, ask),
+            (None, Some(lower)) => lower.control(cx, ask),
+            (None, None) => Answer::Unknown,
+        }
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let (shared, path) = (&self.shared, &*self.path);
+        if shared.sessions.get(&path.key).as_ref() == Some(this) {
+            shared.sessions.unbind(&path.key);
+        }
+        path.let_go(cx);
+        shared.marks.leave(path.mark.get());
+        Closing::Done
+    }
+}

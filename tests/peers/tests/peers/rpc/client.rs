@@ -1,0 +1,160 @@
+//! A graph calls the C server, and asks the system's rpcbind.
+
+use xk_peers::scene::{LINUX, Lan, PATIENCE, Wire, end};
+use xk_peers::stack::Stack;
+use xk_portmap::Mappings;
+use xk_xdr::{Opaque, Text};
+
+use super::trial::{End, call, octets};
+use super::{TRIAL, beside, needs_rpc, program, rpcbind, serve, trial};
+
+const PORT: u16 = 2049;
+
+/// ONC RPC on `tcp`, and on `udp` with credentials.
+const FURTHER: &str = "tcp ip\nrm tcp\nreqrep rm name=reqrep-tcp\nsunselect reqrep-tcp name=sunselect-tcp\n\
+    sunprog sunselect-tcp name=sunprog-tcp\nauthsys sunselect machine=\"xk\" user=1000 group=100\n\
+    sunprog authsys name=sunprog-sys\n";
+
+/// ONC RPC on `udp`, without credentials.
+const LAYERS: &str = "reqrep udp\nsunselect reqrep\nsunprog sunselect\n";
+
+fn at(port: u16, version: u32, procedure: u32) -> String {
+    format!("procedure{procedure}@version{version}@program{TRIAL}@port{port}@{LINUX}")
+}
+
+fn refused(end: End) -> String {
+    end.expect_err("a refusal")
+}
+
+pub(crate) fn calls_c_programs(wire: Wire) {
+    needs_rpc!();
+    let lan = Lan::new("rpc-client", wire);
+    let stack = lan.start("", &[LAYERS, FURTHER].concat());
+    let server = serve(&lan.linux, PORT);
+    let ask = |version, procedure, arguments: Vec<u8>| {
+        call(&stack, "sunprog", at(PORT, version, procedure), arguments)
+    };
+    assert_eq!(ask(1, 0, Vec::new()), Ok(Vec::new()));
+    for size in [0, 1, 1400, 8192] {
+        let sent: Opaque<8192> = (0..size).map(|at| at as u8).collect::<Vec<_>>().into();
+        assert_eq!(ask(1, 1, octets(&sent)), Ok(octets(&sent)), "{size}");
+    }
+    assert_eq!(ask(1, 2, octets(&[2, -5])), Ok(octets(&-3)));
+    assert_eq!(ask(2, 2, octets(&[2, -5])), Ok(octets(&-3)));
+    let text = |text: &str| octets(&Text::<255>::from(text));
+    assert_eq!(ask(1, 3, text("hello")), Ok(text("HELLO")));
+    let large: Opaque<8192> = vec![7; 8192].into();
+    for (procedure, arguments, results) in [
+        (0, Vec::new(), Vec::new()),
+        (1, octets(&large), octets(&large)),
+        (2, octets(&[2, -5]), octets(&-3)),
+    ] {
+        let over_tcp = call(&stack, "sunprog-tcp", at(PORT, 1, procedure), arguments);
+        assert_eq!(over_tcp, Ok(results), "procedure {procedure} over TCP");
+    }
+    let who = call(&stack, "sunprog-sys", at(PORT, 1, 4), Vec::new());
+    assert_eq!(who, Ok(octets(&[1, 1000, 100])));
+    // The refusals.
+    let other = format!("procedure1@version1@program536871245@port{PORT}@{LINUX}");
+    assert_eq!(
+        refused(call(&stack, "sunprog", other, Vec::new())),
+        "sunprog: the peer refused the call: no such program"
+    );
+    assert_eq!(
+        refused(ask(9, 0, Vec::new())),
+        "sunprog: the peer refused the call: no such version (it has versions 1 to 2)"
+    );
+    assert_eq!(
+        refused(ask(1, 99, Vec::new())),
+        "sunprog: the peer refused the call: no such procedure"
+    );
+    assert_eq!(
+        refused(ask(1, 1, octets(&u32::MAX))),
+        "sunprog: the peer refused the call: garbage arguments"
+    );
+    assert_eq!(
+        refused(ask(1, 4, Vec::new())),
+        "sunselect: the peer refused the call: credentials too weak"
+    );
+    let nobody = call(&stack, "sunprog", at(PORT + 1, 1, 0), Vec::new());
+    assert_eq!(
+        refused(nobody),
+        "reqrep: the request was not sent: the peer is unreachable"
+    );
+    let _status = end(&server);
+    stack.assert_drops_only(&["udp: unreachable"]);
+    drop(stack);
+    lan.scene
+        .judge(&[("Connection reset", "a server that ends")]);
+}
+
+/// Without a port, rpcbind is asked for it, in every version; and again after the server has moved.
+pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
+    needs_rpc!("rpcbind", "rpcinfo");
+    let lan = Lan::new("rpc-bind", wire);
+    lan.linux.up("lo").unwrap();
+    let layers = [2, 3, 4]
+        .map(|v| format!("portmap sunprog name=portmap{v} serve=#false version=\"{v}\"\n"));
+    let stack = lan.start("", &format!("{LAYERS}{}", layers.concat()));
+    let binder = rpcbind(&lan.linux, "");
+    let id = binder.id().to_string();
+    let path = program("server");
+    for _ in 0..2 {
+        let server = lan
+            .linux
+            .spawn(&beside(&id, &[&path, "0", "register"]))
+            .unwrap();
+        server.wait_for("ready", PATIENCE).unwrap();
+        for layer in ["portmap2", "portmap3", "portmap4"] {
+            let sum = call(&stack, layer, at(0, 1, 2), octets(&[2, -5]));
+            assert_eq!(sum, Ok(octets(&-3)), "{layer}");
+        }
+        let _status = end(&server);
+    }
+    // Nobody has unregistered it; what was never registered is another matter.
+    let other = format!("procedure1@version1@program536871245@port0@{LINUX}");
+    for layer in ["portmap2", "portmap3", "portmap4"] {
+        assert_eq!(
+            refused(call(&stack, layer, other.clone(), Vec::new())),
+            format!("{layer}: the peer refused the call: no such program")
+        );
+    }
+    let _status = end(&binder);
+    stack.assert_drops_only(&[]);
+    drop(stack);
+    lan.scene.judge(&[]);
+}
+
+/// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and refuses it else.
+pub(crate) fn is_registered_with_rpcbind(wire: Wire) {
+    needs_rpc!("rpcbind", "rpcinfo");
+    let lan = Lan::new("rpc-register", wire);
+    lan.linux.up("lo").unwrap();
+    for (version, is_open) in [(2, true), (4, true), (3, false)] {
+        let layer =
+            format!("portmap sunprog serve=#false register=\"{LINUX}\" version=\"{version}\"\n");
+        let binder = rpcbind(&lan.linux, if is_open { "-i" } else { "" });
+        let stack = lan.start("", &format!("{LAYERS}{layer}"));
+        trial::serve(&stack, "portmap", PORT);
+        let done = wait_for(&stack, |m| m.accepted + m.refused == 2);
+        let told = (done.accepted, done.refused);
+        let said = lan.linux.exec(&["rpcinfo", "-p", "127.0.0.1"]).unwrap();
+        assert_eq!(said.contains(TRIAL), is_open, "{said}");
+        assert_eq!(told, if is_open { (2, 0) } else { (0, 2) });
+        drop(stack);
+        let _status = end(&binder);
+    }
+    lan.scene.judge(&[]);
+}
+
+fn wait_for(stack: &Stack, is_done: impl Fn(&Mappings) -> bool) -> Mappings {
+    let begun = std::time::Instant::now();
+    loop {
+        let mappings = stack.ask("portmap", Mappings::default());
+        if is_done(&mappings) {
+            return mappings;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{mappings:?}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
