@@ -1,6 +1,13 @@
 //! What the compiler makes of its own test file compiles, says the same as its run-time model, and carries calls.
 
 // Not `kinds.rs`: nobody writes it, so it may be long.
+#[allow(
+    dead_code,
+    clippy::too_many_arguments,
+    clippy::redundant_pattern_matching,
+    clippy::match_like_matches_macro,
+    reason = "the tests call some of what is generated, and `kinds.x` has every form"
+)]
 #[path = "kinds.txt"]
 #[allow(unreachable_pub, reason = "it is written for modules that are public")]
 mod kinds;
