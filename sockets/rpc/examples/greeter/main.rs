@@ -6,9 +6,8 @@
 // Written by: xk rpcgen greeter.x --out service.rs
 #[allow(
     dead_code,
-    missing_docs,
     unreachable_pub,
-    clippy::missing_errors_doc,
+    clippy::all,
     reason = "it is written for modules that are public"
 )]
 mod service;
@@ -55,7 +54,7 @@ impl Greeter1 for Greeter {
 }
 
 /// Serves and calls.
-pub fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let stack = Stack::from_text(GRAPH)?;
     let _server = stack.serve_at("port2049", Greeter1Server(Greeter::default()))?;
 
