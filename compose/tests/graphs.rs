@@ -111,9 +111,11 @@ fn the_internet_carries_pings_and_fragments_in_spite_of_losses() {
 
 #[test]
 fn layered_calls_run() {
-    let reports = run(&example("rpc-l-vip.kdl"));
-    assert_eq!(figure(&reports, "null", "replies"), 200);
-    assert_eq!(figure(&reports, "large", "replies"), 20);
+    for name in ["rpc-l-vip.kdl", "rpc-l-vipsize.kdl"] {
+        let reports = run(&example(name));
+        assert_eq!(figure(&reports, "null", "replies"), 200, "{name}");
+        assert_eq!(figure(&reports, "large", "replies"), 20, "{name}");
+    }
     let reports = run(&example("rpc-forward.kdl"));
     let replies = ["echo", "source", "sleep"].map(|name| figure(&reports, name, "replies"));
     assert_eq!(replies, [50, 50, 10]);

@@ -69,6 +69,7 @@ stacks!(
     select_channel,
     select_channel_fragment,
     select_channel_fragment_vip,
+    select_channel_vipsize,
     sun_channel,
     sun_fragment,
     sun_udp,

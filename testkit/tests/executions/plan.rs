@@ -128,6 +128,17 @@ pub(crate) fn select_channel_fragment_vip() -> Stack {
     }
 }
 
+pub(crate) fn select_channel_vipsize() -> Stack {
+    Stack {
+        name: "select_channel_vipsize",
+        graph: graph(
+            "    vipaddr arp ip\n    fragment vipaddr\n    vipsize vipaddr fragment\n    channel vipsize\n    select channel\n",
+        ),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
 /// When a host crashes, and how long it is down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
