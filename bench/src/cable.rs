@@ -1,7 +1,7 @@
 //! Hosts of xk joined by a cable within one process, composed from a graph file as a user's would be.
 
 use crate::stack::{Bottom, BottomWire};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use xk_catalog::{Catalog, PROTOCOLS};
 use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
@@ -50,9 +50,16 @@ fn build_cable(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 pub(crate) struct Host {
     pub(crate) cx: Rc<Kernel>,
     kept: Rc<Arrivals>,
-    wire: SessionRef,
-    /// What stands on IP.
+    cable: ProtocolRef,
+    wire: OnceCell<SessionRef>,
+    /// What stands at the top.
     pub(crate) top: ProtocolRef,
+}
+
+fn opened(cx: &Kernel, cable: &ProtocolRef, upper: &ProtocolRef) -> SessionRef {
+    cable
+        .open(cx, Upper::new(upper), Participants::default())
+        .expect("a cable opens")
 }
 
 /// Room for the headers of UDP, IP and ETH, in octets.
@@ -66,28 +73,31 @@ impl Host {
 
     /// The same with room for so many timers.
     pub(crate) fn with_timers(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
-        let shepherds = Shepherds::new(
-            Box::new(NoSwitch),
-            Limits {
-                shepherds_max: 1,
-                ..Limits::default()
-            },
-        );
+        let limits = Limits {
+            shepherds_max: 1,
+            ..Limits::default()
+        };
         let config = Config {
             seed: u64::from(number),
             pool: pool.clone(),
-            shepherds,
+            shepherds: Shepherds::new(Box::new(NoSwitch), limits),
             timers_max,
         };
+        let lines =
+            format!("eth cable\n arp eth\n ip arp {{ address \"10.0.0.{number}/24\"; }}\n {top}");
+        let name = top.split(' ').next().unwrap_or_default();
+        Self::composed(config, number, &lines, name)
+    }
+
+    /// A host of the lines of a graph file above a `cable`; what is called `top` is to be found.
+    pub(crate) fn composed(config: Config, number: u8, lines: &str, top: &str) -> Self {
         let cx = Rc::new(Kernel::new(config));
         let end = Rc::new(CableEnd {
             number,
             kept: RefCell::default(),
         });
         cx.surround(Rc::clone(&end));
-        let text = format!(
-            "host h {{\n cable\n eth cable\n arp eth\n ip arp {{ address \"10.0.0.{number}/24\"; }}\n {top}\n}}\n"
-        );
+        let text = format!("host h {{\n cable\n {lines}\n}}\n");
         let entries: Vec<&'static Entry> = PROTOCOLS.iter().copied().chain([&CABLE]).collect();
         let catalog = Catalog::new(&entries).expect("the cable is new to the catalog");
         let graph = xk_compose::check(&text, "bench", &catalog)
@@ -97,37 +107,60 @@ impl Host {
         let built = xk_compose::build(&graph, &host, &cx)
             .map_err(|d| d.to_text())
             .expect("built");
-        let name = top.split(' ').next().unwrap_or_default();
-        let top = built.find(name).cloned().expect("the graph has it");
-        let cable = built.find("cable").cloned().expect("the graph has a cable");
-        let eth = built.find("eth").cloned().expect("the graph has eth");
+        let find = |name: &str| built.find(name).cloned();
+        let top = find(top).expect("the graph has it");
+        let cable = find("cable").expect("the graph has a cable");
+        // Whoever stands on the cable opens it; if there is ETH it is ETH.
+        let eth = find("eth");
         xk_compose::start(&graph, &host, &cx)
             .map_err(|d| d.to_text())
             .expect("started");
         let kept = end.kept.borrow().clone().expect("the cable was built");
-        let wire = cable
-            .open(&cx, Upper::new(&eth), Participants::default())
-            .expect("a cable opens");
+        let wire = OnceCell::new();
+        if let Some(eth) = &eth {
+            let _ = wire.set(opened(&cx, &cable, eth));
+        }
         Self {
             cx,
             kept,
+            cable,
             wire,
             top,
         }
     }
 
+    /// The cable's session.
+    #[inline]
+    fn wire(&self) -> &SessionRef {
+        // The cable has one session, whose receiver is whoever opened it first.
+        self.wire
+            .get_or_init(|| opened(&self.cx, &self.cable, &self.cable))
+    }
+
     /// How many frames it has sent.
     pub(crate) fn sent(&self) -> u64 {
-        self.wire.head().sent()
+        self.wire().head().sent()
     }
 
     /// Carries what the other host has sent in here.
+    #[inline]
     pub(crate) fn take_from(&self, other: &Host) -> usize {
+        self.take_all(&other.kept)
+    }
+
+    /// Carries what was kept in here.
+    #[inline]
+    pub(crate) fn take_all(&self, kept: &Arrivals) -> usize {
         let mut carried = 0;
-        while !other.kept.is_empty() {
-            carried += other.kept.deliver(&self.cx, &self.wire, usize::MAX);
+        while !kept.is_empty() {
+            carried += kept.deliver(&self.cx, self.wire(), usize::MAX);
         }
         carried
+    }
+
+    /// Where what it has sent is kept.
+    pub(crate) fn kept(&self) -> Rc<Arrivals> {
+        Rc::clone(&self.kept)
     }
 }
 

@@ -6,6 +6,7 @@
 //! the times stand instruction counts where valgrind is installed ([`instructions`]): those do not
 //! depend on what else the machine does. No test asserts any of these figures.
 
+mod built;
 mod cable;
 mod case;
 mod child;
@@ -20,6 +21,7 @@ mod plot;
 mod record;
 mod report;
 mod request;
+mod rpc;
 mod sim;
 mod smoltcp_cable;
 mod stack;
@@ -58,6 +60,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         tcp_idle::benchmark(),
     ];
     list.extend(net::benchmarks());
+    list.extend(rpc::benchmarks());
     list.extend(papers::benchmarks());
     list
 }

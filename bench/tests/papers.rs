@@ -1,4 +1,4 @@
-//! The benchmarks of the first paper's tables, of many sessions, of the simulator and of the command's footprint, each once with
+//! The benchmarks of the papers' tables, of many sessions, of the simulator and of the command's footprint, each once with
 //! next to no effort: the shape of the records. No figure is looked at but for its being one, and shares for being shares.
 
 use std::process::ExitCode;
@@ -56,13 +56,21 @@ fn records(name: &str) -> Vec<Record> {
     some_records(name, &[])
 }
 
+/// Those of the second paper's rows that need no second process, and one that does.
+const RPC_ROWS: &[&str] = &["in process", "latency, xk shm", "Sun"];
+
 /// Tables and figures stand beside the paper's, in the paper's words.
 fn tables_have_the_papers_column() {
     for (name, only, quoted) in [
         ("papers/xkernel-table-1", &[][..], 6),
-        ("papers/xkernel-table-3", &["one core", "Sun"], 8),
-        ("papers/xkernel-table-4", &[], 6),
+        ("papers/xkernel-table-3", &["one core", "Sun"], 10),
+        ("papers/xkernel-table-4", &[], 8),
         ("papers/xkernel-table-5", &[], 5),
+        ("papers/xkernel-table-6", &["latency"], 6),
+        ("papers/rpc-table-1", RPC_ROWS, 14),
+        ("papers/rpc-table-2", RPC_ROWS, 8),
+        ("papers/rpc-table-3", RPC_ROWS, 7),
+        ("papers/rpc-removing-layers", RPC_ROWS, 5),
         ("papers/xkernel-figure-5", &["1 octets", "1400 octets"], 2),
         ("papers/xkernel-figure-6", &[], 4),
     ] {

@@ -19,6 +19,9 @@ use xk_core::numbers::{Conflict, Numbers};
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
+    &xk_authnone::ENTRY,
+    &xk_authshort::ENTRY,
+    &xk_authsys::ENTRY,
     &xk_caller::ENTRY,
     &xk_channel::ENTRY,
     &xk_discard::ENTRY,
@@ -40,7 +43,11 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_portmap::ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
+    &xk_rdgram::ENTRY,
+    &xk_select::ENTRY,
+    &xk_select::FORWARD_ENTRY,
     &xk_reqrep::ENTRY,
+    &xk_rm::ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_sunprog::ENTRY,

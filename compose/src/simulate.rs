@@ -2,17 +2,14 @@
 
 use xk_core::graph::Realm;
 use xk_core::message::PoolConfig;
-use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Pool};
 use xk_lang::{Diagnostics, HostInstance};
 use xk_run::switch::CoroutineSwitch;
-use xk_sim::World;
+use xk_sim::{HostId, World};
 
 use crate::build::{build, failed_start};
 use crate::plan::{CheckedGraph, HostPlan};
-
-/// How many shepherds a simulated host with calls that block may have.
-const SHEPHERDS_MAX: u32 = 64;
 
 /// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as many messages.
 const DESCRIPTORS_MAX: u32 = 1 << 22;
@@ -26,15 +23,18 @@ pub struct SimulationConfig {
     pub pool_octets_max: usize,
     /// How many timers may be pending on one host.
     pub timers_max: usize,
+    /// How many shepherds a host with calls that block may have.
+    pub shepherds_max: u32,
 }
 
 impl Default for SimulationConfig {
-    /// Seed 1, 64 MiB for messages, 65,536 timers a host.
+    /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host.
     fn default() -> Self {
         Self {
             seed: 1,
             pool_octets_max: 64 << 20,
             timers_max: 1 << 16,
+            shepherds_max: 64,
         }
     }
 }
@@ -69,38 +69,54 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
         })?;
     }
     for host in graph.graph.expand() {
-        add_host(graph, &host, &mut world, config.timers_max)?;
+        let kernel = kernel(graph, &host, &world, config);
+        let id = world.add_host(&host.name, kernel);
+        if let Some(kernel) = world.kernel(id) {
+            build(graph, &host, kernel)?;
+        }
     }
     Ok(world)
 }
 
-fn add_host(
+/// The next kernel of a host.
+fn kernel(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
-    world: &mut World,
-    timers_max: usize,
-) -> Result<(), Box<Diagnostics>> {
-    let shepherds = match graph.plan_of(host) {
-        Some(plan) if blocks(plan) => Shepherds::new(
-            Box::new(CoroutineSwitch::new()),
-            Limits {
-                shepherds_max: SHEPHERDS_MAX,
-                ..Limits::default()
-            },
-        ),
-        _ => Shepherds::new(
-            Box::new(NoSwitch),
-            Limits {
-                shepherds_max: 1,
-                ..Limits::default()
-            },
-        ),
+    world: &World,
+    config: SimulationConfig,
+) -> Kernel {
+    let (switch, shepherds_max): (Box<dyn Switch>, u32) = match graph.plan_of(host) {
+        Some(plan) if blocks(plan) => (Box::new(CoroutineSwitch::new()), config.shepherds_max),
+        _ => (Box::new(NoSwitch), 1),
     };
-    let kernel = Kernel::new(world.host_config(&host.name, shepherds, timers_max));
-    let id = world.add_host(&host.name, kernel);
+    let limits = Limits {
+        shepherds_max,
+        ..Limits::default()
+    };
+    let shepherds = Shepherds::new(switch, limits);
+    Kernel::new(world.host_config(&host.name, shepherds, config.timers_max))
+}
+
+/// Builds a host of a world anew, in the place of one that was taken down by [`World::crash`]: on the same links, with the same
+/// addresses, under another boot id. Programs can add protocols of their own, then call [`World::start_host`]. `None` if there is no
+/// host of this name.
+///
+/// # Errors
+/// The first protocol that could not be built, with its place in the file.
+pub fn rebuild_host(
+    graph: &CheckedGraph,
+    world: &mut World,
+    name: &str,
+    config: SimulationConfig,
+) -> Result<Option<HostId>, Box<Diagnostics>> {
+    let (Some(id), Some(host)) = (world.find(name), graph.host(name)) else {
+        return Ok(None);
+    };
+    let kernel = kernel(graph, &host, world, config);
+    world.reboot(id, kernel);
     match world.kernel(id) {
-        Some(kernel) => build(graph, host, kernel).map(drop),
-        None => Ok(()),
+        Some(kernel) => build(graph, &host, kernel).map(|_| Some(id)),
+        None => Ok(None),
     }
 }
 

@@ -110,6 +110,34 @@ fn the_internet_carries_pings_and_fragments_in_spite_of_losses() {
 }
 
 #[test]
+fn layered_calls_run() {
+    for name in ["rpc-l-vip.kdl", "rpc-l-vipsize.kdl"] {
+        let reports = run(&example(name));
+        assert_eq!(figure(&reports, "null", "replies"), 200, "{name}");
+        assert_eq!(figure(&reports, "large", "replies"), 20, "{name}");
+    }
+    let reports = run(&example("rpc-forward.kdl"));
+    let replies = ["echo", "source", "sleep"].map(|name| figure(&reports, name, "replies"));
+    assert_eq!(replies, [50, 50, 10]);
+    // The front executes what it does not forward, the host behind it the rest.
+    let sources = |host: &str| {
+        let of = reports
+            .iter()
+            .find(|(h, name, _)| h == host && name == "procedures");
+        of.is_some_and(|(_, _, report)| report.lines.iter().any(|(line, _)| line == "source"))
+    };
+    assert!(!sources("front") && sources("back"));
+}
+
+#[test]
+fn reliable_datagrams_are_not_lost() {
+    let reports = run(&example("rdgram.kdl"));
+    let counts =
+        ["received", "lost", "corrupt", "duplicates"].map(|line| figure(&reports, "probe", line));
+    assert_eq!(counts, [50, 0, 0, 0]);
+}
+
+#[test]
 fn one_seed_is_one_run() {
     let lines = || {
         let reports = run(&example("internet.kdl"));

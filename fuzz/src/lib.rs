@@ -74,6 +74,11 @@ static TARGETS: &[Target] = &[
     to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
     to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
     to(
+        "select-wire",
+        "headers of SELECT",
+        xk_select::fuzz::fuzz_wire,
+    ),
+    to(
         "portmap-wire",
         "what a port mapper is sent",
         xk_portmap::fuzz::fuzz_wire,

@@ -8,6 +8,7 @@ extern crate std;
 pub mod addr;
 pub mod anchor;
 pub mod attribute;
+pub mod auth;
 pub mod call;
 pub mod checksum;
 pub mod control;

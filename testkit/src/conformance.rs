@@ -22,7 +22,7 @@
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
-//! Wires, which stand on nothing, have laws of their own: [`mod@wire`].
+//! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the rpc realm: [`mod@calls`].
 //!
 //! # Example
 //! ```ignore
@@ -45,6 +45,7 @@
 
 mod allocator_unsafe;
 pub mod bursts;
+pub mod calls;
 pub mod control;
 pub mod hostile;
 pub mod messages;

@@ -80,6 +80,7 @@ fn run(end: &End) -> Result<Value, Trouble> {
         System::XkTcp(wire) => stack::streams(end, wire),
         System::XkTcpSmall | System::XkTcpCubic => stack::streams(end, Wire::Packet),
         System::Between => super::between::run(end),
+        System::Rpc(stack, wire) => stack::calls(end, stack, wire),
         System::XkTcpLarge => stack::streams(end, Wire::Shm),
         System::LinuxTcpVeth
         | System::LinuxTcpVethPlain

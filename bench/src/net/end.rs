@@ -1,5 +1,6 @@
 //! What one of the two processes of a measurement is to do, as it is handed to it.
 
+use crate::rpc::stacks::Stack;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -75,7 +76,16 @@ pub(crate) enum System {
     LinuxTcpVethPlain,
     /// TCP sockets of Linux over the loopback device.
     LinuxTcpLoopback,
+    /// A graph of xk with a configuration of RPC, over a wire.
+    Rpc(Stack, Wire),
 }
+
+/// The wires that calls are measured on.
+const RPC_WIRES: [(Wire, &str); 3] = [
+    (Wire::Shm, "shm"),
+    (Wire::Xdp, "xdp"),
+    (Wire::Packet, "packet"),
+];
 
 impl System {
     const ALL: [(System, &'static str); 35] = [
@@ -126,11 +136,31 @@ impl System {
 
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
+        if let Self::Rpc(_, wire) = self {
+            return match wire {
+                Wire::Shm => "xk shm",
+                Wire::Xdp => "xk xdp",
+                _ => "xk packet",
+            };
+        }
         let found = Self::ALL.iter().find(|(system, _)| *system == self);
         found.map_or("?", |(_, name)| name)
     }
 
+    /// Its name for the other process.
+    fn word(self) -> String {
+        match self {
+            Self::Rpc(stack, wire) => format!("{}|{}", stack.name(), wire.kind()),
+            _ => self.name().to_owned(),
+        }
+    }
+
     fn of(name: &str) -> Option<Self> {
+        if let Some((stack, wire)) = name.split_once('|') {
+            let stack = Stack::ALL.iter().find(|s| s.name() == stack)?;
+            let (wire, _) = RPC_WIRES.iter().find(|(_, kind)| *kind == wire)?;
+            return Some(Self::Rpc(*stack, *wire));
+        }
         let found = Self::ALL.iter().find(|(_, known)| *known == name);
         found.map(|(system, _)| *system)
     }
@@ -153,6 +183,10 @@ pub(crate) enum Task {
     Connect,
     /// Takes connections and sends back what comes, until the peer closes.
     Accept,
+    /// Calls, one call after the other.
+    Call,
+    /// Executes what is called.
+    Execute,
 }
 
 impl Task {
@@ -160,11 +194,11 @@ impl Task {
     pub(super) fn is_passive(self) -> bool {
         matches!(
             self,
-            Self::Answer | Self::Acknowledge | Self::Receive | Self::Accept
+            Self::Answer | Self::Acknowledge | Self::Receive | Self::Accept | Self::Execute
         )
     }
 
-    const ALL: [(Task, &'static str); 7] = [
+    const ALL: [(Task, &'static str); 9] = [
         (Self::Acknowledge, "acknowledge"),
         (Self::Ask, "ask"),
         (Self::Answer, "answer"),
@@ -172,6 +206,8 @@ impl Task {
         (Self::Receive, "receive"),
         (Self::Connect, "connect"),
         (Self::Accept, "accept"),
+        (Self::Call, "call"),
+        (Self::Execute, "execute"),
     ];
 }
 
@@ -202,7 +238,7 @@ impl End {
     pub(super) fn to_text(&self) -> String {
         let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
         json!({
-            "system": self.system.name(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
+            "system": self.system.word(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
             "spins": self.spins, "port": self.port, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
             "meeting": self.meeting,
         })
@@ -236,7 +272,14 @@ mod tests {
 
     #[test]
     fn an_end_survives_its_way_to_the_other_process() {
-        for (system, _) in System::ALL {
+        let calls = Stack::ALL
+            .iter()
+            .flat_map(|stack| RPC_WIRES.map(|(wire, _)| System::Rpc(*stack, wire)));
+        for system in System::ALL
+            .map(|(system, _)| system)
+            .into_iter()
+            .chain(calls)
+        {
             for (task, _) in Task::ALL {
                 let end = End {
                     system,

@@ -66,9 +66,9 @@ pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
         Task::Answer | Task::Acknowledge => answer(&mut line),
         Task::Send => send(end, &mut line),
         Task::Receive => receive(end, &mut line),
-        Task::Connect | Task::Accept => {
-            Err(Trouble::Failed("datagrams have no connections".into()))
-        }
+        Task::Connect | Task::Accept | Task::Call | Task::Execute => Err(Trouble::Failed(
+            "datagrams have neither connections nor calls".into(),
+        )),
     }
 }
 

@@ -5,6 +5,7 @@
 //! runs while another is measured.
 
 mod between;
+mod call_user;
 mod child;
 pub(crate) mod end;
 mod exchange;
@@ -96,7 +97,10 @@ pub(crate) fn round_trips(
 ) -> Result<Sample, Trouble> {
     let setting = Setting {
         system,
-        tasks: [Task::Ask, answer],
+        tasks: match answer {
+            Task::Execute => [Task::Call, answer],
+            _ => [Task::Ask, answer],
+        },
         octets: match system {
             System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
             _ => octets,

@@ -133,7 +133,10 @@ pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Troub
         let mut peer = Peer::start(end)?;
         peer.ready()?;
         peers.push((
-            matches!(end.task, Task::Ask | Task::Receive | Task::Connect),
+            matches!(
+                end.task,
+                Task::Ask | Task::Receive | Task::Connect | Task::Call
+            ),
             end.time,
             peer,
         ));

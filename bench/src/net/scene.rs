@@ -90,6 +90,7 @@ impl Meeting {
             System::Xk(Wire::Shm)
             | System::XkFrames(Wire::Shm)
             | System::XkTcp(Wire::Shm)
+            | System::Rpc(_, Wire::Shm)
             | System::XkTcpLarge => {
                 remove_folders_of_the_dead();
                 let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
@@ -162,6 +163,7 @@ impl Stage {
                 return Ok(None);
             }
             System::XkTcp(Wire::Shm | Wire::Host) | System::XkTcpLarge => return Ok(None),
+            System::Rpc(_, Wire::Shm) => return Ok(None),
             // Ports and their range are its own there; without the right to one, those of the machine do.
             System::LinuxTcpLoopback => {
                 let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
@@ -188,6 +190,7 @@ impl Stage {
             | System::LinuxTcpVeth
             | System::LinuxTcpVethPlain
             | System::LinuxTcpSmall
+            | System::Rpc(..)
             | System::Smoltcp => side,
         };
         if system.flows() > 1 {
@@ -245,7 +248,7 @@ fn port() -> u16 {
 }
 
 /// The cores for both sides.
-fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
+pub(crate) fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
     let set = sched_getaffinity(None)
         .map_err(|error| Trouble::Failed(format!("cannot ask for the cores: {error}")))?;
     let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));

@@ -1,5 +1,6 @@
 //! xk: a graph composed from its text and run by the poll loop, with a user at its top.
 
+use super::call_user::CallUser;
 use super::child::{failed, ready};
 use super::end::{End, System, Wire};
 use super::frames::{TAP, address_of, header};
@@ -8,6 +9,7 @@ use super::space::VETH;
 use super::stream_user::StreamUser;
 use super::user::{Place, User};
 use crate::case::Trouble;
+use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -202,6 +204,41 @@ pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
     })
 }
 
+/// Octets of arguments that go into Ethernet's frames.
+const FRAME_OCTETS: usize = 1400;
+/// Room for the headers of RPC where frames bear whole messages.
+const HEADERS_OCTETS: usize = 4096;
+
+/// A configuration of RPC over a wire, with a user that calls or executes.
+pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Trouble> {
+    if let Some(kind) = stack.missing() {
+        return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
+    }
+    let lines = stack.lines("wire", address(end.side));
+    // Who has no fragments needs frames for whole messages.
+    let frames = match end.octets > FRAME_OCTETS && !stack.has_fragments() {
+        true => format!(" mtu={}", end.octets + HEADERS_OCTETS),
+        false => String::new(),
+    };
+    let wire_line = wire_line(end, wire);
+    let text = format!("host end {{\n{wire_line}{frames}\n{lines}\n}}\n");
+    let participants = match end.task.is_passive() {
+        false => stack.calls(address(1 - end.side)),
+        true => stack.serves(),
+    };
+    if stack.has_calls() {
+        return run_under(end, wire.kind(), &text, stack.top(), |lower| {
+            CallUser::new(end, participants, lower)
+        });
+    }
+    let place = Place {
+        lower: stack.top(),
+        participants,
+        header: Vec::new(),
+    };
+    run(end, wire.kind(), &text, place)
+}
+
 fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
     let lower = place.lower;
     run_under(end, kind, text, lower, |lower| User::new(end, place, lower))
@@ -239,7 +276,12 @@ pub(super) fn run_under<T: Top + 'static>(
     let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
     let lower = built.find(top).cloned();
     let lower = lower.ok_or_else(|| wrong(format!("the graph has no {top}")))?;
-    for (lower, number) in [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))] {
+    let own = [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))];
+    let numbers = match end.system {
+        System::Rpc(..) => &USERS[..],
+        _ => &own,
+    };
+    for &(lower, number) in numbers {
         let upper = "user";
         let _ = kernel.numbers_mut().add(Number {
             upper,

@@ -256,7 +256,7 @@ impl Protocol for StreamUser {
             Task::Answer | Task::Accept => {
                 let _ = lower.push(cx, message);
             }
-            Task::Acknowledge | Task::Send => {}
+            Task::Acknowledge | Task::Send | Task::Call | Task::Execute => {}
         }
         Ok(())
     }
@@ -300,7 +300,12 @@ impl Top for StreamUser {
                 now.since(inner.heard.get()) > patience
             }
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
-            Task::Answer | Task::Accept | Task::Acknowledge | Task::Send => false,
+            Task::Answer
+            | Task::Accept
+            | Task::Acknowledge
+            | Task::Send
+            | Task::Call
+            | Task::Execute => false,
         }
     }
 
@@ -321,7 +326,9 @@ impl Top for StreamUser {
                 Err(Trouble::Failed(format!("no answer within {PATIENCE:?}")))
             }
             Task::Receive => inner.window.borrow().result(),
-            Task::Answer | Task::Accept | Task::Acknowledge => Ok(json!({})),
+            Task::Answer | Task::Accept | Task::Acknowledge | Task::Call | Task::Execute => {
+                Ok(json!({}))
+            }
             Task::Send => Ok(json!({ "octets": inner.at.get() })),
         }
     }

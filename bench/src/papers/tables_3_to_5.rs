@@ -8,6 +8,8 @@ use crate::net::scene::{Mode, Stage};
 use crate::net::{round_trips, streamed};
 use crate::plot::Plot;
 use crate::record::Record;
+use crate::rpc::foreign::{Foreign, Programs};
+use crate::rpc::stacks::Stack;
 use std::time::Duration;
 
 /// How long a round of a case measures.
@@ -18,6 +20,10 @@ const ETH: &str = "ETH";
 const IP: &str = "IP-ETH";
 const UDP: &str = "UDP-IP-ETH";
 const TCP: &str = "TCP-IP-ETH";
+const RPC: &str = "RPC-UDP-IP-ETH";
+/// Sun RPC in layers; and the library of today's systems, over the loopback device.
+const SUN: System = System::Rpc(Stack::SunUdp, Wire::Packet);
+const LIBRARY: Foreign = Foreign::OncUdp;
 
 /// A stack's row: the paper's milliseconds, ours, and Linux's counterpart.
 const STACKS: [(&str, [f64; 2], System, System); 4] = [
@@ -49,15 +55,29 @@ pub(super) fn table_3() -> Benchmark {
 /// One system's round trips.
 fn trips(stage: &Stage, row: String, system: System, octets: usize, mode: Mode) -> Case {
     let stage = stage.clone();
+    let answer = match system {
+        System::Rpc(..) => Task::Execute,
+        _ => Task::Answer,
+    };
     let case = Case::measured(row, move |effort| {
         let time = TIME.mul_f64(effort);
-        round_trips(&stage, system, (octets, Task::Answer), mode, time)
+        round_trips(&stage, system, (octets, answer), mode, time)
     });
     case.of(system.name())
 }
 
+/// Calls of an octet by Sun RPC, ours and the library's.
+fn calls(stage: &Stage, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
+    let ours = trips(stage, row.clone(), SUN, 1, mode);
+    let programs = programs.clone();
+    let theirs = Case::measured(row, move |effort| {
+        programs.calls(LIBRARY, 1, mode, TIME.mul_f64(effort))
+    });
+    [ours.beside(LIBRARY.name()), theirs.of(LIBRARY.name())]
+}
+
 fn cases_3() -> Vec<Case> {
-    let stage = Stage::default();
+    let (stage, programs) = (Stage::default(), Programs::default());
     let mut list = Vec::new();
     for mode in MODES {
         for (stack, _, ours, theirs) in STACKS {
@@ -66,11 +86,15 @@ fn cases_3() -> Vec<Case> {
             list.push(case.beside(theirs.name()));
             list.push(trips(&stage, row, theirs, 1, mode));
         }
+        let row = format!("{RPC}, {}", mode.name());
+        list.extend(calls(&stage, &programs, row, mode));
     }
     for (stack, [x_kernel, unix], ..) in STACKS {
         list.push(quoted(stack, X_KERNEL, x_kernel * 1000.0));
         list.push(quoted(stack, SUN_OS, unix * 1000.0));
     }
+    list.push(quoted(RPC, X_KERNEL, 4000.0));
+    list.push(quoted(RPC, SUN_OS, 9200.0));
     list
 }
 
@@ -111,9 +135,11 @@ fn cases_4() -> Vec<Case> {
             trips(&stage, row.into(), system, octets, mode)
         })
         .collect();
+    list.push(trips(&stage, RPC.into(), SUN, 1, mode));
     for (component, x_kernel, unix) in [
         ("UDP adds", 110.0, 250.0),
         ("TCP adds", 1410.0, 1300.0),
+        ("RPC adds", 2000.0, 3840.0),
         ("interface adds", 610.0, 1900.0),
     ] {
         list.push(quoted(component, X_KERNEL, x_kernel));
@@ -135,6 +161,7 @@ fn derived_4(records: &[Record]) -> Vec<Record> {
     let steps = [
         ("TCP adds", "xk", (TCP, tcp), (IP, System::XkIp)),
         ("TCP adds", "Linux", (TCP, linux_tcp), (IP, System::LinuxIp)),
+        ("RPC adds", "xk", (RPC, SUN), (UDP, packet)),
         ("UDP adds", "xk", (UDP, packet), (IP, System::XkIp)),
         ("IP adds", "xk", (IP, System::XkIp), (ETH, System::XkEth)),
         ("ETH adds", "xk", (ETH, System::XkEth), (WIRE, wire)),

@@ -94,7 +94,7 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     virtual_rules: None,
-    // The number of `procedures`, on layers that tell by number who is above.
+    // The number of `procedures`, on a layer that tells by number who is above.
     numbers: &[Number {
         upper: "caller",
         lower: "channel",

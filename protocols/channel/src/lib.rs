@@ -51,7 +51,6 @@
 //!     fragment   loopback
 //!     channel    fragment
 //!     procedures channel procedure=1
-//!     caller     channel to="10.0.0.1"
 //! }
 //! ```
 //!

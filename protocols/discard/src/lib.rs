@@ -85,6 +85,11 @@ pub static ENTRY: Entry = Entry {
         },
         Number {
             upper: "discard",
+            lower: "rdgram",
+            number: 7,
+        },
+        Number {
+            upper: "discard",
             lower: "fragment",
             number: 7,
         },

@@ -85,6 +85,11 @@ pub static ENTRY: Entry = Entry {
         },
         Number {
             upper: "echo",
+            lower: "rdgram",
+            number: 7,
+        },
+        Number {
+            upper: "echo",
             lower: "fragment",
             number: 7,
         },

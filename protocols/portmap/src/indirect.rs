@@ -6,7 +6,7 @@
 use crate::protocol::Shared;
 use crate::serve::{HEADROOM, Refusal, Request};
 use crate::table::Mapped;
-use crate::wire::PROGRAM;
+use crate::wire::{PROGRAM, procedure};
 use xk_core::control::Describe;
 use xk_core::object::Closing;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
@@ -80,6 +80,11 @@ impl Shared {
         let (Some(mapped), Some((this, upper))) = (mapped, upper) else {
             return Err(&NO_PROGRAM);
         };
+        if call.procedure == procedure::NULL {
+            // Nobody above hears of it, as of all calls of it (RFC 5531, section 8.1).
+            let nothing = cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?;
+            return Ok((mapped, nothing));
+        }
         let message = cx.pool().copy_from(HEADROOM, arguments);
         let message = message.map_err(|_| &SYSTEM_ERROR)?;
         let lower = request.session.clone();

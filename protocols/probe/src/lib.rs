@@ -110,6 +110,11 @@ pub static ENTRY: Entry = Entry {
         },
         Number {
             upper: "probe",
+            lower: "rdgram",
+            number: 7,
+        },
+        Number {
+            upper: "probe",
             lower: "fragment",
             number: 7,
         },

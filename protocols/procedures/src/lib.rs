@@ -105,7 +105,7 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     virtual_rules: None,
-    // The number of `caller`, on layers that tell by number who is above.
+    // The number of `caller`, on a layer that tells by number who is above.
     numbers: &[Number {
         upper: "procedures",
         lower: "channel",

@@ -20,6 +20,8 @@ pub(crate) enum State {
     Cancelled,
     /// Its session was closed.
     Closed,
+    /// The peer takes no connections.
+    Refused,
 }
 
 /// One call; its place is used again and again, so that a call allocates nothing.
@@ -74,6 +76,9 @@ impl Call {
     }
 }
 
+/// How many places there are at first; as many again whenever half of them are taken.
+const PLACES_MIN: usize = 64;
+
 /// All calls of one protocol.
 pub(crate) struct Calls {
     /// By the lowest bits of the number; a power of two.
@@ -87,7 +92,7 @@ impl Calls {
     /// None yet, at most `max` at once; numbers begin at `first`.
     pub(crate) fn new(max: usize, first: u32) -> Self {
         let mut places = Vec::new();
-        places.resize_with(max.max(1).next_power_of_two(), || None);
+        places.resize_with(PLACES_MIN, || None);
         Self {
             places: RefCell::new(places),
             next: Cell::new(first),
@@ -110,6 +115,9 @@ impl Calls {
         if self.waiting.get() >= self.max {
             return None;
         }
+        if 2 * self.waiting.get() >= self.places.borrow().len() {
+            self.grow();
+        }
         // There is a free place, so this ends.
         loop {
             let xid = self.next.get();
@@ -129,6 +137,21 @@ impl Calls {
             self.waiting.set(self.waiting.get() + 1);
             return Some(Rc::clone(call));
         }
+    }
+
+    /// Twice as many places. Numbers that differ in the lowest bits differ in one bit more, too.
+    #[cold]
+    fn grow(&self) {
+        let mut places = self.places.borrow_mut();
+        let len = 2 * places.len();
+        let mut more = Vec::new();
+        more.resize_with(len, || None);
+        for call in places.drain(..).flatten() {
+            if let Some(place) = more.get_mut(call.xid.get() as usize & (len - 1)) {
+                *place = Some(call);
+            }
+        }
+        *places = more;
     }
 
     /// Ends a call, whatever has become of it.
@@ -192,6 +215,11 @@ impl Calls {
         if self.waiting.get() > 0 {
             self.finish(cx, session, State::Closed, |_| true);
         }
+    }
+
+    /// Nobody at the peer takes the stream below a session.
+    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId) {
+        self.finish(cx, session, State::Refused, |_| true);
     }
 
     /// The stream below a session broke: whoever waits sends again.

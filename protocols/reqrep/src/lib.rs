@@ -20,7 +20,7 @@
 //!
 //! The same octets are sent again after `first_wait`, then after twice as long each time up to `wait_max`, until a reply comes
 //! or `total` has passed: zero or more executions, at least one if there is a reply. On a layer that carries records nothing is
-//! sent again unless the stream broke, and then at once, over a new one. A call obeys the attribute `call-options`. If a
+//! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If a
 //! repetition cannot be sent since the peer has nobody there, the call ends at once.
 //!
 //! The server keeps nothing: every request goes up, those that came twice included, on the shepherd that brought it, and the

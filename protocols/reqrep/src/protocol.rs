@@ -18,7 +18,7 @@ use xk_core::{
 use xk_kit::control::NetworkError;
 use xk_kit::offers::Offers;
 use xk_kit::ports::less_header;
-use xk_kit::stream::{CarriesRecords, StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
 
 /// How it waits, and its bounds.
 #[derive(Clone, Copy, Debug)]
@@ -321,6 +321,8 @@ impl ReqRep {
         if session.head().is_passive() {
             self.shared.sessions.unbind(&notice.session.id().0);
             session.abort(cx);
+        } else if notice.event == StreamEvent::Failed(StreamError::Refused) {
+            self.shared.calls.refuse(cx, session.id());
         } else {
             self.shared.calls.lose(cx, session.id());
         }

@@ -120,13 +120,16 @@ impl Line {
                         return Wait::Over(call.take_reply().ok_or_else(bad));
                     }
                     State::Cancelled => return Wait::Over(Err(CallCause::Cancelled.into())),
+                    State::Refused => {
+                        return Wait::Over(Err(PushError::Unreachable.into()));
+                    }
                     State::Closed | State::Free => {
                         return Wait::Over(Err(CallCause::Closed.into()));
                     }
                     State::Waiting => {
                         // The stream broke. Sent over a new one at once, but not again and again.
                         *left = left.saturating_sub(cx.now().since(begun));
-                        if call.take_lost() && *wait == self.shared.settings.first_wait {
+                        if *wait == self.shared.settings.first_wait && call.take_lost() {
                             *wait = self.longer(*wait);
                             return Wait::Again;
                         }

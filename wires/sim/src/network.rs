@@ -287,6 +287,20 @@ impl Network {
         drop(interface);
     }
 
+    /// Takes every interface of a host down, and forgets that it had any: what it attaches next has the addresses of the first.
+    pub(crate) fn detach_host(&self, host: HostId) {
+        let ports = {
+            let mut state = self.state.borrow_mut();
+            state.interfaces.remove(&host);
+            let all = (0..).map(PortId).zip(&state.ports);
+            let own = all.filter(|(_, port)| port.host == host && port.interface.is_some());
+            own.map(|(id, _)| id).collect::<Vec<_>>()
+        };
+        for port in ports {
+            self.detach(port);
+        }
+    }
+
     /// Takes a frame from a host.
     pub(crate) fn transmit(
         &self,

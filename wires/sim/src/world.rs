@@ -1,5 +1,7 @@
 //! The world: hosts on a simulated network, and the time they share.
 
+mod reboot;
+
 use crate::network::{HostId, Network, label};
 use crate::protocol::{HostSeat, SimPort};
 use crate::stats::WorldStats;
@@ -77,6 +79,8 @@ struct Host {
     /// The wires that must be looked at: all but those of this crate. Found at the first run.
     wires: Rc<RefCell<Option<Vec<ProtocolRef>>>>,
     name: Rc<str>,
+    /// How often it was built anew.
+    reboots: u32,
 }
 
 /// Called every so many events.
@@ -124,10 +128,16 @@ impl World {
         &self.network
     }
 
-    /// What the kernel of the host `name` is to be made of: the common pool, and a seed that depends on the world's and the
-    /// name alone.
+    /// What the next kernel of the host `name` is to be made of: the common pool, and a seed that depends on the world's, the
+    /// name and how often the host was built before.
     pub fn host_config(&self, name: &str, shepherds: Shepherds, timers_max: usize) -> Config {
-        let seed = self.seed.fork(label("host", name)).seed();
+        // The next boot of a host has other chance, and another name to its peers, than the one before.
+        let boot = self.find(name).and_then(|id| self.hosts.get(id.0 as usize));
+        let seed = self.seed.fork(label("host", name));
+        let seed = boot.map_or_else(
+            || seed.seed(),
+            |h| seed.fork(u64::from(h.reboots) + 1).seed(),
+        );
         Config {
             seed,
             pool: self.pool.clone(),
@@ -139,9 +149,16 @@ impl World {
     /// Adds a host and tells its kernel of the network and its place in the world. Its graph may be built before (if the
     /// network was put beside the kernel) or after; it is to be started after.
     pub fn add_host(&mut self, name: &str, kernel: impl Into<Rc<Kernel>>) -> HostId {
-        let kernel: Rc<Kernel> = kernel.into();
         let id = HostId(self.hosts.len() as u32);
         let name: Rc<str> = name.into();
+        let host = self.seat(id, name, kernel.into(), 0);
+        self.hosts.push(host);
+        self.unfinished = None;
+        id
+    }
+
+    /// A kernel in its place in the world.
+    fn seat(&self, id: HostId, name: Rc<str>, kernel: Rc<Kernel>, reboots: u32) -> Host {
         kernel.surround(Rc::clone(&self.network));
         kernel.surround(Rc::new(HostSeat {
             id,
@@ -151,7 +168,7 @@ impl World {
         let inbox = Inbox::default();
         let wires = Rc::new(RefCell::new(None));
         let body = body(Rc::clone(&kernel), Rc::clone(&inbox), Rc::clone(&wires));
-        self.hosts.push(Host {
+        Host {
             kernel,
             wake_at: Time::MAX,
             is_plain: false,
@@ -159,9 +176,16 @@ impl World {
             body,
             wires,
             name,
-        });
-        self.unfinished = None;
-        id
+            reboots,
+        }
+    }
+
+    /// Starts the graph of one host.
+    ///
+    /// # Errors
+    /// The protocol that could not start, and why.
+    pub fn start_host(&mut self, host: HostId) -> Result<(), (ProtocolRef, OpenError)> {
+        self.enter(host, Kernel::start).unwrap_or(Ok(()))
     }
 
     /// Starts every host's graph, in the order of adding.
@@ -171,8 +195,8 @@ impl World {
     pub fn start(&mut self) -> Result<(), (HostId, ProtocolRef, OpenError)> {
         for at in 0..self.hosts.len() {
             let id = HostId(at as u32);
-            let started = self.enter(id, Kernel::start).unwrap_or(Ok(()));
-            started.map_err(|(protocol, error)| (id, protocol, error))?;
+            self.start_host(id)
+                .map_err(|(protocol, error)| (id, protocol, error))?;
         }
         Ok(())
     }
@@ -467,21 +491,26 @@ impl World {
     /// Takes every host down: who waits is interrupted, then every graph is stopped.
     pub fn stop(&mut self) {
         for host in &self.hosts {
-            let shepherds = host.kernel.shepherds();
-            for _ in 0..INTERRUPTS_MAX {
-                if shepherds.stats().suspended == 0 {
-                    break;
-                }
-                shepherds.interrupt_all();
-                if shepherds.run(Rc::clone(&host.body)).is_err() {
-                    break;
-                }
-            }
-            host.wires.borrow_mut().take();
-            host.kernel.stop();
+            take_down(host);
         }
         self.unfinished = None;
     }
+}
+
+/// Interrupts who waits, then stops the graph.
+fn take_down(host: &Host) {
+    let shepherds = host.kernel.shepherds();
+    for _ in 0..INTERRUPTS_MAX {
+        if shepherds.stats().suspended == 0 {
+            break;
+        }
+        shepherds.interrupt_all();
+        if shepherds.run(Rc::clone(&host.body)).is_err() {
+            break;
+        }
+    }
+    host.wires.borrow_mut().take();
+    host.kernel.stop();
 }
 
 impl Drop for World {

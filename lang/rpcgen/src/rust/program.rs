@@ -140,7 +140,9 @@ impl Rust<'_> {
         self.item(format!("/// Serves a [`{service}`]."));
         self.line("#[derive(Clone, Debug)]");
         self.line(format!("pub struct {server}<T>(pub T);"));
-        self.item(format!("impl<T: {service}> Service for {server}<T> {{"));
+        self.item(format!(
+            "impl<T: {service} + Send + 'static> Service for {server}<T> {{"
+        ));
         self.line("    fn program(&self) -> Option<(u32, u32)> {");
         self.line(format!("        Some(({program}, {module}::VERSION))"));
         self.line("    }\n");
@@ -152,6 +154,9 @@ impl Rust<'_> {
             self.line(format!(
                 "                let {pattern} = call.arguments()?;"
             ));
+            for (at, part) in names.numbered_parts() {
+                self.line(format!("                let {part} = part{at};"));
+            }
             let mut arguments = vec!["&self.0".into(), "call".into()];
             arguments.extend(names.arguments.iter().cloned());
             let (front, end) = match procedure.result {

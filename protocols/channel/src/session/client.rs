@@ -17,7 +17,7 @@ use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
-use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 
@@ -565,16 +565,16 @@ impl Session for ClientSession {
                 return Answer::Answered;
             }
         } else if let Some(question) = ask.get::<Describe>() {
-            let (sequence, state) = (
-                self.sequence.get(),
-                if self.waits.get() { "waits" } else { "free" },
-            );
+            let state = if self.waits.get() { "waits" } else { "free" };
+            let (host, number, channel) = self.key;
+            let host = core::net::Ipv4Addr::from(host);
+            let sequence = self.sequence.get();
             question.text = alloc::format!(
-                "channel {} to {}, number {}, call {sequence}, {state}",
-                self.key.2,
-                core::net::Ipv4Addr::from(self.key.0),
-                self.key.1
+                "channel {channel} to {host}, number {number}, call {sequence}, {state}"
             );
+            return Answer::Answered;
+        } else if let Some(question) = ask.get::<CallsAtOnce>() {
+            question.calls = 1;
             return Answer::Answered;
         }
         let answer = self.lower.control(cx, ask);

@@ -1,6 +1,6 @@
 //! A lower protocol of the rpc realm that carries requests to another like it.
 
-use crate::kernel::{Addressing, HEADROOM, Lower, ReachedBottom};
+use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session, SessionRef,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Question, Session,
+    SessionRef, Upper, reason,
 };
 use xk_kit::call::{CallOptions, CancelCall};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
@@ -18,12 +18,20 @@ use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
 /// Called with every request before it is carried to the peer; may block, and may end the call.
 pub type OnCall = Rc<dyn Fn(&Kernel, &SessionRef, &Message) -> Result<(), CallError>>;
 
-/// Who waits in a bottom for its release.
+/// A call that waits for its reply while another shepherd carries it.
 struct Waiting {
     session: SessionRef,
     tag: u64,
+    request: RefCell<Option<Message>>,
+    end: RefCell<Option<CallEnd>>,
     semaphore: Semaphore,
-    is_cancelled: Cell<bool>,
+}
+
+impl Waiting {
+    fn finish(&self, cx: &Kernel, end: CallEnd) {
+        *self.end.borrow_mut() = Some(end);
+        cx.signal(&self.semaphore);
+    }
 }
 
 /// Sessions that requests made, by the client's bottom and session.
@@ -42,7 +50,9 @@ struct State {
     calling_most: Cell<u32>,
     on_call: RefCell<Option<OnCall>>,
     holds: Cell<bool>,
-    waiting: RefCell<Vec<Rc<Waiting>>>,
+    /// Calls under way on another shepherd, by their number.
+    waiting: RefCell<BTreeMap<u64, Rc<Waiting>>>,
+    waiting_last: Cell<u64>,
 }
 
 /// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of the other bottoms that has the
@@ -74,6 +84,7 @@ impl CallBottom {
             on_call: RefCell::default(),
             holds: Cell::new(false),
             waiting: RefCell::default(),
+            waiting_last: Cell::new(0),
         });
         let protocol = cx.add_protocol(kind, name, BottomProtocol(Rc::clone(&state)));
         Self { state, protocol }
@@ -90,6 +101,12 @@ impl CallBottom {
     #[must_use]
     pub fn protocol(&self) -> &ProtocolRef {
         &self.protocol
+    }
+
+    /// What it is like.
+    #[must_use]
+    pub fn lower(&self) -> &Lower {
+        &self.state.lower
     }
 
     /// How many calls were made through it.
@@ -128,14 +145,19 @@ impl CallBottom {
 
     /// Lets the calls that wait go on. Answers how many.
     pub fn release(&self, cx: &Kernel) -> usize {
-        let all = self.state.waiting.take();
-        for waiting in &all {
-            cx.signal(&waiting.semaphore);
+        let all: Vec<u64> = self.state.waiting.borrow().keys().copied().collect();
+        for number in &all {
+            self.state.carry_soon(cx, &self.protocol, *number);
         }
         all.len()
     }
 
-    /// How many calls wait.
+    /// Takes every enable back, so that another protocol can take the place of the one above.
+    pub fn withdraw_all(&self) {
+        drop(self.state.enables.take());
+    }
+
+    /// How many calls wait for their reply.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.waiting.borrow().len()
@@ -244,6 +266,10 @@ impl Protocol for BottomProtocol {
         self.0.answer(ask, None)
     }
 
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, number: u64) {
+        self.0.carry_waiting(cx, number);
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         let state = &self.0;
         let kept = (state.peers.take(), state.enables.take(), state.open.take());
@@ -277,35 +303,79 @@ impl State {
         Answer::Answered
     }
 
-    /// Waits to be released.
+    /// Lets another shepherd carry this call as soon as the loop comes to it.
+    fn carry_soon(&self, cx: &Kernel, this: &ProtocolRef, number: u64) {
+        let scheduled = cx.schedule_protocol(this, Duration::ZERO, number);
+        scheduled.expect("a timer for a test");
+    }
+
+    /// Carries a call that waits, unless it has ended.
+    fn carry_waiting(&self, cx: &Kernel, number: u64) {
+        let waiting = self.waiting.borrow().get(&number).cloned();
+        let Some(waiting) = waiting else { return };
+        let request = waiting.request.take();
+        let Some(request) = request else { return };
+        let reached = waiting.session.ask(cx, Carry::new(request));
+        let end = reached.and_then(|carry| carry.end);
+        waiting.finish(cx, end.unwrap_or_else(|| Err(CallCause::Closed.into())));
+    }
+
+    /// Has a call carried by another shepherd and waits for the reply, until its deadline or until it is taken back.
     fn wait(
         &self,
         cx: &Kernel,
         session: &SessionRef,
         options: Option<CallOptions>,
-    ) -> Result<(), CallError> {
+        request: Message,
+    ) -> CallEnd {
         let limit = CallOptions::clip(options, cx.now(), Duration::MAX)
             .ok_or(CallCause::TimedOut { tries: 0 })?;
         let waiting = Rc::new(Waiting {
             session: session.clone(),
             tag: options.map_or(0, |options| options.tag),
+            request: RefCell::new(Some(request)),
+            end: RefCell::default(),
             semaphore: Semaphore::new(0),
-            is_cancelled: Cell::new(false),
         });
-        self.waiting.borrow_mut().push(Rc::clone(&waiting));
-        let waited = cx.wait(
-            &waiting.semaphore,
-            Some(limit).filter(|limit| *limit != Duration::MAX),
-        );
-        let is_other = |other: &Rc<Waiting>| !Rc::ptr_eq(other, &waiting);
-        self.waiting.borrow_mut().retain(is_other);
-        match waited {
-            Ok(()) if waiting.is_cancelled.get() => Err(CallCause::Cancelled.into()),
-            Ok(()) => Ok(()),
-            Err(WaitError::TimedOut) => Err(CallCause::TimedOut { tries: 1 }.into()),
-            Err(other) => Err(other.into()),
+        let number = self.waiting_last.get() + 1;
+        self.waiting_last.set(number);
+        let waits = Rc::clone(&waiting);
+        self.waiting.borrow_mut().insert(number, waits);
+        if !self.holds.get()
+            && let Some(this) = session.protocol(cx)
+        {
+            self.carry_soon(cx, &this, number);
+        }
+        let limit = Some(limit).filter(|limit| *limit != Duration::MAX);
+        let waited = cx.wait(&waiting.semaphore, limit);
+        self.waiting.borrow_mut().remove(&number);
+        match (waiting.end.take(), waited) {
+            (Some(end), _) => end,
+            (None, Err(WaitError::TimedOut)) => Err(CallCause::TimedOut { tries: 1 }.into()),
+            (None, waited) => {
+                Err(waited.map_or_else(CallError::from, |()| CallCause::Closed.into()))
+            }
         }
     }
+}
+
+/// Asked of a bottom's session by its own protocol: carry this request now.
+struct Carry {
+    request: Option<Message>,
+    end: Option<CallEnd>,
+}
+
+impl Carry {
+    fn new(request: Message) -> Self {
+        Self {
+            request: Some(request),
+            end: None,
+        }
+    }
+}
+
+impl Question for Carry {
+    const NAME: &'static str = "call-bottom-carry";
 }
 
 struct BottomSession {
@@ -317,12 +387,7 @@ struct BottomSession {
 }
 
 impl BottomSession {
-    fn carry(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        mut request: Message,
-    ) -> Result<Message, CallError> {
+    fn start(&self, cx: &Kernel, this: &SessionRef, mut request: Message) -> CallEnd {
         let state = &self.state;
         let options = CallOptions::take(&mut request);
         let max = state.lower.max_packet;
@@ -333,9 +398,14 @@ impl BottomSession {
         if let Some(on_call) = on_call {
             on_call(cx, this, &request)?;
         }
-        if state.holds.get() {
-            state.wait(cx, this, options)?;
+        match options.is_some() || state.holds.get() {
+            true => state.wait(cx, this, options, request),
+            false => self.carry(cx, this, request),
         }
+    }
+
+    fn carry(&self, cx: &Kernel, this: &SessionRef, request: Message) -> CallEnd {
+        let state = &self.state;
         let peer = {
             let peers = state.peers.borrow();
             let is_peer = |other: &&CallBottom| match self.peer {
@@ -378,7 +448,7 @@ impl Session for BottomSession {
         state
             .calling_most
             .set(state.calling_most.get().max(state.calling.get()));
-        let result = self.carry(cx, this, request);
+        let result = self.start(cx, this, request);
         state.calling.set(state.calling.get() - 1);
         self.is_calling.set(false);
         result
@@ -394,16 +464,20 @@ impl Session for BottomSession {
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(carry) = ask.get::<Carry>() {
+            if let Some(request) = carry.request.take() {
+                carry.end = Some(self.carry(cx, this, request));
+            }
+            return Answer::Answered;
+        }
         if let Some(cancel) = ask.get::<CancelCall>() {
-            let all = self.state.waiting.borrow();
-            let found = all
-                .iter()
-                .find(|waiting| waiting.session == *this && waiting.tag == cancel.tag);
+            let is_it =
+                |waiting: &&Rc<Waiting>| (&waiting.session, waiting.tag) == (this, cancel.tag);
+            let found = self.state.waiting.borrow().values().find(is_it).cloned();
             let Some(found) = found else {
                 return Answer::Unknown;
             };
-            found.is_cancelled.set(true);
-            cx.signal(&found.semaphore);
+            found.finish(cx, Err(CallCause::Cancelled.into()));
             return Answer::Answered;
         }
         self.state.answer(ask, self.peer)

@@ -19,6 +19,7 @@ struct TopState {
     opened: RefCell<Vec<(SessionRef, Option<u32>)>>,
     refuse_open: Cell<Option<&'static Reason>>,
     on_serve: RefCell<Option<OnServe>>,
+    forgets: Cell<bool>,
 }
 
 /// The highest protocol of a test of the rpc realm: replies to every request with its octets, unless told otherwise.
@@ -97,6 +98,11 @@ impl CallTop {
         self.state.refuse_open.set(reason);
     }
 
+    /// Lets it keep no sessions for [`CallTop::take_opened`]; at first it keeps them.
+    pub fn forget(&self, forgets: bool) {
+        self.state.forgets.set(forgets);
+    }
+
     /// Serves requests in another way, or as at first.
     pub fn on_serve(&self, on_serve: Option<OnServe>) {
         drop(self.state.on_serve.replace(on_serve));
@@ -119,7 +125,9 @@ impl Protocol for TopProtocol {
         let asked = lower.ask(cx, MyProcedure::default());
         let number = asked.map(|answer| answer.number);
         lower.head().set_tag(number.unwrap_or(0));
-        self.0.opened.borrow_mut().push((lower.clone(), number));
+        if !self.0.forgets.get() {
+            self.0.opened.borrow_mut().push((lower.clone(), number));
+        }
         Ok(())
     }
 

@@ -10,6 +10,11 @@ use super::{TRIAL, beside, needs_rpc, program, rpcbind, serve, trial};
 
 const PORT: u16 = 2049;
 
+/// ONC RPC on `tcp`, and on `udp` with credentials.
+const FURTHER: &str = "tcp ip\nrm tcp\nreqrep rm name=reqrep-tcp\nsunselect reqrep-tcp name=sunselect-tcp\n\
+    sunprog sunselect-tcp name=sunprog-tcp\nauthsys sunselect machine=\"xk\" user=1000 group=100\n\
+    sunprog authsys name=sunprog-sys\n";
+
 /// ONC RPC on `udp`, without credentials.
 const LAYERS: &str = "reqrep udp\nsunselect reqrep\nsunprog sunselect\n";
 
@@ -24,7 +29,7 @@ fn refused(end: End) -> String {
 pub(crate) fn calls_c_programs(wire: Wire) {
     needs_rpc!();
     let lan = Lan::new("rpc-client", wire);
-    let stack = lan.start("", LAYERS);
+    let stack = lan.start("", &[LAYERS, FURTHER].concat());
     let server = serve(&lan.linux, PORT);
     let ask = |version, procedure, arguments: Vec<u8>| {
         call(&stack, "sunprog", at(PORT, version, procedure), arguments)
@@ -38,6 +43,17 @@ pub(crate) fn calls_c_programs(wire: Wire) {
     assert_eq!(ask(2, 2, octets(&[2, -5])), Ok(octets(&-3)));
     let text = |text: &str| octets(&Text::<255>::from(text));
     assert_eq!(ask(1, 3, text("hello")), Ok(text("HELLO")));
+    let large: Opaque<8192> = vec![7; 8192].into();
+    for (procedure, arguments, results) in [
+        (0, Vec::new(), Vec::new()),
+        (1, octets(&large), octets(&large)),
+        (2, octets(&[2, -5]), octets(&-3)),
+    ] {
+        let over_tcp = call(&stack, "sunprog-tcp", at(PORT, 1, procedure), arguments);
+        assert_eq!(over_tcp, Ok(results), "procedure {procedure} over TCP");
+    }
+    let who = call(&stack, "sunprog-sys", at(PORT, 1, 4), Vec::new());
+    assert_eq!(who, Ok(octets(&[1, 1000, 100])));
     // The refusals.
     let other = format!("procedure1@version1@program536871245@port{PORT}@{LINUX}");
     assert_eq!(
@@ -68,7 +84,8 @@ pub(crate) fn calls_c_programs(wire: Wire) {
     let _status = end(&server);
     stack.assert_drops_only(&["udp: unreachable"]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.scene
+        .judge(&[("Connection reset", "a server that ends")]);
 }
 
 /// Without a port, rpcbind is asked for it, in every version; and again after the server has moved.

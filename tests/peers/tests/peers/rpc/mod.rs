@@ -6,7 +6,7 @@ mod system;
 mod trial;
 
 pub(crate) use client::{calls_c_programs, is_registered_with_rpcbind, learns_ports_of_rpcbind};
-pub(crate) use server::serves_c_programs;
+pub(crate) use server::{is_found_by_broadcast, serves_c_programs};
 pub(crate) use system::programs_understand_each_other;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +46,8 @@ pub(crate) const BAD: &[(&str, &str)] = &[
     ("version", "RPC: Program/version mismatch (1 to 2)"),
     ("procedure", "RPC: Procedure unavailable"),
     ("garbage", "RPC: Server can't decode arguments"),
+    // AUTH_BADCRED.
+    ("badsys", "RPC: Authentication error (1)"),
     // AUTH_TOOWEAK.
     ("who", "RPC: Authentication error (5)"),
     ("null", "ok"),

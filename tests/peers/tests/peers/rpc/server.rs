@@ -1,19 +1,25 @@
 //! A graph serves the C client, and rpcinfo.
 
-use xk_peers::scene::{Lan, OURS, Wire};
+use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_peers::stack::Stack;
 
-use super::{BAD, GOOD, TRIAL, call, needs_rpc, trial};
+use super::{BAD, GOOD, KNOWN, TRIAL, call, needs_rpc, trial};
 
 /// Where the trial is.
 const PORT: u16 = 2049;
 
-/// ONC RPC on `udp`.
-const LAYERS: &str = "reqrep udp\nsunselect reqrep\nsunprog sunselect\n";
+/// ONC RPC on `udp`, with credentials of users and shorthands, and on `tcp`, with credentials of users.
+const LAYERS: &str = "reqrep udp\nsunselect reqrep\nauthsys sunselect\nauthshort sunselect authsys\n\
+    tcp ip\nrm tcp\nreqrep rm name=reqrep-tcp\nsunselect reqrep-tcp name=sunselect-tcp\n\
+    authsys sunselect-tcp name=authsys-tcp\n\
+    sunprog sunselect authshort sunselect-tcp authsys-tcp\n";
 
 /// A host that serves the trial, and its port mapper.
 fn start(lan: &Lan, portmap: &str) -> Stack {
-    let stack = lan.start("", &format!("{LAYERS}portmap sunprog {portmap}\n"));
+    let stack = lan.start(
+        "",
+        &format!("{LAYERS}portmap sunprog transports=\"both\" {portmap}\n"),
+    );
     trial::serve(&stack, "portmap", PORT);
     stack
 }
@@ -22,13 +28,17 @@ pub(crate) fn serves_c_programs(wire: Wire) {
     needs_rpc!("rpcinfo");
     let lan = Lan::new("rpc-server", wire);
     let stack = start(&lan, "");
-    call(&lan.linux, "udp", OURS, PORT, &[GOOD, BAD, BEYOND].concat());
-    // By way of the port mapper.
-    call(&lan.linux, "udp", OURS, 0, &GOOD[..1]);
+    for transport in ["udp", "tcp"] {
+        let calls = [GOOD, KNOWN, BAD, BEYOND].concat();
+        call(&lan.linux, transport, OURS, PORT, &calls);
+        // By way of the port mapper.
+        call(&lan.linux, transport, OURS, 0, &GOOD[..1]);
+    }
     rpcinfo_is_answered(&lan);
     stack.assert_drops_only(&REFUSALS);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.scene
+        .judge(&[("Connection reset", "a client that ends")]);
     // Every datagram is understood as ONC RPC.
     let strange = lan.scene.count("ours.pcapng", "udp && !rpc && !icmp");
     assert_eq!(strange, 0);
@@ -42,7 +52,10 @@ const BEYOND: &[(&str, &str)] = &[
 ];
 
 /// The counts of what the client does wrong.
-const REFUSALS: [&str; 7] = [
+const REFUSALS: [&str; 10] = [
+    "authsys: bad credentials",
+    "authsys-tcp: bad credentials",
+    "sunselect-tcp: credentials too weak",
     "sunprog: no such program",
     "sunprog: no such version",
     "sunprog: no such procedure",
@@ -62,6 +75,14 @@ fn rpcinfo_is_answered(lan: &Lan) {
     let address = format!("{OURS}.8.1");
     let said = ask(&["-a", &address, "-T", "udp", TRIAL, "1"]);
     assert!(said.contains("version 1 ready and waiting"), "{said}");
+    let said = ask(&["-p", OURS]);
+    for line in ["100000    4   udp    111", "100000    2   tcp    111"] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(
+        said.contains(&format!("{TRIAL}    2   tcp   {PORT}")),
+        "{said}"
+    );
     let said = ask(&["-T", "udp", OURS, "portmapper"]);
     for version in [2, 3, 4] {
         let line = format!("version {version} ready and waiting");
@@ -71,4 +92,25 @@ fn rpcinfo_is_answered(lan: &Lan) {
         .linux
         .exec(&["rpcinfo", "-T", "udp", OURS, "536871245", "1"]);
     assert!(unknown.is_err(), "{unknown:?}");
+}
+
+/// All hosts of the link are asked at once.
+pub(crate) fn is_found_by_broadcast(wire: Wire) {
+    needs_rpc!("rpcinfo", "stdbuf");
+    let lan = Lan::new("rpc-broadcast", wire);
+    let stack = start(&lan, "indirect=#true");
+    let own = format!("{LINUX}/24");
+    lan.linux.ip(&["addr", "del", &own, "dev", DEVICE]).unwrap();
+    lan.linux
+        .ip(&["addr", "add", &own, "brd", "+", "dev", DEVICE])
+        .unwrap();
+    // It goes on asking for most of a minute.
+    let asking = lan
+        .linux
+        .spawn(&["stdbuf", "-oL", "rpcinfo", "-b", TRIAL, "1"])
+        .unwrap();
+    asking.wait_for(&format!("{OURS}.8.1"), PATIENCE).unwrap();
+    let _said = asking.stop();
+    drop(stack);
+    lan.scene.judge(&[]);
 }

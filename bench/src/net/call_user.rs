@@ -1,0 +1,164 @@
+//! The user of a measured graph of RPC: calls, one call after the other, from a shepherd of its own, or executes what is called.
+
+use super::end::{End, Task};
+use super::exchange::{PATIENCE, Trips};
+use super::stack::Top;
+use crate::case::Trouble;
+use crate::rpc::users::{Procedure, call};
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::object::{OpenError, Refused};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper};
+
+/// How long the first call may take: who is asked for an address too early is asked again after seconds.
+const PATIENCE_FIRST: Duration = Duration::from_secs(4);
+/// From one try to open or to reach the server to the next.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A timer of nothing would keep a kernel from looking at its wires.
+const SOON: Duration = Duration::from_nanos(1);
+
+/// The user; clones are the same one.
+#[derive(Clone)]
+pub(super) struct CallUser(Rc<Inner>);
+
+struct Inner {
+    task: Task,
+    time: Duration,
+    octets: Vec<u8>,
+    lower: ProtocolRef,
+    participants: Participants,
+    begun: Cell<bool>,
+    done: Cell<bool>,
+    trips: RefCell<Option<Trips>>,
+    wrong: RefCell<Option<String>>,
+}
+
+impl CallUser {
+    pub(super) fn new(end: &End, participants: Participants, lower: ProtocolRef) -> Self {
+        Self(Rc::new(Inner {
+            task: end.task,
+            time: end.time,
+            octets: vec![0x5a; end.octets],
+            lower,
+            participants,
+            begun: Cell::new(false),
+            done: Cell::new(false),
+            trips: RefCell::default(),
+            wrong: RefCell::default(),
+        }))
+    }
+}
+
+impl Top for CallUser {
+    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+        if self.0.task == Task::Call && !self.0.begun.replace(true) {
+            // A timer's shepherd may block, and the loop goes on without it.
+            let _ = cx.schedule_protocol(this, SOON, 0);
+        }
+        self.0.done.get()
+    }
+
+    fn limit(&self) -> Duration {
+        self.0.time * 2 + PATIENCE_FIRST + PATIENCE * 2
+    }
+
+    fn result(&self) -> Result<Value, Trouble> {
+        let inner = &*self.0;
+        if inner.task == Task::Execute {
+            return Ok(json!({}));
+        }
+        match (inner.trips.take(), inner.wrong.take()) {
+            (Some(trips), None) if inner.done.get() => Ok(trips.result()),
+            (_, Some(wrong)) => Err(Trouble::Failed(wrong)),
+            _ => Err(Trouble::Failed("no reply came".into())),
+        }
+    }
+}
+
+impl Inner {
+    fn measure(&self, cx: &Kernel, this: &ProtocolRef) -> Result<Trips, String> {
+        let session = self.reach(cx, this)?;
+        let mut trips = Trips::new(self.time);
+        trips.begin();
+        loop {
+            call(cx, &session, &self.octets).map_err(|error| error.describe(cx))?;
+            if !trips.note() {
+                return Ok(trips);
+            }
+        }
+    }
+
+    /// Opens the server and calls it once; a wire may have to find its peer first.
+    fn reach(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, String> {
+        let limit = cx.now().after(PATIENCE_FIRST);
+        let mut opened = None;
+        loop {
+            let tried = match &opened {
+                None => self.open(cx, this).map(|session| opened = Some(session)),
+                Some(session) => match call(cx, session, &[]) {
+                    Ok(()) => return Ok(session.clone()),
+                    Err(error) => Err(error.describe(cx)),
+                },
+            };
+            if let Err(wrong) = tried {
+                if cx.now() > limit {
+                    return Err(wrong);
+                }
+                let never = xk_core::shepherd::Semaphore::new(0);
+                // It ends by its time, or because the program does.
+                let _ = cx.wait(&never, Some(PAUSE));
+            }
+        }
+    }
+
+    fn open(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, String> {
+        let opened = self
+            .lower
+            .open(cx, Upper::new(this), self.participants.clone());
+        opened.map_err(|error| format!("open: {error}"))
+    }
+}
+
+impl Protocol for CallUser {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let inner = &*self.0;
+        if inner.task == Task::Execute {
+            let participants = inner.participants.clone();
+            let _stands = inner
+                .lower
+                .open_enable(cx, Upper::new(this), participants)?;
+        }
+        Ok(())
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        Procedure.open_done(cx, this, lower, participants)
+    }
+
+    #[inline]
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        Procedure.call_demux(cx, this, lower, message)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        match self.0.measure(cx, this) {
+            Ok(trips) => *self.0.trips.borrow_mut() = Some(trips),
+            Err(wrong) => *self.0.wrong.borrow_mut() = Some(wrong),
+        }
+        self.0.done.set(true);
+    }
+}

@@ -1,0 +1,451 @@
+//! The tables of the second paper, and the first one's of RPC.
+//!
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design Techniques", Proceedings of the Twelfth ACM
+//! Symposium on Operating Systems Principles, December 1989, section 4: two Sun 3/75 on a 10 Mbit/s Ethernet, kernel to kernel.
+//! A call without arguments is the latency; one of 16 kilobytes that answers nothing gives the throughput, and against one
+//! of a kilobyte what each further kilobyte costs.
+
+use super::{X_KERNEL, quoted};
+use crate::case::{Benchmark, Better, Case, Goal, Sample, Trouble};
+use crate::net::end::{System, Task, Wire};
+use crate::net::round_trips;
+use crate::net::scene::{Mode, Stage};
+use crate::record::Record;
+use crate::rpc::pair::Pair;
+use crate::rpc::stacks::Stack;
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The Sprite system's own RPC.
+const SPRITE: &str = "Sprite, Sun 3/75";
+/// Both hosts in one thread, with a cable in memory.
+const IN_PROCESS: &str = "xk in process";
+const WIRES: [Wire; 3] = [Wire::Xdp, Wire::Packet, Wire::Shm];
+
+/// How long a round of a case measures.
+const TIME: Duration = Duration::from_millis(60);
+/// Calls of a round in one process.
+const CALLS: f64 = 20_000.0;
+const CALLS_LARGE: f64 = 1000.0;
+/// What the paper calls a kilobyte.
+const KILOBYTE: usize = 1024;
+const LARGE: usize = 16 * KILOBYTE;
+
+const LATENCY: &str = "latency";
+const ONE: &str = "1 KiB";
+const SIXTEEN: &str = "16 KiB";
+const THROUGHPUT: &str = "throughput";
+const INCREMENTAL: &str = "each further KiB";
+
+/// A line of the paper's tables: milliseconds, kilobytes a second, milliseconds for each further kilobyte.
+type Line = (&'static str, &'static str, [f64; 3]);
+const TABLE_1: [Line; 4] = [
+    ("N.RPC", SPRITE, [2.6, 700.0, 1.2]),
+    ("M.RPC-ETH", X_KERNEL, [1.73, 863.0, 1.04]),
+    ("M.RPC-IP", X_KERNEL, [2.10, 836.0, 1.05]),
+    ("M.RPC-VIP", X_KERNEL, [1.79, 860.0, 1.04]),
+];
+const TABLE_2: [Line; 2] = [
+    ("M.RPC-VIP", X_KERNEL, [1.79, 860.0, 1.04]),
+    ("SELECT-CHANNEL-FRAGMENT-VIP", X_KERNEL, [1.93, 839.0, 1.03]),
+];
+/// What the paper's latencies of the third table are.
+const TABLE_3: [(Stack, f64); 4] = [
+    (Stack::Vip, 1.12),
+    (Stack::FragmentVip, 1.33),
+    (Stack::ChannelFragmentVip, 1.82),
+    (Stack::LayeredVip, 1.93),
+];
+const REMOVED: [(Stack, f64); 3] = [
+    (Stack::MonolithicVip, 1.79),
+    (Stack::LayeredVip, 1.93),
+    (Stack::LayeredVipSize, 1.78),
+];
+const TABLE_6: [Line; 2] = [
+    ("Sprite RPC", X_KERNEL, [2.19, 858.0, 1.20]),
+    ("Sprite RPC", SPRITE, [2.60, 700.0, 1.20]),
+];
+
+/// All of them, in the papers' order.
+pub(super) fn benchmarks() -> Vec<Benchmark> {
+    vec![table_1(), table_2(), table_3(), removing_layers()]
+}
+
+fn row(stack: &str, what: &str) -> String {
+    format!("{stack}, {what}")
+}
+
+/// One system's calls of so many octets, spinning.
+fn calls(stage: &Stage, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
+    let stage = stage.clone();
+    let system = System::Rpc(stack, wire);
+    let answer = if stack.has_calls() {
+        Task::Execute
+    } else {
+        Task::Answer
+    };
+    let case = Case::measured(row, move |effort| {
+        let time = TIME.mul_f64(effort);
+        round_trips(&stage, system, (octets, answer), Mode::Spinning, time)
+    });
+    case.of(system.name())
+}
+
+/// The same in one process.
+fn calls_in_process(row: String, stack: Stack, octets: usize) -> Case {
+    let pair: Rc<OnceCell<Pair>> = Rc::default();
+    let case = Case::measured(row, move |effort| {
+        if let Some(kind) = stack.missing() {
+            return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
+        }
+        let pair = pair.get_or_init(|| Pair::with_octets(stack, octets));
+        let most = if octets > 0 { CALLS_LARGE } else { CALLS };
+        let count = (most * effort) as u64 + 1;
+        let begun = Instant::now();
+        pair.calls(count);
+        let us = begun.elapsed().as_nanos() as f64 / 1000.0;
+        Ok(Sample::from(us / count as f64))
+    });
+    case.of(IN_PROCESS)
+}
+
+/// Calls of all sizes by these stacks on all wires.
+fn measured(stacks: &[Stack], sizes: &[(&str, usize)]) -> Vec<Case> {
+    let stage = Stage::default();
+    let mut list = Vec::new();
+    // Rows that are compared are measured one behind the other.
+    for wire in WIRES.map(Some).into_iter().chain([None]) {
+        for (what, octets) in sizes {
+            for stack in stacks {
+                let row = row(stack.name(), what);
+                list.push(match wire {
+                    Some(wire) => calls(&stage, row, *stack, wire, *octets),
+                    None => calls_in_process(row, *stack, *octets),
+                });
+            }
+        }
+    }
+    list
+}
+
+const SIZES: [(&str, usize); 3] = [(LATENCY, 0), (ONE, KILOBYTE), (SIXTEEN, LARGE)];
+
+fn quoted_latencies(lines: &[Line]) -> Vec<Case> {
+    let one = |(stack, system, [ms, ..]): &Line| quoted(row(stack, LATENCY), system, ms * 1000.0);
+    lines.iter().map(one).collect()
+}
+
+/// The records of one system's row.
+fn find<'a>(records: &'a [Record], row: &str, system: &str) -> Option<&'a Record> {
+    let mut found = records
+        .iter()
+        .filter(|r| r.row == row && r.system == system);
+    found.find(|r| r.is_measured())
+}
+
+/// A row computed of the low, middle and high figures of two, or of one twice.
+fn of_two(
+    (row, unit): (String, &'static str),
+    [a, b]: [&Record; 2],
+    figure: impl Fn(f64, f64) -> f64,
+) -> Record {
+    Record {
+        row,
+        unit,
+        min: figure(a.min, b.min),
+        median: figure(a.median, b.median),
+        max: figure(a.max, b.max),
+        p50: None,
+        p99: None,
+        also: Vec::new(),
+        ratios: Vec::new(),
+        instructions: None,
+        goal: None,
+        ..a.clone()
+    }
+}
+
+/// What a person would have written into the paper's other columns.
+fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
+    let figure = |row, unit, system, figure, better| Record {
+        bench,
+        row,
+        system,
+        unit,
+        better,
+        min: figure,
+        median: figure,
+        max: figure,
+        runs: 1,
+        ..Record::default()
+    };
+    let two = |(stack, system, [_, rate, ms]): &Line| {
+        [
+            figure(
+                row(stack, THROUGHPUT),
+                "kilobytes/s",
+                *system,
+                *rate,
+                Better::Higher,
+            ),
+            figure(
+                row(stack, INCREMENTAL),
+                "us",
+                *system,
+                ms * 1000.0,
+                Better::Lower,
+            ),
+        ]
+    };
+    lines.iter().flat_map(two).collect()
+}
+
+/// Kilobytes a second, and what each further kilobyte costs.
+fn rates(records: &[Record], stacks: &[Stack]) -> Vec<Record> {
+    let mut list = Vec::new();
+    for stack in stacks {
+        for system in systems() {
+            let of = |what| find(records, &row(stack.name(), what), system);
+            let (Some(one), Some(sixteen)) = (of(ONE), of(SIXTEEN)) else {
+                continue;
+            };
+            let name = (row(stack.name(), THROUGHPUT), "kilobytes/s");
+            let kilobytes = (LARGE / KILOBYTE) as f64;
+            // The slowest call is the lowest rate.
+            let mut rate = of_two(name, [sixteen; 2], |us, _| kilobytes / (us / 1e6));
+            (rate.min, rate.max) = (rate.max, rate.min);
+            rate.better = Better::Higher;
+            list.push(rate);
+            let name = (row(stack.name(), INCREMENTAL), "us");
+            list.push(of_two(name, [sixteen, one], |b, a| {
+                (b - a) / (kilobytes - 1.0)
+            }));
+        }
+    }
+    list
+}
+
+fn systems() -> [&'static str; 4] {
+    let [xdp, packet, shm] = WIRES.map(|wire| System::Rpc(Stack::Vip, wire).name());
+    [xdp, packet, shm, IN_PROCESS]
+}
+
+/// How many times the second's figure the first's is, for each system that has both.
+fn ratios(
+    records: &[Record],
+    what: &str,
+    [upper, lower]: [&str; 2],
+    goal: Option<Goal>,
+) -> Vec<Record> {
+    let one = |system: &str| {
+        let [a, b] = [upper, lower].map(|stack| find(records, &row(stack, what), system));
+        let (a, b) = (a?, b?);
+        let name = (format!("{upper} / {lower}, {what}"), "times");
+        let ratio = of_two(name, [a, b], |a, b| a / b);
+        let goal = goal.filter(|_| system != X_KERNEL);
+        Some(Record { goal, ..ratio })
+    };
+    systems()
+        .into_iter()
+        .chain([X_KERNEL])
+        .filter_map(one)
+        .collect()
+}
+
+fn table_1() -> Benchmark {
+    Benchmark::new(
+        "papers/rpc-table-1",
+        "monolithic Sprite RPC by what delivers its messages, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and \
+         O'Malley 1989, table I)",
+        "us",
+        || {
+            let mut list = measured(&MONOLITHIC, &SIZES);
+            list.extend(quoted_latencies(&TABLE_1));
+            list
+        },
+    )
+    .derived(|records| {
+        let mut list = rates(records, &MONOLITHIC);
+        list.extend(quoted_records("papers/rpc-table-1", &TABLE_1));
+        let [eth, ip, vip] = MONOLITHIC.map(Stack::name);
+        let goal = Some(Goal::AtMost(1.034));
+        list.extend(ratios(records, LATENCY, [vip, eth], goal));
+        list.extend(ratios(records, LATENCY, [ip, eth], None));
+        list
+    })
+}
+
+const MONOLITHIC: [Stack; 3] = [
+    Stack::MonolithicEth,
+    Stack::MonolithicIp,
+    Stack::MonolithicVip,
+];
+
+fn table_2() -> Benchmark {
+    Benchmark::new(
+        "papers/rpc-table-2",
+        "monolithic against layered RPC, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and O'Malley 1989, table II)",
+        "us",
+        || {
+            let mut list = measured(&BOTH, &SIZES);
+            list.extend(quoted_latencies(&TABLE_2));
+            list
+        },
+    )
+    .derived(|records| {
+        let mut list = rates(records, &BOTH);
+        list.extend(quoted_records("papers/rpc-table-2", &TABLE_2));
+        let [monolithic, layered] = BOTH.map(Stack::name);
+        let goal = Some(Goal::AtMost(1.078));
+        list.extend(ratios(records, LATENCY, [layered, monolithic], goal));
+        let rates = list.clone();
+        let goal = Some(Goal::AtLeast(0.97));
+        list.extend(ratios(&rates, THROUGHPUT, [layered, monolithic], goal));
+        list
+    })
+}
+
+const BOTH: [Stack; 2] = [Stack::MonolithicVip, Stack::LayeredVip];
+
+fn table_3() -> Benchmark {
+    Benchmark::new(
+        "papers/rpc-table-3",
+        "what the layers of RPC add, spinning, of each round the p50; VIP and FRAGMENT carry an empty message there and back \
+         (Hutchinson, Peterson, Abbott and O'Malley 1989, table III)",
+        "us",
+        || {
+            let mut list = measured(&TABLE_3.map(|(stack, _)| stack), &[(LATENCY, 0)]);
+            for (stack, ms) in TABLE_3 {
+                list.push(quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0));
+            }
+            list
+        },
+    )
+    .derived(|records| {
+        let mut list = Vec::new();
+        let steps = ["FRAGMENT adds", "CHANNEL adds", "SELECT adds"];
+        for (at, step) in steps.into_iter().enumerate() {
+            for system in systems().into_iter().chain([X_KERNEL]) {
+                let of = |at: usize| find(records, &row(TABLE_3[at].0.name(), LATENCY), system);
+                if let (Some(lower), Some(upper)) = (of(at), of(at + 1)) {
+                    let name = (step.to_owned(), "us");
+                    list.push(of_two(name, [upper, lower], |a, b| a - b));
+                }
+            }
+        }
+        list
+    })
+}
+
+fn removing_layers() -> Benchmark {
+    Benchmark::new(
+        "papers/rpc-removing-layers",
+        "FRAGMENT left out for what is small, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and O'Malley 1989, \
+         section 4.3)",
+        "us",
+        || {
+            let mut list = measured(&REMOVED.map(|(stack, _)| stack), &SIZES);
+            for (stack, ms) in REMOVED {
+                list.push(quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0));
+            }
+            list
+        },
+    )
+    .derived(|records| {
+        let stacks = REMOVED.map(|(stack, _)| stack);
+        let mut list = rates(records, &stacks);
+        let [monolithic, layered, removed] = stacks.map(Stack::name);
+        let goal = Some(Goal::AtMost(1.0));
+        list.extend(ratios(records, LATENCY, [removed, monolithic], goal));
+        list.extend(ratios(records, LATENCY, [removed, layered], None));
+        list
+    })
+}
+
+/// The first paper's table VI: Sprite RPC in the x-kernel beside Sprite's own.
+pub(super) fn table_6() -> Benchmark {
+    Benchmark::new(
+        "papers/xkernel-table-6",
+        "Sprite RPC, spinning, of each round the p50: latency, 16 KiB calls, and what each further KiB costs (Hutchinson and \
+         Peterson 1991, table VI)",
+        "us",
+        || {
+            let stage = Stage::default();
+            let mut list = Vec::new();
+            for (what, octets) in SIZES {
+                for wire in WIRES {
+                    let row = row(SPRITE_RPC, what);
+                    list.push(calls(&stage, row, Stack::MonolithicVip, wire, octets));
+                }
+            }
+            list.extend(quoted_latencies(&TABLE_6));
+            list
+        },
+    )
+    .derived(|records| {
+        let renamed: Vec<Record> = records
+            .iter()
+            .map(|record| Record {
+                row: record.row.replace(SPRITE_RPC, Stack::MonolithicVip.name()),
+                ..record.clone()
+            })
+            .collect();
+        let mut list = rates(&renamed, &[Stack::MonolithicVip]);
+        for record in &mut list {
+            record.row = record.row.replace(Stack::MonolithicVip.name(), SPRITE_RPC);
+        }
+        list.extend(quoted_records("papers/xkernel-table-6", &TABLE_6));
+        list
+    })
+}
+
+const SPRITE_RPC: &str = "Sprite RPC";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(stack: Stack, what: &str, system: &'static str, median: f64) -> Record {
+        Record {
+            row: row(stack.name(), what),
+            system,
+            min: median / 2.0,
+            median,
+            max: median * 2.0,
+            runs: 1,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn rates_come_of_the_calls_of_sixteen_kilobytes() {
+        let records = [
+            record(Stack::LayeredVip, ONE, IN_PROCESS, 1000.0),
+            record(Stack::LayeredVip, SIXTEEN, IN_PROCESS, 16_000.0),
+            record(Stack::MonolithicVip, SIXTEEN, IN_PROCESS, 16_000.0),
+        ];
+        let found = rates(&records, &BOTH);
+        assert_eq!(found.len(), 2, "one that lacks a size has no rate");
+        assert_eq!((found[0].median, found[1].median), (1000.0, 1000.0));
+        assert!(found[0].min < found[0].max);
+    }
+
+    #[test]
+    fn a_ratio_has_its_goal_but_not_the_papers() {
+        let [eth, _, vip] = MONOLITHIC;
+        let records = [
+            record(eth, LATENCY, IN_PROCESS, 100.0),
+            record(vip, LATENCY, IN_PROCESS, 103.0),
+            record(eth, LATENCY, X_KERNEL, 1730.0),
+            record(vip, LATENCY, X_KERNEL, 1790.0),
+        ];
+        let goal = Some(Goal::AtMost(1.034));
+        let found = ratios(&records, LATENCY, [vip.name(), eth.name()], goal);
+        let [ours, papers] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((ours.reached(), papers.reached()), (Some(true), None));
+        assert!((papers.median - 1.79 / 1.73).abs() < 1e-9);
+    }
+}

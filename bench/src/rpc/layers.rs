@@ -1,0 +1,129 @@
+//! `rpc-inprocess`: an empty call between two kernels of one thread, by configuration; differences are what a layer costs.
+
+use super::pair::Pair;
+use super::stacks::Stack;
+use crate::case::{Benchmark, Case, Goal};
+use crate::record::Record;
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "rpc-inprocess",
+        "an empty call and its empty reply between two kernels of one thread, by configuration; VIP and FRAGMENT carry a message \
+         there and back",
+        "ns",
+        cases,
+    )
+    .derived(derived)
+}
+
+const OPERATIONS: u64 = 20_000;
+/// What a layer that does next to nothing may cost there and back, in ns.
+const TRIVIAL_NS: f64 = 20.0;
+
+fn cases() -> Vec<Case> {
+    let case = |stack: Stack| {
+        Case::new(stack.name(), OPERATIONS, move || {
+            let pair = Pair::new(stack);
+            move |operations| pair.calls(operations)
+        })
+    };
+    let known = Stack::ALL.into_iter().filter(|s| s.missing().is_none());
+    known.map(case).collect()
+}
+
+/// A layer: the configuration that has it and one that does not.
+const LAYERS: [(&str, Stack, Stack, Option<f64>); 7] = [
+    (
+        "SELECT adds, on the wire",
+        Stack::LayeredLink,
+        Stack::ChannelLink,
+        Some(TRIVIAL_NS),
+    ),
+    (
+        "SELECT adds",
+        Stack::LayeredVip,
+        Stack::ChannelFragmentVip,
+        Some(TRIVIAL_NS),
+    ),
+    (
+        "VIP adds",
+        Stack::MonolithicVip,
+        Stack::MonolithicEth,
+        Some(TRIVIAL_NS),
+    ),
+    ("IP adds", Stack::MonolithicIp, Stack::MonolithicEth, None),
+    (
+        "CHANNEL adds",
+        Stack::ChannelFragmentVip,
+        Stack::FragmentVip,
+        None,
+    ),
+    ("FRAGMENT adds", Stack::FragmentVip, Stack::Vip, None),
+    (
+        "three layers add",
+        Stack::LayeredVip,
+        Stack::MonolithicVip,
+        None,
+    ),
+];
+
+fn derived(records: &[Record]) -> Vec<Record> {
+    let find = |stack: Stack| {
+        let mut found = records.iter().filter(|r| r.row == stack.name());
+        found.find(|r| r.is_measured())
+    };
+    let one = |(row, with, without, goal_ns): (&str, Stack, Stack, Option<f64>)| {
+        let (with, without) = (find(with)?, find(without)?);
+        let instructions = with.instructions.zip(without.instructions);
+        Some(Record {
+            row: row.into(),
+            min: with.min - without.min,
+            median: with.median - without.median,
+            max: with.max - without.max,
+            instructions: instructions.map(|(a, b)| a - b),
+            goal: goal_ns.map(Goal::AtMost),
+            ..with.clone()
+        })
+    };
+    LAYERS.into_iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(stacks: &[Stack]) -> impl Iterator<Item = Stack> {
+        let stacks = stacks.iter().copied();
+        stacks.filter(|stack| stack.missing().is_none())
+    }
+
+    #[test]
+    fn every_configuration_calls() {
+        for stack in known(&Stack::ALL) {
+            let pair = Pair::new(stack);
+            pair.calls(3);
+        }
+    }
+
+    #[test]
+    fn large_arguments_go_in_fragments_and_small_ones_in_one_frame() {
+        let stacks = [
+            Stack::MonolithicVip,
+            Stack::LayeredVip,
+            Stack::LayeredVipSize,
+            Stack::SunUdp,
+        ];
+        for stack in known(&stacks) {
+            let pair = Pair::with_octets(stack, 16 * 1024);
+            let before = pair.frames();
+            pair.calls(1);
+            // Sprite's fragments hold a kilobyte, the others what fits; and the reply.
+            let large = pair.frames() - before;
+            assert!((13..=17).contains(&large), "{}: {large}", stack.name());
+            let pair = Pair::new(stack);
+            let before = pair.frames();
+            pair.calls(10);
+            assert_eq!(pair.frames() - before, 20, "{}", stack.name());
+        }
+    }
+}

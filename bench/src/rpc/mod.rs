@@ -1,0 +1,186 @@
+//! Calls of a procedure that answers nothing, one after the other, between two processes: `rpc-null` with no arguments, `rpc-16k`
+//! with sixteen kilobytes of them.
+
+pub(crate) mod foreign;
+mod layers;
+pub(crate) mod pair;
+pub(crate) mod stacks;
+pub(crate) mod users;
+
+use crate::case::{Benchmark, Case, Goal, Sample};
+use crate::net::end::{System, Task, Wire};
+use crate::net::round_trips;
+use crate::net::scene::{Mode, Stage};
+use foreign::{Foreign, Programs};
+use stacks::Stack;
+use std::time::Duration;
+
+/// The benchmarks of calls.
+pub(crate) fn benchmarks() -> Vec<Benchmark> {
+    vec![null(), large(), layers::benchmark()]
+}
+
+/// How long a round measures.
+const TIME: Duration = Duration::from_millis(80);
+const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
+/// Octets of the large argument.
+const LARGE_OCTETS: usize = 16 * 1024;
+const MIB: f64 = (1 << 20) as f64;
+
+/// A configuration of ours and the wire that it stands on, as a system of its own.
+type Ours = (&'static str, Stack, Wire);
+
+/// The first is the one that is to reach the goals.
+const NULL_OURS: [Ours; 7] = [
+    ("xk shm, SELECT-CHANNEL", Stack::LayeredLink, Wire::Shm),
+    ("xk shm, M.RPC", Stack::MonolithicLink, Wire::Shm),
+    (
+        "xk shm, SELECT-CHANNEL-VIPsize",
+        Stack::LayeredVipSize,
+        Wire::Shm,
+    ),
+    ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
+    ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
+    (
+        "xk xdp, SELECT-CHANNEL-VIPsize",
+        Stack::LayeredVipSize,
+        Wire::Xdp,
+    ),
+    (
+        "xk packet, SELECT-CHANNEL-VIPsize",
+        Stack::LayeredVipSize,
+        Wire::Packet,
+    ),
+];
+const LARGE_OURS: [Ours; 5] = [
+    (
+        "xk shm, SELECT-CHANNEL, frames of 20 KiB",
+        Stack::LayeredLink,
+        Wire::Shm,
+    ),
+    (
+        "xk shm, SELECT-CHANNEL-VIPsize",
+        Stack::LayeredVipSize,
+        Wire::Shm,
+    ),
+    ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
+    ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
+    (
+        "xk packet, SELECT-CHANNEL-VIPsize",
+        Stack::LayeredVipSize,
+        Wire::Packet,
+    ),
+];
+
+fn null() -> Benchmark {
+    Benchmark::new(
+        "rpc-null",
+        "a call of nothing that answers nothing, between two processes, user to user; of each round the p50. xk on its wires, the          others over the loopback device",
+        "us",
+        null_cases,
+    )
+}
+
+/// The row in which ours spin and the others sleep on one core, where they are fastest but for spinning.
+const SPINNING_AGAINST_SLEEPING: &str = "spinning, others one core";
+
+fn null_cases() -> Vec<Case> {
+    let found = Found::default();
+    let mut list = Vec::new();
+    for mode in MODES {
+        let ours = NULL_OURS.map(|ours| found.ours(mode.name(), ours, mode, 0));
+        for (at, case) in ours.into_iter().enumerate() {
+            list.push(match (at, mode) {
+                (0, Mode::Spinning) => beside_all(case, None).goal(Goal::AtMost(1.0)),
+                (0, Mode::OneCore) => beside_all(case, Some(1.5)),
+                (0, Mode::TwoCores) => beside_all(case, None),
+                _ => case,
+            });
+        }
+        list.extend(Foreign::ALL.map(|system| found.theirs(mode.name(), system, mode, 0)));
+    }
+    let row = SPINNING_AGAINST_SLEEPING;
+    let ours = found.ours(row, NULL_OURS[0], Mode::Spinning, 0);
+    list.push(beside_all(ours, Some(15.0)));
+    let theirs = |system| found.theirs(row, system, Mode::OneCore, 0);
+    list.extend(Foreign::ALL.map(theirs));
+    list
+}
+
+/// Compared with each of the others, to be so many times as fast.
+fn beside_all(case: Case, times: Option<f64>) -> Case {
+    Foreign::ALL.iter().fold(case, |case, system| {
+        let case = case.beside(system.name());
+        match times {
+            Some(times) => case.goal(Goal::TimesAsFast(times)),
+            None => case,
+        }
+    })
+}
+
+fn large() -> Benchmark {
+    Benchmark::new(
+        "rpc-16k",
+        "calls with 16 KiB of arguments that answer nothing, one after the other, between two processes; from each round's p50. xk on          its wires, the others over the loopback device",
+        "MiB/s",
+        large_cases,
+    )
+    .higher_is_better()
+}
+
+fn large_cases() -> Vec<Case> {
+    let found = Found::default();
+    let mut list = Vec::new();
+    for mode in MODES {
+        for ours in LARGE_OURS {
+            let case = found.ours(mode.name(), ours, mode, LARGE_OCTETS);
+            list.push(beside_all(case, None));
+        }
+        let theirs = |system| found.theirs(mode.name(), system, mode, LARGE_OCTETS);
+        list.extend(Foreign::ALL.map(theirs));
+    }
+    list
+}
+
+/// What the cases of a benchmark share.
+#[derive(Clone, Default)]
+struct Found {
+    stage: Stage,
+    programs: Programs,
+}
+
+impl Found {
+    fn ours(&self, row: &str, (name, stack, wire): Ours, mode: Mode, octets: usize) -> Case {
+        let stage = self.stage.clone();
+        let system = System::Rpc(stack, wire);
+        let case = Case::measured(row, move |effort| {
+            let time = TIME.mul_f64(effort);
+            let trip = round_trips(&stage, system, (octets, Task::Execute), mode, time)?;
+            Ok(shown(trip, octets))
+        });
+        case.of(name)
+    }
+
+    fn theirs(&self, row: &str, system: Foreign, mode: Mode, octets: usize) -> Case {
+        let programs = self.programs.clone();
+        let case = Case::measured(row, move |effort| {
+            let trip = programs.calls(system, octets, mode, TIME.mul_f64(effort))?;
+            Ok(shown(trip, octets))
+        });
+        case.of(system.name())
+    }
+}
+
+/// The microseconds of an empty call; of one with arguments, what goes through per second.
+fn shown(trip: Sample, octets: usize) -> Sample {
+    if octets == 0 {
+        return trip;
+    }
+    let rate = |us: f64| octets as f64 / MIB / (us / 1e6);
+    Sample {
+        value: rate(trip.value),
+        p50: trip.p50.map(rate),
+        p99: trip.p99.map(rate),
+        also: Vec::new(),
+    }
+}

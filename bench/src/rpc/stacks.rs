@@ -1,0 +1,201 @@
+//! The configurations of protocols whose calls are measured, each as lines of a graph file and what its user opens.
+
+use std::net::Ipv4Addr;
+use xk_catalog::PROTOCOLS;
+use xk_core::{Part, Participant, Participants};
+use xk_kit::call::{PROCEDURE, PROGRAM, VERSION};
+
+/// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0 by themselves (RFC 5531, section
+/// 12.1).
+const NULL: u64 = 1;
+/// A program from those for whoever likes (RFC 5531, section 14), and a port below those that Linux gives by itself.
+const SUN_PROGRAM: u64 = 0x2000_1991;
+const SUN_VERSION: u64 = 1;
+const SUN_PORT: u16 = 20_491;
+
+/// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques", sections 3 and 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    MonolithicEth,
+    MonolithicIp,
+    MonolithicVip,
+    Vip,
+    FragmentVip,
+    ChannelFragmentVip,
+    /// L.RPC-VIP: SELECT-CHANNEL-FRAGMENT-VIP.
+    LayeredVip,
+    /// SELECT-CHANNEL-VIPsize, with FRAGMENT beneath for what is large.
+    LayeredVipSize,
+    /// The monolithic and the layered one right on a wire between two.
+    MonolithicLink,
+    LayeredLink,
+    /// The same without SELECT.
+    ChannelLink,
+    /// Sun RPC in layers over UDP.
+    SunUdp,
+    /// The same on CHANNEL and FRAGMENT.
+    SunChannelVip,
+}
+
+impl Stack {
+    /// All of them.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::MonolithicEth,
+        Self::MonolithicIp,
+        Self::MonolithicVip,
+        Self::Vip,
+        Self::FragmentVip,
+        Self::ChannelFragmentVip,
+        Self::LayeredVip,
+        Self::LayeredVipSize,
+        Self::MonolithicLink,
+        Self::LayeredLink,
+        Self::ChannelLink,
+        Self::SunUdp,
+        Self::SunChannelVip,
+    ];
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MonolithicEth => "M.RPC-ETH",
+            Self::MonolithicIp => "M.RPC-IP",
+            Self::MonolithicVip => "M.RPC-VIP",
+            Self::Vip => "VIP",
+            Self::FragmentVip => "FRAGMENT-VIP",
+            Self::ChannelFragmentVip => "CHANNEL-FRAGMENT-VIP",
+            Self::LayeredVip => "SELECT-CHANNEL-FRAGMENT-VIP",
+            Self::LayeredVipSize => "SELECT-CHANNEL-VIPsize",
+            Self::MonolithicLink => "M.RPC on the wire",
+            Self::LayeredLink => "SELECT-CHANNEL on the wire",
+            Self::ChannelLink => "CHANNEL on the wire",
+            Self::SunUdp => "SUN.SELECT-REQUEST.REPLY-UDP",
+            Self::SunChannelVip => "SUN.SELECT-CHANNEL-FRAGMENT-VIP",
+        }
+    }
+
+    /// Its lines above a node that carries frames and is called `wire`.
+    pub(crate) fn lines(self, wire: &str, address: &str) -> String {
+        let frames = format!("eth {wire}\narp eth\nip arp {{ address \"{address}/24\"; }}\n");
+        match self {
+            Self::MonolithicLink => format!("mrpc {wire}"),
+            Self::LayeredLink => format!("channel {wire}\nselect channel"),
+            Self::ChannelLink => format!("channel {wire}"),
+            _ => frames + self.upper_lines(),
+        }
+    }
+
+    fn upper_lines(self) -> &'static str {
+        match self {
+            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink => "",
+            Self::MonolithicEth => "mrpc arp",
+            Self::MonolithicIp => "mrpc ip",
+            Self::MonolithicVip => "vip arp ip\nmrpc vip",
+            Self::Vip => "vip arp ip",
+            Self::FragmentVip => "vip arp ip\nfragment vip",
+            Self::ChannelFragmentVip => "vip arp ip\nfragment vip\nchannel fragment",
+            Self::LayeredVip => "vip arp ip\nfragment vip\nchannel fragment\nselect channel",
+            Self::LayeredVipSize => {
+                "vipaddr arp ip\nfragment vipaddr\nvipsize vipaddr fragment\nchannel vipsize\nselect channel"
+            }
+            Self::SunUdp => "udp ip\nreqrep udp\nsunselect reqrep\nsunprog sunselect",
+            Self::SunChannelVip => {
+                "vip arp ip\nfragment vip\nchannel fragment\nsunselect channel\nsunprog sunselect"
+            }
+        }
+    }
+
+    /// The node that the user stands on.
+    pub(crate) fn top(self) -> &'static str {
+        match self {
+            Self::MonolithicEth
+            | Self::MonolithicIp
+            | Self::MonolithicVip
+            | Self::MonolithicLink => "mrpc",
+            Self::Vip => "vip",
+            Self::FragmentVip => "fragment",
+            Self::ChannelFragmentVip | Self::ChannelLink => "channel",
+            Self::LayeredVip | Self::LayeredVipSize | Self::LayeredLink => "select",
+            Self::SunUdp | Self::SunChannelVip => "sunprog",
+        }
+    }
+
+    /// Whether its user calls; else it sends a message and has it sent back.
+    pub(crate) fn has_calls(self) -> bool {
+        !matches!(self, Self::Vip | Self::FragmentVip)
+    }
+
+    /// What it needs that the catalog lacks.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        let mut kinds = match self {
+            Self::MonolithicLink => "mrpc",
+            Self::LayeredLink => "channel\nselect",
+            Self::ChannelLink => "channel",
+            _ => self.upper_lines(),
+        }
+        .lines()
+        .filter_map(|line| line.split(' ').next());
+        kinds.find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind))
+    }
+
+    /// Whether it cuts messages that are larger than a frame.
+    pub(crate) fn has_fragments(self) -> bool {
+        !matches!(self, Self::LayeredLink | Self::ChannelLink | Self::Vip)
+    }
+
+    /// Whether it stands on frames with addresses.
+    fn has_hosts(self) -> bool {
+        !matches!(
+            self,
+            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink
+        )
+    }
+
+    /// What is above the host in a participant.
+    fn named(self, host: Part) -> Participant {
+        // On a wire between two there is no host but the other.
+        let host = match self.has_hosts() {
+            true => Participant::of(host),
+            false => Participant::new(),
+        };
+        match self {
+            Self::Vip | Self::FragmentVip | Self::ChannelFragmentVip | Self::ChannelLink => host,
+            Self::SunUdp | Self::SunChannelVip => {
+                let host = match self {
+                    Self::SunUdp => host.with(Part::port(SUN_PORT)),
+                    _ => host,
+                };
+                host.with(Part::Number(PROGRAM, SUN_PROGRAM))
+                    .with(Part::Number(VERSION, SUN_VERSION))
+                    .with(Part::Number(PROCEDURE, NULL))
+            }
+            _ => host.with(Part::Number(PROCEDURE, NULL)),
+        }
+    }
+
+    /// What a caller opens, to call whoever has this address.
+    pub(crate) fn calls(self, address: &str) -> Participants {
+        let host = Part::Host(address.parse().unwrap_or(Ipv4Addr::UNSPECIFIED));
+        let peer = self.named(host);
+        let mut local = Participant::new();
+        for _ in peer.parts() {
+            local.push(Part::Any);
+        }
+        Participants::pair(local, peer)
+    }
+
+    /// What a server enables.
+    pub(crate) fn serves(self) -> Participants {
+        Participants::local(self.named(Part::Any))
+    }
+}
+
+/// The numbers of the users, which the catalog's protocols do not know: those for experiments (RFC 3692, section 2.1), and the
+/// same on what carries IP's numbers; on Ethernet the one that `vip` derives.
+pub(crate) const USERS: [(&str, u32); 5] = [
+    ("eth", 0x3900 + 253),
+    ("ip", 253),
+    ("vip", 253),
+    ("fragment", 253),
+    ("channel", 253),
+];

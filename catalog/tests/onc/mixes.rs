@@ -1,0 +1,147 @@
+//! The same layers on other ones below: records on streams, a bare link, a layer with one call at a time.
+
+use crate::net::{Faults, Net, PORT, PROGRAM, host, over};
+use core::cell::RefCell;
+use core::time::Duration;
+use std::rc::Rc;
+use xk_core::object::{CallCause, PushError};
+use xk_core::{Kernel, ProtocolRef};
+use xk_kit::stream::StreamAbort;
+use xk_testkit::kernel::Lower;
+
+fn on_tcp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+    let settings = xk_tcp::Settings::default();
+    let tcp = xk_tcp::add(cx, &format!("tcp-{name}"), below, 64, settings);
+    let settings = xk_rm::Settings {
+        record_max: 200_000,
+        queue_max: 400_000,
+        sessions_max: 4,
+    };
+    let rm = xk_rm::add(cx, &format!("rm-{name}"), tcp, settings);
+    over(cx, name, rm, xk_reqrep::Settings::default())
+}
+
+fn tcp_net(seed: u64, local: &str) -> Rc<Net> {
+    Net::with(
+        seed,
+        &on_tcp,
+        [1, 2].map(|n| Lower::host(host(n), 6)),
+        local,
+    )
+}
+
+fn local() -> String {
+    format!("version1@program{PROGRAM}@port{PORT}")
+}
+
+#[test]
+fn calls_of_any_size_go_over_a_stream() {
+    let net = tcp_net(1, &local());
+    let session = net.open(1);
+    for size in [0, 1, 4, 1000, 8800, 70_000, 199_900] {
+        let arguments: Vec<u8> = (0..size).map(|n| (n * 7) as u8).collect();
+        assert_eq!(net.call(&session, &arguments), Ok(arguments), "{size}");
+    }
+    let error = net.call(&session, &[0; 200_000]).expect_err("too big");
+    assert!(matches!(
+        error.cause,
+        CallCause::Push(PushError::TooBig { .. })
+    ));
+    drop(session);
+    net.finish();
+}
+
+#[test]
+fn a_lossy_network_costs_no_call_and_none_is_executed_twice() {
+    let net = tcp_net(2, &local());
+    net.faults.set(Faults {
+        loss: 50,
+        duplicate: 20,
+        late: 100,
+    });
+    let results = Rc::new(RefCell::new(0));
+    let session = net.open(1);
+    for n in 0..100u32 {
+        let (results, session) = (Rc::clone(&results), session.clone());
+        net.then(move |net| {
+            let octets = vec![n as u8; 1 + 37 * n as usize];
+            let reply = session.call(&net.cx, net.cx.message(&octets)).unwrap();
+            assert!(reply.eq_octets(&octets));
+            *results.borrow_mut() += 1;
+        });
+    }
+    net.run();
+    assert_eq!(*results.borrow(), 100);
+    assert_eq!(net.server.executed.get(), 100);
+    drop(session);
+    net.finish();
+}
+
+#[test]
+fn after_the_connection_broke_the_call_goes_on_over_a_new_one() {
+    let net = tcp_net(3, &local());
+    let session = net.open(3);
+    assert!(net.call(&session, b"first").is_ok());
+    // The server breaks the connection while it executes.
+    net.server
+        .act
+        .replace(Some(Rc::new(|cx: &Kernel, _, _: &_| {
+            let rm = cx.find_protocol("rm-server").unwrap();
+            let list = xk_core::control::ListSessions {
+                max: 8,
+                sessions: Vec::new(),
+                total: 0,
+            };
+            for session in rm.ask(cx, list).unwrap().sessions {
+                let _ = session.ask(cx, StreamAbort);
+            }
+            None
+        })));
+    let begun = net.cx.now();
+    let other = session.clone();
+    net.then(move |net| {
+        let reply = other.call(&net.cx, net.cx.message(b"second"));
+        assert!(reply.unwrap().eq_octets(b"second"));
+    });
+    let server = Rc::clone(&net.server);
+    net.then(move |net| {
+        // Broken once, not again.
+        let never = xk_core::shepherd::Semaphore::new(0);
+        let _ = net.cx.wait(&never, Some(Duration::from_millis(5)));
+        server.act.replace(None);
+    });
+    net.run();
+    assert!(net.server.executed.get() >= 2);
+    assert!(net.cx.now().since(begun) < Duration::from_secs(10));
+    drop(session);
+    net.finish();
+}
+
+#[test]
+fn where_nobody_listens_the_call_ends_at_once() {
+    let net = tcp_net(4, &local());
+    let text = format!("*, procedure1@version1@program{PROGRAM}@port9@10.0.0.2");
+    let begun = net.cx.now();
+    let error = net.call(&net.open_as(&text), b"x").expect_err("refused");
+    assert_eq!(error.cause, CallCause::Push(PushError::Unreachable));
+    assert!(net.cx.now().since(begun) < Duration::from_secs(1));
+    net.finish();
+}
+
+#[test]
+fn a_bare_link_will_do() {
+    let build = |cx: &Kernel, name: &str, below: ProtocolRef| {
+        over(cx, name, below, xk_reqrep::Settings::default())
+    };
+    let link = [Lower::link(9000), Lower::link(9000)];
+    let local = format!("version1@program{PROGRAM}");
+    let net = Net::with(5, &build, link, &local);
+    let text = format!("*, procedure1@version1@program{PROGRAM}@*");
+    let session = net.open_as(&text);
+    assert_eq!(
+        net.call(&session, b"over a link"),
+        Ok(b"over a link".into())
+    );
+    drop(session);
+    net.finish();
+}

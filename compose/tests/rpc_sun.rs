@@ -1,0 +1,72 @@
+//! ONC RPC in parts, as the graphs put it together: every call has its reply in spite of losses, over whatever stack.
+
+use std::path::Path;
+use std::time::Duration;
+use xk_catalog::Catalog;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::Time;
+use xk_core::control::Report;
+use xk_sim::World;
+
+/// Runs a graph with this seed until its callers are done.
+fn run(name: &str, seed: u64) -> World {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../graphs/{name}.kdl"));
+    let source = std::fs::read_to_string(path).unwrap();
+    let graph = check(&source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let config = SimulationConfig {
+        seed,
+        ..SimulationConfig::default()
+    };
+    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(300));
+    world
+}
+
+/// What a protocol reports: the figure of this name.
+fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
+    let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
+    let protocol = kernel.find_protocol(protocol).unwrap();
+    let report = protocol.ask(kernel, Report::default()).unwrap();
+    let found = report.lines.iter().find(|(line, _)| line == name);
+    found.map_or(0, |(_, value)| value.parse().unwrap())
+}
+
+/// Every call of both callers has the reply that it must have.
+fn all_are_answered(name: &str) {
+    for seed in 1..4 {
+        let mut world = run(name, seed);
+        for caller in ["ping", "echo"] {
+            let of = |line: &str| figure(&world, "alice", caller, line);
+            assert_eq!(of("calls"), 50, "{name} {caller}, seed {seed}");
+            assert_eq!(of("replies"), 50, "{name} {caller}, seed {seed}");
+            assert_eq!(of("wrong"), 0, "{name} {caller}, seed {seed}");
+        }
+        world.stop();
+    }
+}
+
+#[test]
+fn on_udp() {
+    all_are_answered("rpc-sun");
+}
+
+#[test]
+fn on_records_over_tcp() {
+    all_are_answered("rpc-sun-tcp");
+}
+
+#[test]
+fn on_fragment() {
+    all_are_answered("rpc-sun-fragment");
+}
+
+#[test]
+fn on_channel() {
+    all_are_answered("rpc-sun-channel");
+}
+
+#[test]
+fn with_credentials() {
+    all_are_answered("rpc-sun-auth");
+}

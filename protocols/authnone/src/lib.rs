@@ -1,0 +1,111 @@
+//! # Synopsis
+//! `authnone LOWER` — empty credentials of ONC RPC: nobody says who calls
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//!
+//! # Above
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//!
+//! # Below
+//! `sunselect`.
+//!
+//! # Behaviour
+//! A call gets an empty credential and an empty verifier in front, an accepted reply an empty verifier. Of what comes the
+//! bodies are skipped. To leave the layer out, with `sunprog` right on `sunselect`, gives the same octets; it is for servers
+//! that stand on other layers of authentication besides.
+//!
+//! A body longer than 400 octets is refused as `bad credentials` or `bad verifier`.
+//!
+//! # Control
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
+//!
+//! # Parameters
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp
+//!     sunselect reqrep
+//!     authnone  sunselect
+//!     authsys   sunselect
+//!     sunprog   authnone authsys
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, section 10.1.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use protocol::{add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "authnone",
+    summary: "empty credentials of ONC RPC: nobody says who calls",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Other("programs")],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    // The flavor of the credentials.
+    numbers: &[Number {
+        upper: "authnone",
+        lower: "sunselect",
+        number: xk_kit::onc::AUTH_NONE,
+    }],
+    parameters: &[ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 16_777_216,
+        },
+        "16384",
+        "how many sessions it holds, for calls and for requests each",
+    )],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "carries-credentials",
+            meaning: "it does",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per session below and, for calls, protocol above",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "calling: session below and protocol above; serving: session below",
+        },
+    ],
+    probe: None,
+    build,
+};

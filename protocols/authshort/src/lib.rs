@@ -1,0 +1,127 @@
+//! # Synopsis
+//! `authshort SUNSELECT AUTHSYS` — shorthands for credentials of ONC RPC
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//!
+//! # Above
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//!
+//! # Below
+//! Two: `sunselect`, where it takes requests with shorthands, and `authsys` on the same `sunselect`, where it calls with whole
+//! credentials, and takes requests with them.
+//!
+//! # Behaviour
+//! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the next calls have that for their
+//! credential, 24 octets in place of up to 400. If the server rejects it (it has started anew, or the shorthand is too old), the
+//! call is made again through `authsys`, at once, and the caller hears nothing of it.
+//!
+//! A server gives a shorthand with every reply to a whole credential. It keeps none: the shorthand holds user, group and the time
+//! when it was given, with a hash under the key of this boot over them and the client's host. What does not fit, or is older than
+//! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
+//!
+//! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or the upper one, loses nothing
+//! else.
+//!
+//! # Control
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
+//! To `authsys` it answers `issue-shorthand`.
+//!
+//! # Parameters
+//! - `lifetime`: how long a shorthand is good.
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp
+//!     sunselect reqrep
+//!     authsys   sunselect
+//!     authshort sunselect authsys
+//!     sunprog   authshort
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, section 8.2 and appendix A.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use protocol::{AuthShort, Settings, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "authshort",
+    summary: "shorthands for credentials of ONC RPC",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 2,
+        max: 2,
+        realms: &[Realm::Rpc],
+        families: &[Family::Other("programs")],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    // The flavor of the credentials.
+    numbers: &[Number {
+        upper: "authshort",
+        lower: "sunselect",
+        number: xk_kit::onc::AUTH_SHORT,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "lifetime",
+            ParamKind::Duration,
+            "1h",
+            "how long a shorthand is good",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "16384",
+            "how many sessions it holds, for calls and for requests each",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "carries-credentials",
+            meaning: "it does",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per session below and, for calls, protocol above",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "calling: session below and protocol above; serving: session below",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,159 @@
+//! # Synopsis
+//! `authsys LOWER` — credentials of Unix users for ONC RPC: anybody's word for who calls
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//!
+//! # Above
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//!
+//! # Below
+//! `sunselect`.
+//!
+//! # Behaviour
+//! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and an empty verifier. A server
+//! reads the credential, and hands the request up with the attribute `caller`: the user and his first group. It believes what
+//! it reads; there is no proof in it.
+//!
+//! With `accept` the server takes only these users; others are refused as `credentials too weak`, except for procedure 0,
+//! which is there for everybody whose credential can be read. A credential that cannot be read is refused as `bad credentials`:
+//! names longer than 255 octets, more than 16 groups, octets too few or too many, a body longer than 400 octets.
+//!
+//! An accepted reply has an empty verifier, or a shorthand if the protocol above is `authshort`.
+//!
+//! # Control
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
+//! Sessions that call answer `take-shorthand`.
+//!
+//! # Parameters
+//! - `machine`: the name of the caller's machine.
+//! - `user`, `group`: the numbers of the caller and his first group.
+//! - `groups`: those of his other groups, at most 16, with spaces between.
+//! - `accept`: the users whom a server takes, with spaces between: numbers, and ranges such as `1000-1999`. All if not given.
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     sim       link=lan
+//!     eth       sim
+//!     arp       eth
+//!     ip        arp { address "10.0.0.2/24"; }
+//!     udp       ip
+//!     reqrep    udp
+//!     sunselect reqrep
+//!     authsys   sunselect machine="xk" user=1000 group=100 accept="0 1000-1999"
+//!     sunprog   authsys
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 5531, section 8.2 and appendix A.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod accept;
+#[doc(hidden)]
+pub mod fuzz;
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use accept::Accept;
+pub use protocol::{Settings, add, build};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "authsys",
+    summary: "credentials of Unix users for ONC RPC: anybody's word for who calls",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Other("programs"),
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Other("programs")],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    // The flavor of the credentials.
+    numbers: &[Number {
+        upper: "authsys",
+        lower: "sunselect",
+        number: xk_kit::onc::AUTH_SYS,
+    }],
+    parameters: &[
+        ParamSpec::new(
+            "machine",
+            ParamKind::Text("a name of at most 255 octets"),
+            "xk",
+            "the name of the caller's machine",
+        ),
+        ParamSpec::new(
+            "user",
+            ParamKind::Integer {
+                min: 0,
+                max: 4_294_967_295,
+            },
+            "65534",
+            "the number of the caller",
+        ),
+        ParamSpec::new(
+            "group",
+            ParamKind::Integer {
+                min: 0,
+                max: 4_294_967_295,
+            },
+            "65534",
+            "the number of the caller's first group",
+        ),
+        ParamSpec::optional(
+            "groups",
+            ParamKind::Text("at most 16 numbers with spaces between"),
+            "the numbers of the caller's other groups",
+        ),
+        ParamSpec::optional(
+            "accept",
+            ParamKind::Text("numbers and ranges with spaces between, such as 0 1000-1999"),
+            "the users whom a server takes; all if not given",
+        ),
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "16384",
+            "how many sessions it holds, for calls and for requests each",
+        ),
+    ],
+    blocks: &[],
+    questions: &[
+        QuestionInfo {
+            name: "carries-credentials",
+            meaning: "it does",
+        },
+        QuestionInfo {
+            name: "list-sessions",
+            meaning: "one per session below and, for calls, protocol above",
+        },
+        QuestionInfo {
+            name: "list-maps",
+            meaning: "calling: session below and protocol above; serving: session below",
+        },
+    ],
+    probe: None,
+    build,
+};

@@ -1,0 +1,71 @@
+//! What a session does to a message: a Unix user's credential in front of requests, and what a server thinks of it.
+
+use crate::accept::Accept;
+use crate::wire::{Credential, HEADER_OCTETS};
+use alloc::vec::Vec;
+use xk_core::message::NoBuffers;
+use xk_core::{Kernel, Message, Reason};
+use xk_kit::auth::{Asker, Flavor, SHORTHAND_OCTETS, pop_credential, pop_verifier};
+use xk_kit::call::{BAD_CREDENTIALS, Caller};
+use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AUTH_SYS, AuthHead, EMPTY_AUTH, TOO_WEAK};
+
+/// AUTH_SYS.
+pub(crate) struct User {
+    /// Credential and verifier, as they are sent.
+    pub(crate) header: Vec<u8>,
+    /// Whom a server takes; everybody if there is none.
+    pub(crate) accept: Option<Accept>,
+}
+
+impl Flavor for User {
+    const HEADER_OCTETS: usize = HEADER_OCTETS;
+
+    fn seal(&self, request: &mut Message) -> Result<(), NoBuffers> {
+        let room = request.push_header(self.header.len())?;
+        room.copy_from_slice(&self.header);
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        _: &Kernel,
+        asker: Asker,
+        request: &mut Message,
+    ) -> Result<Option<Caller>, &'static Reason> {
+        let read = pop_credential(request, |_, body| {
+            Credential::parse(body).map(|credential| Caller {
+                flavor: AUTH_SYS,
+                user: credential.user,
+                group: credential.group,
+            })
+        });
+        let caller = read?.map_err(|_| &BAD_CREDENTIALS)?;
+        pop_verifier(request)?;
+        match &self.accept {
+            Some(accept) if !asker.is_null && !accept.takes(caller.user) => Err(&TOO_WEAK),
+            _ => Ok(Some(caller)),
+        }
+    }
+
+    fn verify(
+        &self,
+        reply: &mut Message,
+        issue: impl FnOnce() -> Option<[u8; SHORTHAND_OCTETS]>,
+    ) -> Result<(), NoBuffers> {
+        let Some(shorthand) = issue() else {
+            return reply.push_array(&EMPTY_AUTH);
+        };
+        let head = AuthHead {
+            flavor: AUTH_SHORT,
+            len: SHORTHAND_OCTETS,
+        };
+        let mut verifier = [0; AUTH_HEAD_OCTETS + SHORTHAND_OCTETS];
+        verifier[..AUTH_HEAD_OCTETS].copy_from_slice(&head.emit());
+        verifier[AUTH_HEAD_OCTETS..].copy_from_slice(&shorthand);
+        reply.push_array(&verifier)
+    }
+
+    fn shorthand<'a>(&self, verifier: AuthHead, body: &'a [u8]) -> Option<&'a [u8]> {
+        (verifier.flavor == AUTH_SHORT && !body.is_empty()).then_some(body)
+    }
+}

@@ -1,0 +1,235 @@
+//! The protocol object: opens, enables, and takes what arrives as calls.
+
+use crate::session::{Key, RdgramSession, less_header};
+use crate::wire::{HEADER_OCTETS, Header};
+use alloc::rc::Rc;
+use core::net::Ipv4Addr;
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::Map;
+use xk_core::object::{Enable, OpenError, Refused, SessionSlot, SessionTable};
+use xk_core::shepherd::Semaphore;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper, reason,
+};
+use xk_kit::control::PeerHost;
+
+/// How many upper protocols may enable it.
+const ENABLES_MAX: usize = 256;
+/// Room for the headers below in front of an empty reply, in octets.
+const HEADROOM: usize = 128;
+
+/// One instance of the layer.
+pub struct Rdgram {
+    lower: ProtocolRef,
+    sessions: Rc<SessionTable<Key>>,
+    /// Type number to the protocol that takes messages with it.
+    enables: Map<u32, ProtocolRef>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let sessions_max = build.params.number("sessions_max", 1024);
+    Ok(add(build.cx, build.name, build.lower(0)?, sessions_max))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, sessions_max: usize) -> ProtocolRef {
+    let key = cx.boot_key();
+    cx.add_protocol(
+        crate::ENTRY.kind,
+        name,
+        Rdgram {
+            lower,
+            sessions: Rc::new(SessionTable::new(key, sessions_max)),
+            enables: Map::new(key, ENABLES_MAX),
+        },
+    )
+}
+
+/// The host that a participant ends in; that of a link without hosts is 0.0.0.0.
+fn host_of(peer: &Participant) -> Ipv4Addr {
+    let host = |part: &Part| match part {
+        Part::Host(host) => Some(*host),
+        _ => None,
+    };
+    peer.parts().find_map(host).unwrap_or(Ipv4Addr::UNSPECIFIED)
+}
+
+impl Rdgram {
+    fn session(
+        &self,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        key: Key,
+        participants: Participants,
+        channel: Option<SessionRef>,
+    ) -> RdgramSession {
+        let (_, number) = key;
+        RdgramSession {
+            sessions: Rc::clone(&self.sessions),
+            key,
+            lower: self.lower.clone(),
+            layer: this.clone(),
+            upper: upper.clone(),
+            participants,
+            channel: SessionSlot::new(channel),
+            turn: Semaphore::new(1),
+            template: Header { number }.emit(),
+        }
+    }
+
+    /// The session that an arriving message makes.
+    fn passive_session(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        key: Key,
+    ) -> Result<SessionRef, &'static Reason> {
+        let (host, number) = key;
+        let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
+        let both = Participants::pair(Part::Any, Part::Host(Ipv4Addr::from_bits(host)));
+        let body = self.session(this, &upper, key, both.clone(), None);
+        let session = cx.new_passive_session(this, &upper, body);
+        self.sessions
+            .bind(cx, key, session.clone())
+            .inspect_err(|_| session.retire(cx))?;
+        upper
+            .open_done(cx, &session, both)
+            .inspect_err(|_| session.abort(cx))?;
+        Ok(session)
+    }
+}
+
+impl Protocol for Rdgram {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        let host = host_of(participants.peer_mut()?);
+        let key = (host.to_bits(), number);
+        if let Some(session) = self.sessions.get(&key) {
+            if session.head().upper() != upper.receiver.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        // At once, so that a peer that cannot be had is known now.
+        let channel = self
+            .lower
+            .open(cx, Upper::new(this), participants.clone())?;
+        let body = self.session(this, upper.receiver, key, participants, Some(channel));
+        let session = cx.new_session(this, upper.receiver, body);
+        match self.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.close(cx);
+                Err(OpenError::Full)
+            }
+        }
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        let number = upper.number_on(cx, this)?;
+        self.enables.bind(number, upper.receiver.clone())?;
+        Ok(Enable(number.into()))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        if let Ok(number) = u32::try_from(enable.0) {
+            self.enables.unbind(&number);
+        }
+    }
+
+    /// Notes on the session below whose messages come through it.
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let peer = lower.ask(cx, PeerHost { host });
+        lower
+            .head()
+            .set_tag(peer.map_or(host, |q| q.host).to_bits());
+        Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, Refused> {
+        // A header that lies in several slices is brought together; one that is not all there stays unread.
+        let _ = request.pull_up(HEADER_OCTETS);
+        let Some(octets) = request.pop_array::<HEADER_OCTETS>() else {
+            return Err(this.refuse(request, &reason::TRUNCATED));
+        };
+        let key = (lower.head().tag(), Header::parse(octets).number);
+        let found = match self.sessions.get(&key) {
+            Some(session) => Ok(session),
+            None => self.passive_session(cx, this, key),
+        };
+        let session = match found {
+            Ok(session) => session,
+            Err(why) => return Err(this.refuse(request, why)),
+        };
+        // Before it is delivered: what was delivered must be acknowledged.
+        let Ok(reply) = cx.pool().empty(HEADROOM) else {
+            return Err(this.refuse(request, &reason::NO_BUFFERS));
+        };
+        session.pop(cx, request)?;
+        Ok(reply)
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = self.sessions.sessions(question.max);
+            question.total = self.sessions.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("active", self.sessions.stats()));
+            question.maps.push(("passive", self.enables.stats()));
+            return Answer::Answered;
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.sessions.clear();
+        self.enables.clear();
+    }
+}

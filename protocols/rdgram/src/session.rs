@@ -1,0 +1,155 @@
+//! A session: one upper protocol's conversation with one peer.
+
+use crate::wire::{HEADER_OCTETS, Header};
+use alloc::rc::Rc;
+use core::net::Ipv4Addr;
+use xk_core::control::Describe;
+use xk_core::object::{
+    CallCause, Closing, OpenError, PushError, Refused, SessionSlot, SessionTable,
+};
+use xk_core::shepherd::{Semaphore, WaitError};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper, reason,
+};
+use xk_kit::control::{MaxPacket, OptPacket, PeerHost};
+
+/// The key that a message is demultiplexed by: the peer's host and the type number.
+pub(crate) type Key = (u32, u32);
+
+/// The answer of the layer below, less our header.
+pub(crate) fn less_header(ask: &mut Ask<'_>) {
+    let header = HEADER_OCTETS as u32;
+    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+}
+
+pub(crate) struct RdgramSession {
+    pub(crate) sessions: Rc<SessionTable<Key>>,
+    pub(crate) key: Key,
+    pub(crate) lower: ProtocolRef,
+    /// The layer itself, which holds the channel.
+    pub(crate) layer: ProtocolRef,
+    pub(crate) upper: ProtocolRef,
+    /// Whom the channel leads to.
+    pub(crate) participants: Participants,
+    pub(crate) channel: SessionSlot,
+    /// One message at a time, in the order of pushing.
+    pub(crate) turn: Semaphore,
+    pub(crate) template: [u8; HEADER_OCTETS],
+}
+
+/// What a call's end is to who pushed.
+fn push_error(cause: CallCause) -> PushError {
+    match cause {
+        CallCause::Push(error) => error,
+        CallCause::Closed | CallCause::Cancelled => PushError::Closed,
+        CallCause::NoShepherds => PushError::QueueFull,
+        CallCause::NotSupported => PushError::NotSupported,
+        CallCause::TimedOut { .. }
+        | CallCause::Rebooted
+        | CallCause::Rejected(_)
+        | CallCause::BadReply => PushError::Unreachable,
+    }
+}
+
+impl RdgramSession {
+    /// Waits until whoever pushed before is through.
+    fn take_turn(&self, cx: &Kernel) -> Result<(), PushError> {
+        if self.turn.try_wait() {
+            return Ok(());
+        }
+        cx.wait(&self.turn, None).map_err(|error| match error {
+            WaitError::NoShepherds | WaitError::NotOnShepherd => PushError::QueueFull,
+            _ => PushError::Closed,
+        })
+    }
+
+    /// The channel, opened when it is first needed.
+    fn channel(&self, cx: &Kernel) -> Result<SessionRef, PushError> {
+        if let Some(channel) = self.channel.get() {
+            return Ok(channel);
+        }
+        let both = self.participants.clone();
+        let opened = self.lower.open(cx, Upper::new(&self.layer), both);
+        let channel = opened.map_err(|error| match error {
+            OpenError::NoBuffers => PushError::NoBuffers,
+            OpenError::Full => PushError::QueueFull,
+            _ => PushError::NoRoute,
+        })?;
+        drop(self.channel.replace(Some(channel.clone())));
+        Ok(channel)
+    }
+
+    /// Carries one message, its turn being now.
+    fn carry(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        if this.head().is_closed() {
+            this.discard(cx, message, &reason::CLOSED);
+            return Err(PushError::Closed);
+        }
+        let channel = self.channel(cx)?;
+        let result = channel.call(cx, message);
+        if channel.head().is_closed() {
+            drop(self.channel.take());
+        } else if this.head().is_closed() && self.channel.take().is_some() {
+            // It was closed meanwhile, and left the channel to this call.
+            channel.close(cx);
+        }
+        match result {
+            Ok(reply) if reply.is_empty() => Ok(()),
+            Ok(reply) => {
+                this.discard(cx, reply, &reason::MALFORMED);
+                Err(PushError::Unreachable)
+            }
+            Err(error) => Err(push_error(error.cause)),
+        }
+    }
+}
+
+impl Session for RdgramSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if !message.push_in_place(&self.template) && message.push_array(&self.template).is_err() {
+            return Err(PushError::NoBuffers);
+        }
+        self.take_turn(cx)?;
+        let result = self.carry(cx, this, message);
+        cx.signal(&self.turn);
+        result
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (host, _) = self.key;
+        if let Some(question) = ask.get::<Describe>() {
+            let header = Header::parse(&self.template);
+            question.text = alloc::format!("{header} to {}", Ipv4Addr::from_bits(host));
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<PeerHost>() {
+            question.host = Ipv4Addr::from_bits(host);
+            return Answer::Answered;
+        }
+        let answer = match self.channel.get() {
+            Some(channel) => channel.control(cx, ask),
+            None => self.lower.control(cx, ask),
+        };
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.sessions.unbind(&self.key);
+        // While somebody pushes, the channel is his to close.
+        if self.turn.count() > 0
+            && let Some(channel) = self.channel.take()
+        {
+            channel.close(cx);
+        }
+        Closing::Done
+    }
+}

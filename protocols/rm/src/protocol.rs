@@ -1,0 +1,266 @@
+//! The protocol object: opens, enables, and finds the record stream that a connection belongs to.
+
+use crate::session::{Pipe, Role, Tell};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use core::cell::{Cell, RefCell};
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::Map;
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper, reason,
+};
+use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::offers::Offers;
+use xk_kit::stream::{StreamNotice, StreamSpace};
+
+/// Bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Octets of a record, at most.
+    pub record_max: usize,
+    /// Octets that wait to be sent on one connection, at most.
+    pub queue_max: usize,
+    /// How many connections of peers it holds.
+    pub sessions_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            record_max: 1 << 20,
+            queue_max: 2 << 20,
+            sessions_max: 4096,
+        }
+    }
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Shared {
+    pub(crate) lower: ProtocolRef,
+    pub(crate) settings: Settings,
+    /// Those that peers have opened, by connection.
+    pub(crate) passive: SessionTable<u64>,
+    /// Those opened from here, by connection.
+    pub(crate) active: Map<u64, SessionRef>,
+    /// Those opened from here, by both ends and the protocol above.
+    pub(crate) opened: RefCell<BTreeMap<(String, u32), SessionRef>>,
+}
+
+/// One instance of the layer.
+pub struct RecordMarking {
+    shared: Rc<Shared>,
+    offers: Offers,
+    server: RefCell<Option<ProtocolRef>>,
+    enabled: RefCell<BTreeMap<u64, Participant>>,
+    enables_made: Cell<u64>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let (params, usual) = (build.params, Settings::default());
+    let settings = Settings {
+        record_max: params.octets("record_max", usual.record_max),
+        queue_max: params.octets("queue_max", usual.queue_max),
+        sessions_max: params.number("sessions_max", usual.sessions_max),
+    };
+    if settings.record_max > 1 << 30 {
+        return Err(BuildError::Param {
+            name: "record_max",
+            index: 0,
+            expected: "at most 1 GiB".into(),
+        });
+    }
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let key = cx.boot_key();
+    let shared = Rc::new(Shared {
+        lower,
+        settings,
+        passive: SessionTable::new(key, settings.sessions_max),
+        active: Map::new(key, settings.sessions_max),
+        opened: RefCell::default(),
+    });
+    let body = RecordMarking {
+        shared,
+        offers: Offers::default(),
+        server: RefCell::default(),
+        enabled: RefCell::default(),
+        enables_made: Cell::new(0),
+    };
+    cx.add_protocol(crate::ENTRY.kind, name, body)
+}
+
+impl RecordMarking {
+    /// The session that a connection belongs to.
+    fn session(&self, connection: &SessionRef) -> Option<SessionRef> {
+        let id = connection.id().0;
+        let shared = &self.shared;
+        shared.passive.get(&id).or_else(|| shared.active.get(&id))
+    }
+}
+
+impl Protocol for RecordMarking {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        participants.peer_mut()?;
+        let local = participants.local_mut()?;
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        let key = (participants.to_string(), upper.receiver.id().0);
+        let known = self.shared.opened.borrow().get(&key).cloned();
+        if let Some(session) = known {
+            session.hold();
+            return Ok(session);
+        }
+        if self.shared.opened.borrow().len() >= self.shared.settings.sessions_max {
+            return Err(OpenError::Full);
+        }
+        let role = Role::Active {
+            key: key.clone(),
+            participants: participants.into(),
+        };
+        let pipe = Pipe::new(&self.shared, upper.receiver, role);
+        let session = cx.new_session(this, upper.receiver, pipe);
+        self.shared.opened.borrow_mut().insert(key, session.clone());
+        Ok(session)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let server = self.server.borrow().clone();
+        if server.is_some_and(|server| server != *upper.receiver) {
+            return Err(OpenError::InUse);
+        }
+        let local = participants.local_mut()?;
+        self.offers.make(cx, &self.shared.lower, this, local)?;
+        *self.server.borrow_mut() = Some(upper.receiver.clone());
+        let number = self.enables_made.get();
+        self.enables_made.set(number + 1);
+        self.enabled.borrow_mut().insert(number, local.clone());
+        Ok(Enable(number))
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let gone = self.enabled.borrow_mut().remove(&enable.0);
+        if let Some(local) = gone {
+            self.offers.withdraw(cx, &self.shared.lower, &local);
+        }
+        if self.enabled.borrow().is_empty() {
+            drop(self.server.take());
+        }
+    }
+
+    /// A peer has connected.
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let upper = self.server.borrow().clone().ok_or(&reason::NO_PROTOCOL)?;
+        if lower.ask(cx, StreamSpace::default()).is_none() {
+            // Not a stream: messages are whole without marks.
+            return Err(&reason::NOT_SUPPORTED);
+        }
+        let pipe = Pipe::new(&self.shared, &upper, Role::Passive);
+        let session = cx.new_passive_session(this, &upper, pipe);
+        self.shared
+            .passive
+            .bind(cx, lower.id().0, session.clone())?;
+        lower.hold();
+        let connection = lower.clone();
+        let _ = session.ask(cx, Tell::Connected { connection });
+        let done = upper.open_done(cx, &session, participants);
+        if done.is_err() {
+            self.shared.passive.unbind(&lower.id().0);
+            session.abort(cx);
+        }
+        done
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        match self.session(lower) {
+            Some(session) => session.pop(cx, message),
+            None => Err(this.refuse(message, &reason::CLOSED)),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(notice) = ask.get::<StreamNotice>() {
+            if notice.session.head().protocol() == this.id() {
+                return Answer::Unknown;
+            }
+            let event = notice.event;
+            if let Some(session) = self.session(&notice.session) {
+                let _ = session.ask(cx, Tell::Event { event });
+            }
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.sessions = shared.passive.sessions(question.max);
+            let opened = shared.opened.borrow();
+            let rest = question.max - question.sessions.len();
+            question
+                .sessions
+                .extend(opened.values().take(rest).cloned());
+            question.total = shared.passive.len() + opened.len();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("passive", shared.passive.stats()));
+            question.maps.push(("active", shared.active.stats()));
+            return Answer::Answered;
+        }
+        let octets = shared.settings.record_max as u32;
+        if ask.answer::<MaxPacket>(|q| q.octets = octets).is_answered()
+            || ask.answer::<OptPacket>(|q| q.octets = octets).is_answered()
+        {
+            return Answer::Answered;
+        }
+        shared.lower.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let shared = &self.shared;
+        let opened = shared.opened.take();
+        shared.passive.clear();
+        shared.active.clear();
+        self.offers.clear();
+        self.enabled.borrow_mut().clear();
+        drop(self.server.take());
+        drop(opened);
+    }
+}

@@ -1,0 +1,400 @@
+//! A session: a stream of records to one peer, over one connection after the other where this side opens them.
+
+use crate::assembly::{Assembly, Broken, Gather};
+use crate::protocol::Shared;
+use crate::wire::Mark;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+use xk_core::control::{Describe, Question};
+use xk_core::object::{Closing, OpenError, PushError, Refused};
+use xk_core::reason::{self, Class, Reason};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper,
+};
+use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::stream::{
+    CarriesRecords, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet,
+    StreamSetting, StreamSpace,
+};
+
+/// A record is larger than this side takes; its connection was broken off.
+pub static RECORD_TOO_BIG: Reason = Reason::new("record too big", Class::Bad);
+/// Records that waited to be sent when their connection broke.
+pub static CONNECTION_LOST: Reason = Reason::new("connection lost", Class::Exhausted);
+
+/// Who opens the connection.
+pub(crate) enum Role {
+    /// This side, as often as needed.
+    Active {
+        /// Under which it is known.
+        key: (String, u32),
+        /// Both ends.
+        participants: Box<Participants>,
+    },
+    /// The peer, once.
+    Passive,
+}
+
+/// Told to a session by its protocol.
+pub(crate) enum Tell {
+    /// The peer has connected.
+    Connected {
+        /// The connection.
+        connection: SessionRef,
+    },
+    /// Something has happened to the connection.
+    Event {
+        /// What.
+        event: StreamEvent,
+    },
+}
+
+impl Question for Tell {
+    const NAME: &'static str = "rm-tell";
+}
+
+/// Counts what was lost.
+#[cold]
+fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
+    if let Some(protocol) = this.protocol(cx) {
+        protocol.head().drops().count(why);
+    }
+}
+
+/// A stream of records.
+pub(crate) struct Pipe {
+    shared: Rc<Shared>,
+    upper: ProtocolRef,
+    role: Role,
+    connection: RefCell<Option<SessionRef>>,
+    connected: Cell<bool>,
+    assembly: RefCell<Assembly>,
+    /// What has arrived while the peer does not read: it stays in the peer's window.
+    held: RefCell<Gather>,
+    queue: RefCell<VecDeque<Message>>,
+    /// Octets in the queue.
+    queued: Cell<usize>,
+}
+
+impl Pipe {
+    pub(crate) fn new(shared: &Rc<Shared>, upper: &ProtocolRef, role: Role) -> Self {
+        Self {
+            shared: Rc::clone(shared),
+            upper: upper.clone(),
+            role,
+            connection: RefCell::default(),
+            connected: Cell::new(false),
+            assembly: RefCell::default(),
+            held: RefCell::default(),
+            queue: RefCell::default(),
+            queued: Cell::new(0),
+        }
+    }
+
+    fn connection(&self) -> Option<SessionRef> {
+        self.connection.borrow().clone()
+    }
+
+    /// The connection that there is, or a new one.
+    fn connect(&self, cx: &Kernel, this: &SessionRef) -> Result<SessionRef, PushError> {
+        if let Some(connection) = self.connection() {
+            return Ok(connection);
+        }
+        let Role::Active { participants, .. } = &self.role else {
+            return Err(PushError::Closed);
+        };
+        let own = this.protocol(cx).ok_or(PushError::Closed)?;
+        let opened =
+            self.shared
+                .lower
+                .open(cx, Upper::new(&own), Participants::clone(participants));
+        let connection = opened.map_err(|error| match error {
+            OpenError::NoRoute => PushError::NoRoute,
+            OpenError::NoBuffers => PushError::NoBuffers,
+            OpenError::Full | OpenError::InUse => PushError::QueueFull,
+            _ => PushError::NotSupported,
+        })?;
+        let id = connection.id().0;
+        if connection.ask(cx, StreamSpace::default()).is_none()
+            || self.shared.active.bind(id, this.clone()).is_err()
+        {
+            connection.close(cx);
+            return Err(PushError::NotSupported);
+        }
+        self.begin(cx, connection.clone());
+        Ok(connection)
+    }
+
+    /// Takes a connection, which is held already.
+    fn begin(&self, cx: &Kernel, connection: SessionRef) {
+        for setting in [
+            StreamSetting::ManualWindow(true),
+            StreamSetting::NoDelay(true),
+        ] {
+            let taken = false;
+            let _ = connection.ask(cx, StreamSet { setting, taken });
+        }
+        drop(self.connection.replace(Some(connection)));
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn flush(&self, cx: &Kernel) {
+        while let Some(connection) = self.connection()
+            && self.connected.get()
+        {
+            let space = connection.ask(cx, StreamSpace::default());
+            let space = space.map_or(0, |space| space.octets as usize);
+            let Some(mut first) = self.queue.borrow_mut().pop_front() else {
+                return;
+            };
+            if space == 0 {
+                self.queue.borrow_mut().push_front(first);
+                return;
+            }
+            let mut now = first.len();
+            if first.len() > space {
+                now = space;
+                match first.split_front(space) {
+                    Ok(front) => {
+                        let rest = core::mem::replace(&mut first, front);
+                        self.queue.borrow_mut().push_front(rest);
+                    }
+                    Err(_) => {
+                        // Once buffers are free again, the next record gets it going.
+                        self.queue.borrow_mut().push_front(first);
+                        return;
+                    }
+                }
+            }
+            self.queued.set(self.queued.get() - now);
+            if connection.push(cx, first).is_err() {
+                // The stream is broken, and says so itself.
+                return;
+            }
+        }
+    }
+
+    /// Hands the records up that are whole.
+    fn deliver(&self, cx: &Kernel, this: &SessionRef) -> Result<(), Refused> {
+        let mut result = Ok(());
+        loop {
+            let next = self
+                .assembly
+                .borrow_mut()
+                .next(cx.pool(), self.shared.settings.record_max);
+            let record = match next {
+                Ok(Some(record)) => record,
+                Ok(None) => return result,
+                Err(broken) => {
+                    let why = match broken {
+                        Broken::TooBig => &RECORD_TOO_BIG,
+                        Broken::NoBuffers => &reason::NO_BUFFERS,
+                    };
+                    count(cx, this, why);
+                    self.break_off(cx, this);
+                    return result;
+                }
+            };
+            // No borrow is held: this may block, and others go on meanwhile. Who refuses has counted it.
+            if let Err(refused) = self.upper.demux(cx, this, record) {
+                result = Err(refused);
+            }
+        }
+    }
+
+    /// What came while the peer did not read.
+    fn take_held(&self, cx: &Kernel, this: &SessionRef) {
+        let held = self.held.borrow_mut().take();
+        let Some(held) = held else { return };
+        self.consumed(cx, held.len());
+        self.assembly.borrow_mut().put(held);
+        let _ = self.deliver(cx, this);
+    }
+
+    fn consumed(&self, cx: &Kernel, octets: usize) {
+        if let Some(connection) = self.connection() {
+            let octets = octets as u32;
+            let _ = connection.ask(cx, StreamConsumed { octets });
+        }
+    }
+
+    /// Whether the peer leaves what it is sent lying, and so gets nothing more done.
+    fn is_stalled(&self) -> bool {
+        matches!(self.role, Role::Passive) && self.queued.get() > 0
+    }
+
+    /// Breaks the connection off.
+    fn break_off(&self, cx: &Kernel, this: &SessionRef) {
+        if let Some(connection) = self.connection() {
+            let _ = connection.ask(cx, StreamAbort);
+        }
+        self.lose(cx, this, StreamEvent::Failed(StreamError::Aborted));
+    }
+
+    /// The connection is gone, with all that was under way.
+    fn lose(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+        let Some(connection) = self.let_go(cx, this) else {
+            return;
+        };
+        let is_passive = matches!(self.role, Role::Passive);
+        if is_passive {
+            self.shared.passive.unbind(&connection.id().0);
+        } else {
+            self.shared.active.unbind(&connection.id().0);
+        }
+        connection.close(cx);
+        let session = this.clone();
+        let _ = self.upper.ask(cx, StreamNotice { session, event });
+        if is_passive {
+            this.retire(cx);
+        }
+    }
+
+    /// Forgets the connection and what waits; answers which it was.
+    fn let_go(&self, cx: &Kernel, this: &SessionRef) -> Option<SessionRef> {
+        let connection = self.connection.take();
+        self.connected.set(false);
+        let queue = self.queue.take();
+        for _ in &queue {
+            count(cx, this, &CONNECTION_LOST);
+        }
+        self.queued.set(0);
+        let (assembly, held) = (self.assembly.take(), self.held.take());
+        drop((queue, assembly, held));
+        connection
+    }
+
+    fn event(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+        match event {
+            StreamEvent::Connected | StreamEvent::Writable => {
+                self.connected.set(true);
+                self.flush(cx);
+                if !self.is_stalled() {
+                    self.take_held(cx, this);
+                }
+            }
+            StreamEvent::EndOfStream | StreamEvent::Failed(_) | StreamEvent::Closed => {
+                self.lose(cx, this, event);
+            }
+        }
+    }
+}
+
+impl Session for Pipe {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut record: Message) -> Result<(), PushError> {
+        let settings = &self.shared.settings;
+        if record.len() > settings.record_max {
+            let max = settings.record_max as u32;
+            this.discard(cx, record, &reason::TOO_BIG);
+            return Err(PushError::TooBig { max });
+        }
+        let mark = Mark {
+            is_last: true,
+            len: record.len() as u32,
+        };
+        if record.push_array(&mark.emit()).is_err() {
+            this.discard(cx, record, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
+        if let Err(error) = self.connect(cx, this) {
+            this.discard(cx, record, &reason::CLOSED);
+            return Err(error);
+        }
+        if self.queued.get() + record.len() > settings.queue_max {
+            this.discard(cx, record, &reason::QUEUE_FULL);
+            if matches!(self.role, Role::Passive) {
+                // A reply left out would be awaited for ever: the peer has to notice.
+                self.break_off(cx, this);
+            }
+            return Err(PushError::QueueFull);
+        }
+        self.queued.set(self.queued.get() + record.len());
+        self.queue.borrow_mut().push_back(record);
+        self.flush(cx);
+        Ok(())
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        if self.is_stalled() {
+            let held = self.held.borrow_mut().add(cx.pool(), message);
+            if held.is_err() {
+                count(cx, this, &reason::NO_BUFFERS);
+                self.break_off(cx, this);
+            }
+            return Ok(());
+        }
+        self.consumed(cx, message.len());
+        self.assembly.borrow_mut().put(message);
+        self.deliver(cx, this)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(tell) = ask.get::<Tell>() {
+            match tell {
+                Tell::Connected { connection } => {
+                    self.connected.set(true);
+                    self.begin(cx, connection.clone());
+                }
+                Tell::Event { event } => {
+                    let event = *event;
+                    self.event(cx, this, event);
+                }
+            }
+            return Answer::Answered;
+        }
+        if ask.get::<StreamAbort>().is_some() {
+            self.break_off(cx, this);
+            return Answer::Answered;
+        }
+        if ask.get::<CarriesRecords>().is_some() {
+            return Answer::Answered;
+        }
+        if ask.get::<StreamSpace>().is_some() || ask.get::<StreamSet>().is_some() {
+            // It is no stream of octets any more.
+            return Answer::Unknown;
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            let queued = self.queued.get();
+            question.text = match self.connection() {
+                Some(connection) => {
+                    alloc::format!("records on {connection:?}, {queued} octets wait")
+                }
+                None => "records, not connected".into(),
+            };
+            return Answer::Answered;
+        }
+        let octets = self.shared.settings.record_max as u32;
+        if ask.answer::<MaxPacket>(|q| q.octets = octets).is_answered()
+            || ask.answer::<OptPacket>(|q| q.octets = octets).is_answered()
+        {
+            return Answer::Answered;
+        }
+        match self.connection() {
+            Some(connection) => connection.control(cx, ask),
+            None => Answer::Unknown,
+        }
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        if let Role::Active { key, .. } = &self.role {
+            let mut opened = self.shared.opened.borrow_mut();
+            let is_bound = opened.get(key) == Some(this);
+            let gone = if is_bound { opened.remove(key) } else { None };
+            drop(opened);
+            drop(gone);
+        }
+        if let Some(connection) = self.let_go(cx, this) {
+            let id = connection.id().0;
+            let gone = (
+                self.shared.passive.unbind(&id),
+                self.shared.active.unbind(&id),
+            );
+            connection.close(cx);
+            drop(gone);
+        }
+        Closing::Done
+    }
+}

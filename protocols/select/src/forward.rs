@@ -1,0 +1,102 @@
+//! # Synopsis
+//! `forward LOWER { route 100 199 to="10.0.0.3"; }` — SELECT that calls some procedures at another host.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of `select`: a procedure on top of what the layer below needs.
+//!
+//! # Above
+//! Anything that calls procedures or serves them.
+//!
+//! # Below
+//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries one call at a time, as for
+//! `select`.
+//!
+//! # Behaviour
+//! To its uppers and to its peers it is `select`: the same header, the same sessions, the same channels. But a request for a
+//! procedure of a `route` goes to nobody above: it is called at the host of the route, through the same layer below, and what comes
+//! back is the reply. The client sees no difference, and need not know who executes.
+//!
+//! Octet 1 of the header counts how often a call was forwarded, which is no business of `select`. One that was forwarded eight
+//! times, or that would go back to whom it came from, is refused, counted as "forwarded in a circle". The client hears
+//! "system error", as of every call that could not be forwarded; what the executing host refuses for comes back as it is.
+//!
+//! What is promised of a call's execution is what every hop promises: over `channel` at most once.
+//!
+//! # Control
+//! As for `select`.
+//!
+//! # Parameters
+//! - `channels`: how many channels a peer has at most, whether a client's or one that is forwarded to.
+//! - `sessions_max`: how many sessions it holds for clients, and how many for servers; idle ones are evicted for new ones.
+//! - `route FIRST LAST to=HOST`: the procedures from the first to the last are called at this host. Without the last it is one
+//!   procedure. No procedure has two routes.
+//!
+//! # Example
+//! ```kdl
+//! host bob {
+//!     sim        link=lan
+//!     eth        sim
+//!     arp        eth
+//!     ip         arp { address "10.0.0.2/24"; }
+//!     fragment   ip
+//!     channel    fragment
+//!     forward    channel {
+//!         route 3 5 to="10.0.0.3"
+//!     }
+//!     procedures forward
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, section 3.2: a selection layer that forwards, instead of SELECT. How it does it is our own.
+
+use crate::protocol::build_forward;
+use crate::{BELOW, CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};
+use xk_core::Entry;
+use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+const PROCEDURE: ParamKind = ParamKind::Integer {
+    min: 0,
+    max: 65_535,
+};
+
+/// What the catalog knows of the layer that forwards.
+pub static FORWARD_ENTRY: Entry = Entry {
+    kind: "forward",
+    summary: "SELECT that calls some procedures at another host",
+    manual: include_str!("forward.rs"),
+    realm: Realm::Rpc,
+    above: PROCEDURES,
+    below: BELOW,
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    // Those of `select`, which its peers take it for.
+    numbers: &[Number {
+        upper: "forward",
+        lower: "channel",
+        number: 0x65,
+    }],
+    parameters: &[CHANNELS, SESSIONS_MAX],
+    blocks: &[BlockSpec {
+        name: "route",
+        arguments: &[
+            ParamSpec::required("first", PROCEDURE, "the first procedure"),
+            ParamSpec::optional("last", PROCEDURE, "the last procedure"),
+        ],
+        properties: &[ParamSpec::required(
+            "to",
+            ParamKind::Text("a participant, such as 10.0.0.3"),
+            "who serves them",
+        )],
+        max: 1024,
+        min: 0,
+        doc: "procedures that are called at another host",
+    }],
+    questions: QUESTIONS,
+    probe: None,
+    build: build_forward,
+};

@@ -1,0 +1,163 @@
+//! # Synopsis
+//! `select LOWER` — SELECT: which procedure of which peer, over a fixed pool of channels.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! A procedure on top of what the layer below needs: `procedure3@10.0.0.2`.
+//!
+//! - `open`: peer `procedure3@10.0.0.2`, the procedure from 0 to 65535. The local participant may leave the procedure out.
+//! - `open_enable`: `procedure3` or `*`, with or without a host.
+//!
+//! # Above
+//! Anything that calls procedures or serves them. The procedure selects it; it needs no type number.
+//!
+//! # Below
+//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries one call at a time: `channel`,
+//! or `reqrep`.
+//!
+//! # Behaviour
+//! A client's session stands for one procedure of one peer; whoever opens the same gets the same. All sessions to a peer share
+//! its channels, `channels` of them at most. The first is opened with the first session, another one whenever a call finds all in
+//! use; they are kept until the last session to the peer is closed. When all are in use and no more may be opened, callers
+//! block: first come, first served, each until its deadline (`call-options`) or until it is taken back (`cancel-call`).
+//!
+//! A call gets a header of six octets: type 1, the procedure, status 0. The reply has type 2, the same procedure and a status: 1 it
+//! was executed, 2 it failed, 3 no such procedure, 4 server busy, 5 garbage arguments, 6 no such program, 7 no such version,
+//! 8 bad credentials. Whatever else a server refuses for is status 2. The client's call fails with the reason that the
+//! status stands for. A reply to another procedure, or none at all, is counted, and the call fails as a bad reply.
+//!
+//! A request goes to who has enabled its procedure, else to who has enabled any. The first one through a channel makes
+//! a session, which answers `my-procedure`. It holds the channel below while somebody above holds it.
+//!
+//! # Control
+//! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below less six octets),
+//! `describe`, `list-sessions`, `list-maps`; forwards the rest to a channel.
+//!
+//! # Parameters
+//! - `channels`: how many channels a peer has at most.
+//! - `sessions_max`: how many sessions it holds for clients, and how many for servers; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host bob {
+//!     sim        link=lan
+//!     eth        sim
+//!     arp        eth
+//!     ip         arp { address "10.0.0.2/24"; }
+//!     fragment   ip
+//!     channel    fragment
+//!     select     channel channels=8
+//!     procedures select
+//! }
+//! ```
+//!
+//! # Standard
+//! Paper 001, section 3.2 and appendix; values of type and status from the x-kernel 3.2.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod forward;
+#[doc(hidden)]
+pub mod fuzz;
+mod pool;
+mod protocol;
+mod routes;
+mod session;
+pub mod wire;
+
+pub use forward::FORWARD_ENTRY;
+pub use protocol::{Limits, Select, add, build, build_forward};
+pub use routes::{HOPS_MAX, LOOPED};
+
+use xk_core::Entry;
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::numbers::Number;
+
+/// The family of participants with a procedure on top.
+pub const PROCEDURES: Family = Family::Other("procedures");
+
+const BELOW: Below = Below {
+    min: 1,
+    max: 1,
+    realms: &[Realm::Rpc],
+    families: &[Family::Host, Family::Link],
+};
+
+const CHANNELS: ParamSpec = ParamSpec::new(
+    "channels",
+    ParamKind::Integer {
+        min: 1,
+        max: 65_536,
+    },
+    "8",
+    "how many channels a peer has at most",
+);
+
+const SESSIONS_MAX: ParamSpec = ParamSpec::new(
+    "sessions_max",
+    ParamKind::Integer {
+        min: 1,
+        max: 1_048_576,
+    },
+    "4096",
+    "how many sessions it holds for clients, and how many for servers",
+);
+
+const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "my-procedure",
+        meaning: "which procedure a session stands for",
+    },
+    QuestionInfo {
+        name: "cancel-call",
+        meaning: "ends the wait of a call for a channel, or for its reply",
+    },
+    QuestionInfo {
+        name: "max-packet",
+        meaning: "that of the layer below less six octets",
+    },
+    QuestionInfo {
+        name: "opt-packet",
+        meaning: "that of the layer below less six octets",
+    },
+    QuestionInfo {
+        name: "list-sessions",
+        meaning: "one per procedure and peer called, one per procedure and channel served",
+    },
+    QuestionInfo {
+        name: "list-maps",
+        meaning: "active: peer and procedure; passive: channel and procedure; enables: procedure",
+    },
+    QuestionInfo {
+        name: "describe",
+        meaning: "a session's procedure",
+    },
+];
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "select",
+    summary: "SELECT: which procedure of which peer, over a fixed pool of channels",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: PROCEDURES,
+    below: BELOW,
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: None,
+    numbers: &[Number {
+        upper: "select",
+        lower: "channel",
+        number: 0x65,
+    }],
+    parameters: &[CHANNELS, SESSIONS_MAX],
+    blocks: &[],
+    questions: QUESTIONS,
+    probe: None,
+    build,
+};

@@ -1,0 +1,222 @@
+//! Sessions: a client's stands for one procedure of one peer, a server's for one procedure called through one channel.
+
+use crate::pool::ChannelPool;
+use crate::protocol::Shared;
+use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of, status_of};
+use alloc::rc::Rc;
+use core::cell::Cell;
+use xk_core::control::Describe;
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
+use xk_kit::call::{CancelCall, MyProcedure};
+use xk_kit::control::{MaxPacket, OptPacket};
+
+/// What a client's session is found by: the pool, the procedure and the upper protocol.
+pub(crate) type ClientKey = (u64, u16, u32);
+/// What a server's session is found by: the channel's session and the procedure.
+pub(crate) type ServerKey = (u64, u16);
+
+/// The answer of the layer below, less our header.
+pub(crate) fn less_header(ask: &mut Ask<'_>) {
+    let header = HEADER_OCTETS as u32;
+    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+}
+
+/// Puts a header in front of a message.
+#[inline]
+fn prepend(message: &mut Message, header: &[u8; HEADER_OCTETS]) -> bool {
+    message.push_in_place(header) || message.push_array(header).is_ok()
+}
+
+/// A client's session.
+pub(crate) struct ClientSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) key: ClientKey,
+    pub(crate) pool: Rc<ChannelPool>,
+    /// The header of every call.
+    pub(crate) template: [u8; HEADER_OCTETS],
+    /// The header of every reply to one that was executed.
+    pub(crate) expected: [u8; HEADER_OCTETS],
+}
+
+impl ClientSession {
+    /// A reply that says no, or that is none.
+    #[cold]
+    fn other_reply(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut reply: Message,
+    ) -> Result<Message, CallError> {
+        // A header that lies in several slices is brought together.
+        let _ = reply.pull_up(HEADER_OCTETS);
+        let Some(octets) = reply.pop_array::<HEADER_OCTETS>().copied() else {
+            this.discard(cx, reply, &reason::TRUNCATED);
+            return Err(CallCause::BadReply.into());
+        };
+        match Header::parse(&octets) {
+            Ok(header) if header.kind == Type::Reply && header.command == self.key.1 => {
+                match header.status {
+                    STATUS_OK => Ok(reply),
+                    status => Err(CallError::rejected(reason_of(status))),
+                }
+            }
+            _ => {
+                this.discard(cx, reply, &reason::MALFORMED);
+                Err(CallCause::BadReply.into())
+            }
+        }
+    }
+}
+
+impl Session for ClientSession {
+    #[inline]
+    fn call(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        if !prepend(&mut request, &self.template) {
+            return Err(PushError::NoBuffers.into());
+        }
+        let mut reply = self.pool.call(cx, this.id(), request)?;
+        if reply.peek_in_place::<HEADER_OCTETS>() == Some(&self.expected) {
+            reply.strip_in_place(HEADER_OCTETS);
+            return Ok(reply);
+        }
+        self.other_reply(cx, this, reply)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.key.1.into();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<CancelCall>() {
+            let tag = question.tag;
+            return self.pool.cancel(cx, this.id(), tag);
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            let (command, opened) = (self.key.1, self.pool.opened());
+            question.text = alloc::format!("calls procedure {command}, {opened} channels open");
+            return Answer::Answered;
+        }
+        let channel = self.pool.some_channel();
+        let answer = channel.map_or(Answer::Unknown, |channel| channel.control(cx, ask));
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.shared.clients.unbind(&self.key);
+        if self.pool.leave(cx) {
+            self.shared.forget_pool(&self.pool);
+        }
+        Closing::Done
+    }
+}
+
+/// A session through which calls go with their header as it is, and their replies come back so: for who forwards.
+pub(crate) struct WholeSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) pool: Rc<ChannelPool>,
+}
+
+impl Session for WholeSession {
+    fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
+        self.pool.call(cx, this.id(), request)
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        if self.pool.leave(cx) {
+            self.shared.forget_pool(&self.pool);
+        }
+        Closing::Done
+    }
+}
+
+/// Has a server's session hold the one below, as it does while somebody holds it.
+pub(crate) struct HoldLower;
+
+impl Question for HoldLower {
+    const NAME: &'static str = "select-hold-lower";
+}
+
+/// A server's session.
+pub(crate) struct ServerSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) key: ServerKey,
+    pub(crate) upper: ProtocolRef,
+    pub(crate) lower: SessionRef,
+    /// Whether it holds the session below, as it does while somebody holds it.
+    pub(crate) holds: Cell<bool>,
+    /// The header of every reply to a call that was executed.
+    pub(crate) template: [u8; HEADER_OCTETS],
+}
+
+/// The reply that says why a call was refused.
+#[cold]
+pub(crate) fn refusal(command: u16, mut refused: Refused) -> Result<Message, Refused> {
+    let header = Header::reply(command, status_of(refused.reason)).emit();
+    refused.message.truncate(0);
+    if prepend(&mut refused.message, &header) {
+        return Ok(refused.message);
+    }
+    Err(refused)
+}
+
+impl Session for ServerSession {
+    #[inline]
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        match self.upper.call_demux(cx, this, request) {
+            Ok(mut reply) => match prepend(&mut reply, &self.template) {
+                true => Ok(reply),
+                false => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
+            },
+            Err(refused) => refusal(self.key.1, refused),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.key.1.into();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("serves procedure {}", self.key.1);
+            return Answer::Answered;
+        }
+        if ask.get::<HoldLower>().is_some() {
+            if !self.holds.replace(true) {
+                self.lower.hold();
+            }
+            return Answer::Answered;
+        }
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask);
+        }
+        answer
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.shared.servers.unbind(&self.key);
+        if self.holds.replace(false) {
+            self.lower.close(cx);
+        }
+        Closing::Done
+    }
+}

@@ -1,0 +1,255 @@
+//! What this crate is within a stack: the protocol above the calls, its sessions, and those who wait.
+
+use crate::client::Target;
+use crate::entrance::{Door, Entrance};
+use crate::error::{Error, ErrorKind};
+use crate::server::Place;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use xk_core::object::{CallCause, CallError, ProtocolId, PushError};
+use xk_core::shepherd::Semaphore;
+use xk_core::wire::Wire;
+use xk_core::{
+    Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
+};
+use xk_kit::call::{CallOptions, CancelCall, PROCEDURE, PROGRAM, VERSION};
+
+/// Room for the headers of the layers below, in octets.
+pub(crate) const HEADROOM: usize = 128;
+/// How many sessions are kept for the next call of one procedure.
+const IDLE_MAX: usize = 64;
+
+/// How the layer below names a procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By its number alone.
+    Procedures,
+    /// By program, version and number.
+    Programs,
+}
+
+/// Idle sessions of one target, by procedure.
+type Idle = HashMap<(u64, u32), Vec<SessionRef>>;
+
+/// The part of this crate that lives in the stack.
+#[derive(Default)]
+pub(crate) struct Inside {
+    below: RefCell<Option<(ProtocolRef, Naming)>>,
+    this: RefCell<Option<ProtocolRef>>,
+    idle: RefCell<Idle>,
+    /// Calls that wait, by their tags.
+    running: RefCell<HashMap<u64, SessionRef>>,
+    /// Shepherds that wait for something from another thread, by number.
+    waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
+    next_waiter: Cell<u64>,
+    services: RefCell<HashMap<ProtocolId, Place>>,
+}
+
+/// The protocol object above the calls.
+struct Calls {
+    door: Door,
+}
+
+impl Protocol for Calls {
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(&self.door)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        let inside = &self.door.inside;
+        drop(inside.idle.take());
+        drop(inside.below.take());
+        drop(inside.this.take());
+        drop(inside.services.take());
+    }
+}
+
+impl Inside {
+    /// Puts the protocol on top of the graph.
+    pub(crate) fn stand(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        entrance: &Arc<Entrance>,
+        below: ProtocolRef,
+        naming: Naming,
+    ) {
+        let door = Door {
+            entrance: Arc::clone(entrance),
+            inside: Rc::clone(self),
+        };
+        *self.below.borrow_mut() = Some((below, naming));
+        *self.this.borrow_mut() = Some(cx.add_protocol("rpc", "rpc", Calls { door }));
+    }
+
+    pub(crate) fn below(&self) -> Result<(ProtocolRef, Naming), Error> {
+        let below = self.below.borrow().clone();
+        below.ok_or_else(|| ErrorKind::Ended.into())
+    }
+
+    /// What the layer below calls a peer's procedure, or the procedures offered to any.
+    pub(crate) fn participant(
+        &self,
+        base: &Participant,
+        program: Option<(u32, u32)>,
+        procedure: Option<u32>,
+    ) -> Result<Participant, Error> {
+        let (_, naming) = self.below()?;
+        let mut all = base.clone();
+        if naming == Naming::Programs {
+            let Some((program, version)) = program else {
+                let what = "the stack serves programs: name program and version";
+                return Err(ErrorKind::Graph(what.into()).into());
+            };
+            all.push(Part::Number(PROGRAM, program.into()));
+            all.push(Part::Number(VERSION, version.into()));
+        }
+        all.push(match procedure {
+            Some(number) => Part::Number(PROCEDURE, number.into()),
+            None => Part::Any,
+        });
+        Ok(all)
+    }
+
+    /// Makes a call on this shepherd, which waits for the reply.
+    pub(crate) fn call(
+        &self,
+        cx: &Kernel,
+        target: &Target,
+        procedure: u32,
+        request: &[u8],
+        deadline: Option<Duration>,
+        tag: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let key = (target.id, procedure);
+        let session = self.session(cx, target, procedure)?;
+        let named = |error: CallError| Error {
+            kind: ErrorKind::Call(error.cause),
+            layer: error
+                .layer
+                .and_then(|layer| cx.protocol(layer))
+                .map(|layer| layer.name().to_owned()),
+        };
+        let message = cx.pool().copy_from(HEADROOM, request);
+        let mut message = message.map_err(|_| named(PushError::NoBuffers.into()))?;
+        let options = CallOptions {
+            deadline: deadline.map_or(Time::MAX, |d| cx.now().after(d)),
+            tag,
+        };
+        if message.set_attribute(options).is_err() {
+            return Err(named(PushError::NoBuffers.into()));
+        }
+        self.running.borrow_mut().insert(tag, session.clone());
+        let result = session.call(cx, message);
+        self.running.borrow_mut().remove(&tag);
+        self.put_back(cx, key, session);
+        let reply = result.map_err(named)?;
+        let mut octets = vec![0; reply.len()];
+        reply.copy_to(0, &mut octets);
+        Ok(octets)
+    }
+
+    /// A session that no other call uses: some layers carry one call at a time on each.
+    fn session(&self, cx: &Kernel, target: &Target, procedure: u32) -> Result<SessionRef, Error> {
+        let key = (target.id, procedure);
+        loop {
+            let kept = self.idle.borrow_mut().get_mut(&key).and_then(Vec::pop);
+            match kept {
+                Some(session) if session.head().is_closed() => drop(session),
+                Some(session) => return Ok(session),
+                None => break,
+            }
+        }
+        let (below, _) = self.below()?;
+        let this = self.this.borrow().clone();
+        let this = this.ok_or(Error::from(ErrorKind::Ended))?;
+        let peer = self.participant(&target.peer, target.program, Some(procedure))?;
+        let both = Participants::pair(Part::Any, peer);
+        let opened = below.open(cx, Upper::new(&this), both);
+        opened.map_err(|error| Error {
+            kind: ErrorKind::Open(error),
+            layer: Some(below.name().to_owned()),
+        })
+    }
+
+    fn put_back(&self, cx: &Kernel, key: (u64, u32), session: SessionRef) {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.entry(key).or_default();
+        if kept.len() < IDLE_MAX && !session.head().is_closed() {
+            kept.push(session);
+            return;
+        }
+        drop(idle);
+        session.close(cx);
+    }
+
+    /// Nobody calls this target any more.
+    pub(crate) fn forget(&self, cx: &Kernel, target: u64) {
+        let mut gone = Vec::new();
+        self.idle.borrow_mut().retain(|(id, _), sessions| {
+            if *id == target {
+                gone.append(sessions);
+            }
+            *id != target
+        });
+        for session in gone {
+            session.close(cx);
+        }
+    }
+
+    /// Takes a call back, if it waits.
+    pub(crate) fn cancel(&self, cx: &Kernel, tag: u64) {
+        let session = self.running.borrow().get(&tag).cloned();
+        if let Some(session) = session {
+            // It may have its reply by now; a layer that knows of no cancelling goes on waiting.
+            let _ = session.ask(cx, CancelCall { tag });
+        }
+    }
+
+    /// A place for this shepherd to wait until another thread has it woken.
+    pub(crate) fn new_waiter(&self) -> u64 {
+        let waiter = self.next_waiter.get() + 1;
+        self.next_waiter.set(waiter);
+        let semaphore = Rc::new(Semaphore::new(0));
+        self.waiters.borrow_mut().insert(waiter, semaphore);
+        waiter
+    }
+
+    /// Waits there.
+    pub(crate) fn wait(&self, cx: &Kernel, waiter: u64) -> Result<(), Error> {
+        let semaphore = self.waiters.borrow().get(&waiter).cloned();
+        let Some(semaphore) = semaphore else {
+            return Err(CallCause::Closed.into());
+        };
+        let result = cx.wait(&semaphore, None);
+        self.waiters.borrow_mut().remove(&waiter);
+        result.map_err(|error| ErrorKind::Call(CallError::from(error).cause).into())
+    }
+
+    /// Nobody waits there.
+    pub(crate) fn forget_waiter(&self, waiter: u64) {
+        self.waiters.borrow_mut().remove(&waiter);
+    }
+
+    /// Remembers a service by its protocol object, which stays longer.
+    pub(crate) fn keep_service(&self, id: ProtocolId, place: Place) {
+        self.services.borrow_mut().insert(id, place);
+    }
+
+    /// Lets go of a service. What is being executed holds it to its end.
+    pub(crate) fn drop_service(&self, id: ProtocolId) {
+        let place = self.services.borrow_mut().remove(&id);
+        // Out of the borrow: it may hold handles of this stack.
+        drop(place.and_then(|place| place.take()));
+    }
+
+    /// Ends the wait.
+    pub(crate) fn wake(&self, cx: &Kernel, waiter: u64) {
+        let semaphore = self.waiters.borrow().get(&waiter).cloned();
+        if let Some(semaphore) = semaphore {
+            cx.signal(&semaphore);
+        }
+    }
+}

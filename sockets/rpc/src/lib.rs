@@ -1,0 +1,59 @@
+//! Remote procedure calls over a graph.
+//!
+//! A [`Stack`] is one host of a graph file, running, with a layer that takes calls: `select` or `mrpc`, which name a
+//! procedure by its number, or `sunprog` and its like, which name program and version, too. On it services are offered and peers are called;
+//! which layers lie below is the graph's business.
+//!
+//! ```no_run
+//! use xk_rpc::{Call, Refusal, Reply, Stack};
+//!
+//! # fn main() -> Result<(), xk_rpc::Error> {
+//! // One process serves, by number and octets,
+//! let stack = Stack::from_file("graphs/rpc-server.kdl")?;
+//! let server = stack.serve(|call: &Call<'_>| match call.procedure() {
+//!     1 => Ok(Reply::from(call.octets().to_ascii_uppercase())),
+//!     _ => Err(Refusal::NoProcedure),
+//! })?;
+//!
+//! // and another one calls.
+//! let stack = Stack::from_file("graphs/rpc-client.kdl")?;
+//! let client = stack.client("10.0.0.2")?;
+//! assert_eq!(client.call(1, b"hello")?, b"HELLO");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Types
+//! `xk rpcgen FILE.x` makes Rust of a file of the RPC language: for each version of a program a trait of its procedures, a server that is a
+//! [`Service`] of whatever implements it, and a client with a method for each. By hand it is [`Call::arguments`], [`Reply::of`] and
+//! [`Client::invoke`] with any [`xdr::Xdr`].
+//!
+//! # Waiting
+//! A call waits for its reply, at most as long as [`Client::with_deadline`] says. [`Client::start`] does not: its [`Pending`] is waited
+//! for, or taken back from any thread by a [`Canceller`]; dropping it takes the call back. [`Error`] says which layer gave up, and why.
+//!
+//! # Who drives the stack
+//! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; all handles may be used by many threads at once. One
+//! of [`Setup::here`] is driven by the thread that made it, while that waits for a call or runs it: no other thread takes part.
+//!
+//! # Services
+//! They are executed on the stack's thread: see [`Service`]. A service that holds a client of its own stack keeps that running until its
+//! [`Server`] is dropped. A panic in a service is a system error to its caller.
+
+mod client;
+mod entrance;
+mod error;
+mod inside;
+mod server;
+mod setup;
+mod stack;
+
+pub use client::{Canceller, Client, Pending};
+pub use error::{Error, ErrorKind};
+pub use server::{Call, Later, Program, Promise, Refusal, Reply, Server, Service};
+pub use setup::Setup;
+pub use stack::{Here, Stack};
+pub use xk_core::object::{CallCause, OpenError, Rejection};
+pub use xk_kit::call::Caller;
+pub use xk_run::Idle;
+pub use xk_xdr as xdr;

@@ -1,0 +1,391 @@
+//! Services.
+
+use crate::entrance::{Entrance, lock};
+use crate::error::{Error, ErrorKind};
+use crate::inside::{HEADROOM, Inside};
+use crate::stack::Stack;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use xk_core::object::{Enable, ProtocolId, Refused};
+use xk_core::{
+    Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+};
+use xk_kit::call::{
+    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR,
+};
+use xk_xdr::{DecodeError, Decoder, EncodeError, Xdr};
+
+/// Executes calls: a generated server, a closure, or one of your own.
+///
+/// All is executed on the stack's thread, on the shepherd that brought the request. It may call others through a
+/// [`Client`](crate::Client) of any stack of this thread: then only its shepherd waits. Anything else that takes long keeps the
+/// stack from all other work: hand it over by [`Call::elsewhere`]. A shepherd's stack has 64 KiB.
+pub trait Service: Send + 'static {
+    /// Program and version, for stacks that name them.
+    fn program(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// Executes one call.
+    ///
+    /// # Errors
+    /// Why it was not executed, or not to its end; the caller is told.
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Refusal>;
+}
+
+impl<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static> Service for F {
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Refusal> {
+        self(call)
+    }
+}
+
+/// A closure that serves one version of a program.
+pub struct Program<F> {
+    /// The program.
+    pub program: u32,
+    /// The version.
+    pub version: u32,
+    /// What executes calls.
+    pub execute: F,
+}
+
+impl<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static> Service for Program<F> {
+    fn program(&self) -> Option<(u32, u32)> {
+        Some((self.program, self.version))
+    }
+
+    fn call(&self, call: &Call<'_>) -> Result<Reply, Refusal> {
+        (self.execute)(call)
+    }
+}
+
+/// Why a call is not executed, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such procedure.
+    NoProcedure,
+    /// The arguments are not those of the procedure.
+    BadArguments,
+    /// It failed for reasons of the server's own.
+    SystemError,
+    /// As many calls are executed as may be.
+    Busy,
+    /// The caller may not.
+    BadCredentials,
+}
+
+impl Refusal {
+    fn reason(self) -> &'static Reason {
+        match self {
+            Self::NoProcedure => &NO_PROCEDURE,
+            Self::BadArguments => &BAD_ARGUMENTS,
+            Self::SystemError => &SYSTEM_ERROR,
+            Self::Busy => &BUSY,
+            Self::BadCredentials => &BAD_CREDENTIALS,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason().fmt(f)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<DecodeError> for Refusal {
+    fn from(_: DecodeError) -> Self {
+        Self::BadArguments
+    }
+}
+
+impl From<EncodeError> for Refusal {
+    fn from(_: EncodeError) -> Self {
+        Self::SystemError
+    }
+}
+
+/// What another server did not do: this one fails in its turn.
+impl From<Error> for Refusal {
+    fn from(_: Error) -> Self {
+        Self::SystemError
+    }
+}
+
+/// The octets that a call answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply(Vec<u8>);
+
+impl Reply {
+    /// Nothing.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// This value's.
+    ///
+    /// # Errors
+    /// It has no representation.
+    pub fn of<T: Xdr>(value: &T) -> Result<Self, Refusal> {
+        Ok(Self(xk_xdr::to_vec(value)?))
+    }
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(octets: Vec<u8>) -> Self {
+        Self(octets)
+    }
+}
+
+/// A call that is being executed.
+pub struct Call<'a> {
+    cx: &'a Kernel,
+    inside: &'a Rc<Inside>,
+    entrance: &'a Arc<Entrance>,
+    procedure: u32,
+    caller: Option<Caller>,
+    request: &'a Message,
+}
+
+impl Call<'_> {
+    /// The procedure's number.
+    pub fn procedure(&self) -> u32 {
+        self.procedure
+    }
+
+    /// Who calls, if a credential says so.
+    pub fn caller(&self) -> Option<Caller> {
+        self.caller
+    }
+
+    /// The arguments' octets.
+    pub fn octets(&self) -> Cow<'_, [u8]> {
+        match self.request.single_slice() {
+            Some(octets) => Cow::Borrowed(octets),
+            None => Cow::Owned(self.request.octets().collect()),
+        }
+    }
+
+    /// The arguments. Octets that follow them are not looked at.
+    ///
+    /// # Errors
+    /// They are not of this type.
+    pub fn arguments<T: Xdr>(&self) -> Result<T, Refusal> {
+        Ok(T::decode(&mut Decoder::of_message(self.request))?)
+    }
+
+    /// Has long work done by a thread of its own. Only this call waits for it; the stack goes on meanwhile.
+    ///
+    /// # Errors
+    /// The work panicked, or the stack ends.
+    pub fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (promise, later) = self.later();
+        std::thread::Builder::new()
+            .name("xk-rpc-work".into())
+            .spawn(move || promise.keep(work()))
+            .map_err(|_| Refusal::Busy)?;
+        later.wait()
+    }
+
+    /// A value that another thread will bring: give it the [`Promise`], and [`Later::wait`] for it. For work that threads of the
+    /// program's own do.
+    pub fn later<T: Send + 'static>(&self) -> (Promise<T>, Later<'_, T>) {
+        let value = Arc::new(Mutex::new(None));
+        let waiter = self.inside.new_waiter();
+        let promise = Promise {
+            value: Arc::clone(&value),
+            waiter,
+            entrance: Arc::clone(self.entrance),
+        };
+        let later = Later {
+            value,
+            waiter,
+            cx: self.cx,
+            inside: self.inside,
+        };
+        (promise, later)
+    }
+}
+
+/// The end of a value that another thread has to bring. Dropped without it, whoever waits gets
+/// [`Refusal::SystemError`].
+pub struct Promise<T> {
+    value: Arc<Mutex<Option<T>>>,
+    waiter: u64,
+    entrance: Arc<Entrance>,
+}
+
+impl<T> Promise<T> {
+    /// Brings the value.
+    pub fn keep(self, value: T) {
+        *lock(&self.value) = Some(value);
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let waiter = self.waiter;
+        let wake = Box::new(move |cx: &Kernel, inside: &Rc<Inside>| inside.wake(cx, waiter));
+        // In a stack that has ended nobody waits.
+        let _ = self.entrance.post(wake, true);
+    }
+}
+
+/// The end of a value that another thread brings.
+#[must_use]
+pub struct Later<'a, T> {
+    value: Arc<Mutex<Option<T>>>,
+    waiter: u64,
+    cx: &'a Kernel,
+    inside: &'a Rc<Inside>,
+}
+
+impl<T> Later<'_, T> {
+    /// Waits for the value; the stack goes on meanwhile.
+    ///
+    /// # Errors
+    /// There will be none, or the stack ends.
+    pub fn wait(self) -> Result<T, Refusal> {
+        self.inside.wait(self.cx, self.waiter)?;
+        lock(&self.value).take().ok_or(Refusal::SystemError)
+    }
+}
+
+impl<T> Drop for Later<'_, T> {
+    fn drop(&mut self) {
+        self.inside.forget_waiter(self.waiter);
+    }
+}
+
+/// A service as long as it is offered.
+pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
+
+/// The protocol object of one service.
+pub(crate) struct Offer {
+    service: Place,
+    inside: Rc<Inside>,
+    entrance: Arc<Entrance>,
+}
+
+/// A service that the layer below has taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Offered {
+    this: ProtocolId,
+    enable: Enable,
+}
+
+impl Offer {
+    /// Makes the object and offers it below.
+    pub(crate) fn stand(
+        cx: &Kernel,
+        inside: &Rc<Inside>,
+        entrance: &Arc<Entrance>,
+        local: Participant,
+        service: Box<dyn Service>,
+    ) -> Result<Offered, Error> {
+        let (below, _) = inside.below()?;
+        let local = inside.participant(&local, service.program(), None)?;
+        let service: Rc<dyn Service> = Rc::from(service);
+        let service = Rc::new(RefCell::new(Some(service)));
+        let offer = Self {
+            service: Rc::clone(&service),
+            inside: Rc::clone(inside),
+            entrance: Arc::clone(entrance),
+        };
+        let this = cx.add_protocol("service", "service", offer);
+        let enabled = below.open_enable(cx, Upper::new(&this), Participants::local(local));
+        let enable = enabled.map_err(|error| Error {
+            kind: ErrorKind::Open(error),
+            layer: Some(below.name().to_owned()),
+        })?;
+        inside.keep_service(this.id(), service);
+        Ok(Offered {
+            this: this.id(),
+            enable,
+        })
+    }
+}
+
+impl Protocol for Offer {
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        let asked = lower.ask(cx, MyProcedure::default());
+        lower
+            .head()
+            .set_tag(asked.map_or(0, |answer| answer.number));
+        Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let service = self.service.borrow().clone();
+        let Some(service) = service else {
+            return Err(this.refuse(request, &NO_PROCEDURE));
+        };
+        let call = Call {
+            cx,
+            inside: &self.inside,
+            entrance: &self.entrance,
+            procedure: lower.head().tag(),
+            caller: request.attribute(),
+            request: &request,
+        };
+        // A panic of the service is its caller's error; nothing of the stack is in between.
+        let result = catch_unwind(AssertUnwindSafe(|| service.call(&call)));
+        let reply = result.unwrap_or(Err(Refusal::SystemError));
+        match reply {
+            Ok(Reply(octets)) => match cx.pool().copy_from(HEADROOM, &octets) {
+                Ok(reply) => Ok(reply),
+                Err(_) => Err(this.refuse(request, &SYSTEM_ERROR)),
+            },
+            Err(refusal) => Err(this.refuse(request, refusal.reason())),
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.service.take());
+    }
+}
+
+/// A service that is offered; it ends when this is dropped. Calls that are being executed go on to their end.
+#[must_use]
+pub struct Server {
+    stack: Stack,
+    offered: Offered,
+}
+
+impl Server {
+    pub(crate) fn new(stack: Stack, offered: Offered) -> Self {
+        Self { stack, offered }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Offered { this, enable } = self.offered;
+        self.stack.post(move |cx, inside| {
+            if let Ok((below, _)) = inside.below() {
+                below.open_disable(cx, enable);
+            }
+            inside.drop_service(this);
+        });
+    }
+}

@@ -1,0 +1,290 @@
+//! One host of a graph, running.
+
+use crate::client::{Client, State};
+use crate::entrance::Entrance;
+use crate::error::{Error, ErrorKind};
+use crate::inside::Inside;
+use crate::server::{Offer, Server, Service};
+use crate::setup::{Made, Setup};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use xk_core::{Kernel, Participant};
+use xk_run::Runner;
+
+/// What all handles of a stack share.
+pub(crate) struct Shared {
+    pub(crate) entrance: Arc<Entrance>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.entrance.leave();
+    }
+}
+
+/// A stack on the thread that turns its loop.
+pub(crate) struct Local {
+    kernel: Rc<Kernel>,
+    inside: Rc<Inside>,
+    runner: Runner,
+    /// The loop turns: who calls now is on one of its shepherds.
+    turning: Cell<bool>,
+}
+
+thread_local! {
+    /// The stacks of this thread, by the address of their entrances.
+    static LOCAL: RefCell<HashMap<usize, Rc<Local>>> = RefCell::default();
+}
+
+impl Shared {
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.entrance) as usize
+    }
+
+    fn local(&self) -> Option<Rc<Local>> {
+        LOCAL.with_borrow(|all| all.get(&self.key()).cloned())
+    }
+
+    /// Whether this thread turns the stack's loop: it must not wait for the loop, then.
+    pub(crate) fn is_here(&self) -> bool {
+        self.local().is_some()
+    }
+
+    /// Waits for a call on the thread that turns the loop; false if this is another one.
+    pub(crate) fn wait_here(&self, state: &Arc<State>) -> Result<bool, Error> {
+        let Some(local) = self.local() else {
+            return Ok(false);
+        };
+        if local.turning.get() {
+            let waiter = local.inside.new_waiter();
+            if state.set_waiter(waiter) {
+                local.inside.wait(&local.kernel, waiter)?;
+            }
+            return Ok(true);
+        }
+        let state = Arc::clone(state);
+        local.turn(None, move |_| state.is_done())?;
+        Ok(true)
+    }
+
+    /// Has something done in the stack, and waits for it.
+    fn within<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Kernel, &Rc<Inside>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        if let Some(local) = self.local() {
+            let result = work(&local.kernel, &local.inside);
+            local.runner.flush();
+            return Ok(result);
+        }
+        let (answer, answered) = sync_channel(1);
+        let job = Box::new(move |cx: &Kernel, inside: &Rc<Inside>| {
+            // Nobody may be left to hear it.
+            let _ = answer.send(work(cx, inside));
+        });
+        if !self.entrance.post(job, false) {
+            return Err(ErrorKind::Ended.into());
+        }
+        answered.recv().map_err(|_| ErrorKind::Ended.into())
+    }
+}
+
+impl Local {
+    /// Turns the loop until `finished`, at most `limit` long.
+    fn turn(
+        &self,
+        limit: Option<Duration>,
+        finished: impl Fn(&Kernel) -> bool + 'static,
+    ) -> Result<(), Error> {
+        let before = self.turning.replace(true);
+        let result = self.runner.run(limit, Rc::new(finished));
+        self.turning.set(before);
+        result.map_err(|error| ErrorKind::Graph(error.to_string()).into())
+    }
+}
+
+/// A handle of a running stack; clones are of the same one. It may go to other threads. A stack with a thread of its own ends with its
+/// last handle, client and server; one that is driven [`Here`] with that.
+#[derive(Clone)]
+pub struct Stack {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Stack {
+    /// A client of this peer: what the stack's participants need below the procedure, `10.0.0.2`, or `port2049@10.0.0.2` for programs
+    /// over UDP. Nothing, for a link that has one other end.
+    ///
+    /// # Errors
+    /// The text is no participant.
+    pub fn client(&self, peer: &str) -> Result<Client, Error> {
+        Ok(Client::new(self, participant(peer)?))
+    }
+
+    /// Serves: a generated server, or a closure. If it names a program the stack offers that; else any procedure.
+    ///
+    /// # Errors
+    /// Somebody else serves it, or the stack does not take it.
+    pub fn serve(&self, service: impl Service) -> Result<Server, Error> {
+        self.serve_at("", service)
+    }
+
+    /// The same at a local participant: `port2049`.
+    ///
+    /// # Errors
+    /// As for [`Stack::serve`], or if the text is no participant.
+    pub fn serve_at(&self, local: &str, service: impl Service) -> Result<Server, Error> {
+        let local = participant(local)?;
+        let entrance = Arc::clone(&self.shared.entrance);
+        let offered = self.shared.within(move |cx, inside| {
+            Offer::stand(cx, inside, &entrance, local, Box::new(service))
+        })??;
+        Ok(Server::new(self.clone(), offered))
+    }
+
+    pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Inside>) + Send + 'static) {
+        // A stack that has ended needs nothing done.
+        let _ = self.shared.entrance.post(Box::new(work), true);
+    }
+}
+
+fn participant(text: &str) -> Result<Participant, Error> {
+    if text.is_empty() {
+        return Ok(Participant::new());
+    }
+    text.parse().map_err(|_| {
+        let what = format!("`{text}` is no participant, such as 10.0.0.2 or port2049@10.0.0.2");
+        ErrorKind::Graph(what).into()
+    })
+}
+
+/// A stack that the thread which made it drives: its loop turns while that thread waits for a call, and while it runs here. It ends when
+/// this is dropped.
+pub struct Here {
+    stack: Stack,
+    local: Rc<Local>,
+}
+
+impl Deref for Here {
+    type Target = Stack;
+
+    fn deref(&self) -> &Stack {
+        &self.stack
+    }
+}
+
+impl Here {
+    pub(crate) fn new(entrance: Arc<Entrance>, made: Made) -> Self {
+        let shared = Arc::new(Shared { entrance });
+        let local = Rc::new(Local {
+            kernel: made.kernel,
+            inside: made.inside,
+            runner: made.runner,
+            turning: Cell::new(false),
+        });
+        LOCAL.with_borrow_mut(|all| all.insert(shared.key(), Rc::clone(&local)));
+        Self {
+            stack: Stack { shared },
+            local,
+        }
+    }
+
+    /// Turns the loop for a while: what arrives is served. Not from within a service.
+    ///
+    /// # Errors
+    /// The loop cannot run, or turns already.
+    pub fn run_for(&self, time: Duration) -> Result<(), Error> {
+        self.run_until(Some(time), |_| false)
+    }
+
+    /// Turns the loop until the process is interrupted.
+    ///
+    /// # Errors
+    /// As for [`Here::run_for`].
+    pub fn run(&self) -> Result<(), Error> {
+        self.run_until(None, |_| false)
+    }
+
+    fn run_until(
+        &self,
+        limit: Option<Duration>,
+        finished: impl Fn(&Kernel) -> bool + 'static,
+    ) -> Result<(), Error> {
+        if self.local.turning.get() {
+            return Err(ErrorKind::Graph("the loop turns already".into()).into());
+        }
+        self.local.turn(limit, finished)
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        LOCAL.with_borrow_mut(|all| all.remove(&self.stack.shared.key()));
+        self.stack.shared.entrance.end();
+        self.local.kernel.stop();
+    }
+}
+
+impl Stack {
+    /// The only host of the graph in a file, with a thread of its own; [`Setup`] has more to choose from.
+    ///
+    /// # Errors
+    /// The file cannot be read, the mistakes of the graph, or what this machine lacks for it.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Setup::from_file(path)?.thread()
+    }
+
+    /// The same with the graph in a text.
+    ///
+    /// # Errors
+    /// As for [`Stack::from_file`].
+    pub fn from_text(text: impl Into<String>) -> Result<Self, Error> {
+        Setup::from_text(text).thread()
+    }
+
+    pub(crate) fn spawn(setup: Setup) -> Result<Self, Error> {
+        let graph = |error: std::io::Error| Error::from(ErrorKind::Graph(error.to_string()));
+        let entrance = Arc::new(Entrance::new().map_err(graph)?);
+        let (told, is_made) = sync_channel(1);
+        let shared = Arc::new(Shared {
+            entrance: Arc::clone(&entrance),
+        });
+        std::thread::Builder::new()
+            .name("xk-rpc".into())
+            .spawn(move || {
+                let made = setup.make(&entrance);
+                let ended = Ended(Arc::clone(&entrance));
+                match made {
+                    Err(error) => drop(told.send(Err(error))),
+                    Ok(made) => {
+                        let here = Here::new(Arc::clone(&entrance), made);
+                        // If nobody waits for it any more, nobody has a handle either.
+                        let _ = told.send(Ok(()));
+                        let leaving = Arc::clone(&entrance);
+                        // An interrupt of the process ends it, too.
+                        let _ = here.run_until(None, move |_| leaving.is_leaving());
+                    }
+                }
+                drop(ended);
+            })
+            .map_err(graph)?;
+        match is_made.recv() {
+            Ok(result) => result.map(|()| Self { shared }),
+            Err(_) => Err(ErrorKind::Ended.into()),
+        }
+    }
+}
+
+/// Tells whoever waits that the stack has ended, however it did.
+struct Ended(Arc<Entrance>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

@@ -1,0 +1,167 @@
+//! The laws of the rpc realm: what every protocol keeps whose sessions take calls.
+//!
+//! A protocol's own test names itself by a [`CallFixture`], and [`all`] puts two instances of it between a bottom and a top:
+//! [`Bottom`](crate::kernel::Bottom) if it stands on layers of messages, [`CallBottom`](crate::kernel::CallBottom) if it stands on
+//! others of its realm. Time is virtual, and whoever calls may block.
+//!
+//! | law | function |
+//! | --- | --- |
+//! | octets go both ways unchanged | [`carries`] |
+//! | request and reply may lie in slices | [`takes_slices`] |
+//! | both ends know the procedure | [`names_procedures`] |
+//! | a refusal comes back with its reason | [`refuses`] |
+//! | where nobody serves, a call ends | [`ends_where_nobody_serves`] |
+//! | a closed session takes no call, and can be opened again | [`closes`] |
+//! | a procedure may call | [`nests`] |
+//! | calls at one time do not meet | [`keeps_calls_apart`] |
+//! | a call ends at its deadline | [`obeys_deadlines`] |
+//! | a call ends when it is taken back | [`obeys_cancels`] |
+//! | no allocation per call | [`allocates_nothing`] |
+//! | no damage panics | [`survives_damage`] |
+//! | nothing is left after `stop` | [`stops`] |
+//!
+//! # Example
+//! ```ignore
+//! #[global_allocator]
+//! static COUNTED: xk_testkit::conformance::CountingAllocator = CountingAllocator;
+//!
+//! struct Select;
+//! impl CallFixture for Select {
+//!     fn entry(&self) -> &'static Entry { &xk_select::ENTRY }
+//!     fn lower(&self, side: Side) -> Lower { Lower::host(host(side), 0) }
+//!     fn open(&self, side: Side, procedure: u32) -> Participants { .. }
+//! }
+//!
+//! #[test]
+//! fn keeps_the_laws() {
+//!     println!("{}", calls::all(&Select));
+//! }
+//! ```
+
+mod laws;
+mod world;
+
+pub use laws::{
+    allocates_nothing, carries, closes, ends_where_nobody_serves, keeps_calls_apart,
+    names_procedures, nests, obeys_cancels, obeys_deadlines, refuses, stops, survives_damage,
+    takes_slices,
+};
+pub use world::{CallNode, CallWorld};
+
+use super::{Findings, Side, Verdict};
+use crate::kernel::Lower;
+use xk_core::graph::{Build, Params, Realm};
+use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef, Reason};
+use xk_kit::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
+
+/// A protocol of the rpc realm under test, and what the suite cannot know of it.
+pub trait CallFixture {
+    /// Its catalog entry.
+    fn entry(&self) -> &'static Entry;
+
+    /// What it stands on.
+    fn lower(&self, side: Side) -> Lower;
+
+    /// The participants with which the protocol above opens this procedure of the other side.
+    fn open(&self, side: Side, procedure: u32) -> Participants;
+
+    /// The participants with which the protocol above enables every procedure.
+    fn enable(&self, side: Side) -> Participants {
+        let _ = side;
+        Participants::local(Part::Any)
+    }
+
+    /// A number by which it selects the protocol above; `None` if it has other means, such as procedures.
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// Its parameters; what is missing takes the value that its `build` takes then.
+    fn params(&self, side: Side) -> Params {
+        let _ = side;
+        Params::default()
+    }
+
+    /// Stands it on `bottom`.
+    ///
+    /// # Panics
+    /// If the parameters do not build it.
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+        let entry = self.entry();
+        let name = format!("{}-{side:?}", entry.kind);
+        let mut build = Build {
+            cx,
+            entry,
+            name: &name,
+            lowers: core::slice::from_ref(bottom),
+            params: &self.params(side),
+        };
+        (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+    }
+
+    /// Whether it stands on another protocol of its realm.
+    fn is_on_calls(&self) -> bool {
+        self.entry().below.realms.contains(&Realm::Rpc)
+    }
+
+    /// Whether its sessions answer `my-procedure`.
+    fn has_procedures(&self) -> bool {
+        true
+    }
+
+    /// Whether one session carries several calls at a time.
+    fn is_concurrent(&self) -> bool {
+        true
+    }
+
+    /// Whether a call that lost its frames is repeated until it is through.
+    fn is_reliable(&self) -> bool {
+        true
+    }
+
+    /// The largest request and reply, in octets.
+    fn octets_max(&self) -> usize {
+        1024
+    }
+
+    /// The reasons of a refusal that come back as they are.
+    fn refusals(&self) -> &'static [&'static Reason] {
+        static ALL: [&Reason; 4] = [&NO_PROCEDURE, &BAD_ARGUMENTS, &SYSTEM_ERROR, &BUSY];
+        &ALL
+    }
+}
+
+/// A law: its name, and the function that checks it.
+type Law = (&'static str, fn(&dyn CallFixture) -> Verdict);
+
+/// The laws, in the order in which [`all`] checks them.
+pub const LAWS: &[Law] = &[
+    ("octets go both ways unchanged", carries),
+    ("request and reply may lie in slices", takes_slices),
+    ("both ends know the procedure", names_procedures),
+    ("a refusal comes back with its reason", refuses),
+    ("where nobody serves, a call ends", ends_where_nobody_serves),
+    ("a closed session takes no call", closes),
+    ("a procedure may call", nests),
+    ("calls at one time do not meet", keeps_calls_apart),
+    ("a call ends at its deadline", obeys_deadlines),
+    ("a call ends when it is taken back", obeys_cancels),
+    ("no allocation per call", allocates_nothing),
+    ("no damage panics", survives_damage),
+    ("nothing is left after stop", stops),
+];
+
+/// Checks every law.
+///
+/// # Panics
+/// If one is broken; the text names it.
+pub fn all(fixture: &dyn CallFixture) -> Findings {
+    let mut findings = Findings::default();
+    for (name, law) in LAWS {
+        match law(fixture) {
+            Verdict::Holds => findings.held.push(name),
+            Verdict::Skipped(why) => findings.skipped.push((name, why)),
+        }
+    }
+    findings
+}

@@ -1,0 +1,530 @@
+//! The laws themselves.
+
+use super::world::Below;
+use super::{CallFixture, CallWorld};
+use crate::conformance::messages::pattern;
+use crate::conformance::{Side, Verdict, allocations, counts_allocations};
+use crate::kernel::{CallEnd, CallTop, OnServe, Task, octets};
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::rc::Rc;
+use xk_core::object::{CallCause, CallError, Rejection};
+use xk_core::shepherd::Semaphore;
+use xk_core::{Kernel, Message, Reason, SessionRef, Upper};
+use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
+
+const PROCEDURE: u32 = 3;
+/// Longer than any call of these laws takes, in virtual time.
+const LONG: Duration = Duration::from_secs(600);
+/// Calls before allocations are counted, and while they are.
+const WARM: u32 = 200;
+const STEADY: u32 = 500;
+
+/// B serves, A has a session.
+fn conversation(fixture: &dyn CallFixture) -> (CallWorld<'_>, SessionRef) {
+    let world = CallWorld::new(fixture);
+    world.serve(Side::B);
+    let session = world.open(Side::A, PROCEDURE);
+    (world, session)
+}
+
+fn serves(
+    what: impl Fn(&Kernel, Message) -> Result<Message, &'static Reason> + 'static,
+) -> Option<OnServe> {
+    Some(Rc::new(move |cx, _, request| what(cx, request)))
+}
+
+/// The reply of [`reverse`], for comparison.
+fn reversed(request: &[u8]) -> Vec<u8> {
+    request.iter().rev().copied().chain([7]).collect()
+}
+
+fn reverse(cx: &Kernel, request: &Message) -> Message {
+    cx.pool()
+        .copy_from(crate::kernel::HEADROOM, &reversed(&octets(request)))
+        .expect("a buffer for a test message")
+}
+
+#[track_caller]
+fn right(end: CallEnd, wanted: &[u8]) {
+    match end {
+        Ok(reply) => assert!(
+            reply.eq_octets(wanted),
+            "a reply of {} octets and not the {} that were sent",
+            reply.len(),
+            wanted.len()
+        ),
+        Err(error) => panic!("a call for {} octets ends: {error}", wanted.len()),
+    }
+}
+
+/// What the procedure gets is what was sent, and what comes back is what it replied, whatever the size.
+///
+/// # Panics
+/// If the law is broken.
+pub fn carries(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    let top = &world.node(Side::B).top;
+    top.on_serve(serves(|cx, request| Ok(reverse(cx, &request))));
+    let most = fixture.octets_max();
+    let sizes = [0, 1, 3, 4, 63, 64, 500, most / 2, most - 1];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let request = pattern(size.min(most - 1), n as u8);
+        right(world.call(&session, &request), &reversed(&request));
+    }
+    assert_eq!(
+        top.served(),
+        sizes.len() as u64,
+        "each call is executed once"
+    );
+    world.finish();
+    Verdict::Holds
+}
+
+/// Neither side minds where octets lie.
+///
+/// # Panics
+/// If the law is broken.
+pub fn takes_slices(fixture: &dyn CallFixture) -> Verdict {
+    fn cut(cx: &Kernel, octets: &[u8]) -> Message {
+        let mut pieces = octets.chunks(5).map(|piece| {
+            cx.pool()
+                .copy_from(0, piece)
+                .expect("a buffer for a test message")
+        });
+        let mut whole = pieces.next().expect("at least one octet");
+        pieces.for_each(|piece| whole.join(piece));
+        whole
+    }
+    let (world, session) = conversation(fixture);
+    world
+        .node(Side::B)
+        .top
+        .on_serve(serves(|cx, request| Ok(cut(cx, &octets(&request)))));
+    let request = pattern(64, 1);
+    let call = (session, cut(&world.cx, &request));
+    right(world.call_all(vec![call]).remove(0), &request);
+    world.finish();
+    Verdict::Holds
+}
+
+/// A client's session says which procedure it stands for, and so does a server's when it is made.
+///
+/// # Panics
+/// If the law is broken.
+pub fn names_procedures(fixture: &dyn CallFixture) -> Verdict {
+    if !fixture.has_procedures() {
+        return Verdict::Skipped("it has no procedures");
+    }
+    let (world, _) = conversation(fixture);
+    for number in [1, 7, 40_000] {
+        let session = world.open(Side::A, number);
+        let answer = session.ask(&world.cx, MyProcedure::default());
+        assert_eq!(answer.map(|a| a.number), Some(number), "a client's session");
+        right(world.call(&session, b"x"), b"x");
+        let opened = world.node(Side::B).top.take_opened();
+        assert!(
+            opened.iter().any(|(_, made)| *made == Some(number)),
+            "a server's session names {number}"
+        );
+    }
+    world.finish();
+    Verdict::Holds
+}
+
+/// A refusal comes back as the peer's, with its reason; and the session goes on.
+///
+/// # Panics
+/// If the law is broken.
+pub fn refuses(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    let top = &world.node(Side::B).top;
+    for reason in fixture.refusals() {
+        top.on_serve(serves(move |_, _| Err(reason)));
+        let error = world.call(&session, b"no").map(drop).unwrap_err();
+        assert_eq!(
+            error.cause,
+            CallCause::Rejected(Rejection::new(reason)),
+            "a refusal comes back"
+        );
+        assert!(error.layer.is_some(), "an error names its layer");
+    }
+    top.on_serve(None);
+    right(world.call(&session, b"yes"), b"yes");
+    world.finish();
+    Verdict::Holds
+}
+
+/// A call to a side that has enabled nothing ends all the same, and nobody executes it.
+///
+/// # Panics
+/// If the law is broken.
+pub fn ends_where_nobody_serves(fixture: &dyn CallFixture) -> Verdict {
+    let world = CallWorld::new(fixture);
+    let session = world.open(Side::A, PROCEDURE);
+    let error = world.call(&session, b"hello?").map(drop).unwrap_err();
+    assert!(
+        matches!(
+            error.cause,
+            CallCause::Rejected(_) | CallCause::TimedOut { .. }
+        ),
+        "where nobody serves a call is refused or times out, and not: {error}"
+    );
+    assert_eq!(world.node(Side::B).top.served(), 0);
+    world.finish();
+    Verdict::Holds
+}
+
+/// A closed session answers `Closed`, counted; one opened again calls.
+///
+/// # Panics
+/// If the law is broken.
+pub fn closes(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"open"), b"open");
+    session.close(&world.cx);
+    if session.head().is_closed() {
+        let drops = world.nodes[0].drops();
+        let error = world.call(&session, b"closed").map(drop).unwrap_err();
+        assert_eq!(error.cause, CallCause::Closed);
+        assert_eq!(world.nodes[0].drops(), drops + 1, "it is counted");
+    }
+    let session = world.open(Side::A, PROCEDURE);
+    right(world.call(&session, b"again"), b"again");
+    session.abort(&world.cx);
+    let error = world.call(&session, b"closed").map(drop).unwrap_err();
+    assert_eq!(error.cause, CallCause::Closed);
+    let session = world.open(Side::A, PROCEDURE);
+    right(world.call(&session, b"once more"), b"once more");
+    world.finish();
+    Verdict::Holds
+}
+
+/// A procedure may itself call, even whoever called it.
+///
+/// # Panics
+/// If the law is broken.
+pub fn nests(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    world.serve(Side::A);
+    let back = world.open(Side::B, PROCEDURE + 1);
+    let relay: OnServe = Rc::new(move |cx, _, request| {
+        let reply = back.call(cx, request);
+        reply.map_err(|_| &xk_kit::call::SYSTEM_ERROR)
+    });
+    world.node(Side::B).top.on_serve(Some(relay));
+    let first = &world.node(Side::A).top;
+    first.on_serve(serves(|cx, request| Ok(reverse(cx, &request))));
+    for n in 0..3 {
+        let request = pattern(40, n);
+        right(world.call(&session, &request), &reversed(&request));
+    }
+    world.finish();
+    Verdict::Holds
+}
+
+/// Calls made at one time each get their own reply, though those made later are answered first.
+///
+/// # Panics
+/// If the law is broken.
+pub fn keeps_calls_apart(fixture: &dyn CallFixture) -> Verdict {
+    const CALLS: u64 = 12;
+    let (world, session) = conversation(fixture);
+    let left = Cell::new(CALLS);
+    let last_first = move |cx: &Kernel, request: Message| {
+        left.set(left.get() - 1);
+        let wait = Duration::from_millis(2 * left.get() + 1);
+        let _ = cx.wait(&Semaphore::new(0), Some(wait));
+        Ok(reverse(cx, &request))
+    };
+    world.node(Side::B).top.on_serve(serves(last_first));
+    let session_of = |_| match fixture.is_concurrent() {
+        true => session.clone(),
+        false => world.open(Side::A, PROCEDURE),
+    };
+    let requests: Vec<Vec<u8>> = (0..CALLS)
+        .map(|n| pattern(20 + n as usize, n as u8))
+        .collect();
+    let calls = requests.iter().enumerate();
+    let calls = calls.map(|(n, request)| (session_of(n), world.cx.message(request)));
+    let ends = world.call_all(calls.collect());
+    for (end, request) in ends.into_iter().zip(&requests) {
+        right(end, &reversed(request));
+    }
+    let top = &world.node(Side::B).top;
+    assert_eq!(top.served(), CALLS, "each call is executed once");
+    assert!(top.serving_most() > 1, "several are executed at one time");
+    world.finish();
+    Verdict::Holds
+}
+
+/// A request with options, for a call whose procedure takes `serving` long; what `meanwhile` does 10 ms later; how it ended, and when.
+fn with_options(
+    fixture: &dyn CallFixture,
+    deadline: Option<Duration>,
+    tag: u64,
+    meanwhile: impl Fn(&Kernel, &SessionRef) + 'static,
+) -> (CallError, Duration) {
+    let (world, session) = conversation(fixture);
+    let top = &world.node(Side::B).top;
+    right(world.call(&session, b"warm"), b"warm");
+    top.on_serve(serves(|cx, request| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(30)));
+        Ok(request)
+    }));
+    let begun = world.cx.now();
+    let deadline = deadline.map_or(xk_core::Time::MAX, |after| begun.after(after));
+    let mut request = world.cx.message(b"late");
+    request
+        .set_attribute(CallOptions { deadline, tag })
+        .expect("room for an attribute");
+    let end: Rc<RefCell<Option<(CallEnd, Duration)>>> = Rc::default();
+    let (caller, ended) = (session.clone(), Rc::clone(&end));
+    let call = move |cx: &Kernel| {
+        let result = caller.call(cx, request);
+        *ended.borrow_mut() = Some((result, cx.now().since(begun)));
+    };
+    let other = session.clone();
+    let later = move |cx: &Kernel| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(10)));
+        meanwhile(cx, &other);
+    };
+    assert!(world.run(LONG, vec![Box::new(call) as Task, Box::new(later)]));
+    // The server comes to an end as well, and the session goes on.
+    let rest = |cx: &Kernel| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(60)));
+    };
+    assert!(world.run(LONG, vec![Box::new(rest) as Task]));
+    top.on_serve(None);
+    right(world.call(&session, b"after it"), b"after it");
+    let (end, took) = end.take().expect("it has ended");
+    let error = end.map(drop).unwrap_err();
+    world.finish();
+    (error, took)
+}
+
+/// A call with a deadline ends at it, and no sooner; one whose deadline is past is not sent.
+///
+/// # Panics
+/// If the law is broken.
+pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
+    let limit = Duration::from_millis(700);
+    let (error, took) = with_options(fixture, Some(limit), 0, |_, _| ());
+    assert!(
+        matches!(error.cause, CallCause::TimedOut { .. }),
+        "a call past its deadline times out, and not: {error}"
+    );
+    assert_eq!(took, limit, "it ends at its deadline");
+    let (world, session) = conversation(fixture);
+    world.run(
+        LONG,
+        vec![Box::new(|cx: &Kernel| {
+            let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(5)));
+        }) as Task],
+    );
+    let mut request = world.cx.message(b"too late");
+    let deadline = xk_core::Time::from_ns(1);
+    request
+        .set_attribute(CallOptions { deadline, tag: 0 })
+        .expect("room for an attribute");
+    let end = world.call_all(vec![(session, request)]).remove(0);
+    assert!(
+        matches!(end, Err(e) if matches!(e.cause, CallCause::TimedOut { .. })),
+        "a deadline that is past"
+    );
+    world.finish();
+    Verdict::Holds
+}
+
+/// A call that is taken back ends at once; a question about another call changes nothing.
+///
+/// # Panics
+/// If the law is broken.
+pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
+    let (error, took) = with_options(fixture, None, 77, |cx, session| {
+        assert!(
+            session.ask(cx, CancelCall { tag: 78 }).is_none(),
+            "no such call"
+        );
+        assert!(
+            session.ask(cx, CancelCall { tag: 77 }).is_some(),
+            "a call under way is found"
+        );
+    });
+    assert_eq!(error.cause, CallCause::Cancelled);
+    assert_eq!(took, Duration::from_millis(10), "it ends at once");
+    Verdict::Holds
+}
+
+/// In a steady conversation no call costs an allocation, at either side.
+///
+/// # Panics
+/// If the law is broken.
+pub fn allocates_nothing(fixture: &dyn CallFixture) -> Verdict {
+    if !counts_allocations() {
+        return Verdict::Skipped("the test has no CountingAllocator");
+    }
+    let (world, session) = conversation(fixture);
+    world.node(Side::B).top.forget(true);
+    let counted = Rc::new(Cell::new(None));
+    let result = Rc::clone(&counted);
+    let request = pattern(64, 3);
+    let calls = move |cx: &Kernel| {
+        let mut before = 0;
+        for n in 0..WARM + STEADY {
+            if n == WARM {
+                before = allocations();
+            }
+            let message = cx.pool().copy_from(crate::kernel::HEADROOM, &request);
+            let reply = session.call(cx, message.expect("a buffer for a test message"));
+            assert!(reply.is_ok_and(|reply| reply.eq_octets(&request)));
+        }
+        result.set(Some(allocations() - before));
+    };
+    assert!(world.run(LONG, vec![Box::new(calls) as Task]));
+    // The bottoms of the suite keep what is sent in a list that grows anew each time: what they allocate is theirs.
+    let own = match &world.nodes[0].below {
+        Below::Calls(_) => 0,
+        Below::Frames(_) => u64::from(STEADY) * CARRIER_ALLOCATIONS,
+    };
+    let counted = counted.take().expect("the calls have ended");
+    assert!(
+        counted <= own,
+        "{counted} allocations in {STEADY} calls, {own} of them the suite's"
+    );
+    world.finish();
+    Verdict::Holds
+}
+
+/// What one call makes the suite itself allocate at most: for each of two frames the list below and that of what is carried.
+const CARRIER_ALLOCATIONS: u64 = 8;
+
+/// Whatever arrives, from a peer or from a network that harms frames, nothing panics, no call hangs, and nothing is left.
+///
+/// # Panics
+/// If the law is broken.
+pub fn survives_damage(fixture: &dyn CallFixture) -> Verdict {
+    match fixture.is_on_calls() {
+        true => survives_bad_calls(fixture),
+        false => survives_bad_frames(fixture),
+    }
+    Verdict::Holds
+}
+
+fn survives_bad_frames(fixture: &dyn CallFixture) {
+    let (world, session) = conversation(fixture);
+    for n in 0..200 {
+        let session = match n % 10 {
+            0 => world.open(Side::A, PROCEDURE),
+            _ => session.clone(),
+        };
+        let request = world.cx.message(&pattern(64 + n, 9));
+        // How it ends is chance; that it ends is checked.
+        drop(world.call_all_harmed(vec![(session, request)]));
+    }
+    let session = world.open(Side::A, PROCEDURE);
+    if fixture.is_reliable() {
+        right(world.call(&session, b"sound"), b"sound");
+    }
+    world.finish();
+}
+
+/// Requests and replies of any octets, from a peer of another kind.
+fn survives_bad_calls(fixture: &dyn CallFixture) {
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"sound"), b"sound");
+    let Below::Calls(bottom) = &world.nodes[1].below else {
+        return;
+    };
+    // What a sound request looks like below.
+    let seen: Rc<RefCell<Vec<u8>>> = Rc::default();
+    let kept = Rc::clone(&seen);
+    let Below::Calls(first) = &world.nodes[0].below else {
+        return;
+    };
+    first.on_call(Some(Rc::new(move |_, _, request| {
+        *kept.borrow_mut() = octets(request);
+        Ok(())
+    })));
+    right(world.call(&session, b"seen"), b"seen");
+    let sound = seen.borrow().clone();
+    let own = world.nodes[0].own();
+    let number = Upper::new(&world.nodes[1].protocol)
+        .number_on(&world.cx, bottom.protocol())
+        .ok();
+    for n in 0..sound.len() * 9 {
+        let mut bad = sound.clone();
+        match n / sound.len() {
+            8 => bad.truncate(n % sound.len()),
+            bit => bad[n % sound.len()] ^= 1 << bit,
+        }
+        let bottom = bottom.clone();
+        let task = move |cx: &Kernel| {
+            let message = cx.pool().copy_from(crate::kernel::HEADROOM, &bad);
+            let message = message.expect("a buffer for a test message");
+            drop(bottom.deliver(cx, (u32::MAX, n as u64), own, number, message));
+        };
+        assert!(world.run(LONG, vec![Box::new(task) as Task]));
+    }
+    world.finish();
+    survives_bad_replies(fixture);
+}
+
+fn survives_bad_replies(fixture: &dyn CallFixture) {
+    let world = CallWorld::new(fixture);
+    let Below::Calls(bottom) = &world.nodes[1].below else {
+        return;
+    };
+    // In the place of B stands somebody who replies anything, under B's number.
+    let liar = CallTop::add(&world.cx, "liar");
+    let as_b = Upper::new(&world.nodes[1].protocol).through(liar.protocol());
+    bottom.withdraw_all();
+    let enabled = bottom
+        .protocol()
+        .open_enable(&world.cx, as_b, fixture.enable(Side::B));
+    assert!(enabled.is_ok());
+    liar.on_serve(serves(|cx, request| {
+        let mut reply = octets(&request);
+        let chance = cx.random();
+        if let Some(first) = reply.first_mut() {
+            *first = 2;
+        }
+        let at = chance.below(reply.len() as u64 + 1) as usize;
+        match chance.below(3) {
+            0 => reply.truncate(at),
+            1 => reply
+                .iter_mut()
+                .take(12)
+                .for_each(|o| *o = chance.below(4) as u8),
+            _ => reply.iter_mut().skip(at).for_each(|o| *o = !*o),
+        }
+        Ok(cx
+            .pool()
+            .copy_from(crate::kernel::HEADROOM, &reply)
+            .expect("a buffer for a test message"))
+    }));
+    let session = world.open(Side::A, PROCEDURE);
+    for n in 0..300 {
+        drop(world.call(&session, &pattern(n % 40, 2)));
+    }
+    assert!(liar.served() >= 300, "every call reached the liar");
+    world.finish();
+}
+
+/// After `stop` nothing is left, though a call was under way.
+///
+/// # Panics
+/// If the law is broken.
+pub fn stops(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    world.node(Side::B).top.on_serve(serves(|cx, request| {
+        let _ = cx.wait(&Semaphore::new(0), None);
+        Ok(request)
+    }));
+    let request = world.cx.message(b"never answered");
+    let call = move |cx: &Kernel| drop(session.call(cx, request));
+    let ended = world.run(Duration::from_millis(50), vec![Box::new(call) as Task]);
+    assert!(!ended, "nobody has answered it");
+    world.finish();
+    Verdict::Holds
+}

@@ -1,0 +1,250 @@
+//! The stacks, and what a seed has in store for them.
+
+use core::ops::Range;
+use core::time::Duration;
+use xk_core::random::Random;
+
+/// What a stack promises of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Executed at most once; exactly once if it brought a reply.
+    AtMostOnce,
+    /// Executed at least once if it brought a reply.
+    AtLeastOnce,
+}
+
+/// A stack under test.
+pub(crate) struct Stack {
+    /// The test's name.
+    pub(crate) name: &'static str,
+    /// The graph: hosts `one`, `two` (clients) and `server`, and the link `lan`, whose properties are the plan's.
+    pub(crate) graph: String,
+    /// The node that the applications stand on.
+    pub(crate) lower: &'static str,
+    /// The peer that the clients open.
+    pub(crate) to: &'static str,
+    /// What the server enables.
+    pub(crate) at: &'static str,
+    /// What it promises.
+    pub(crate) promise: Promise,
+    /// The largest request and reply, in octets.
+    pub(crate) octets_max: usize,
+}
+
+/// The two hosts that call.
+pub(crate) const CLIENTS: [&str; 2] = ["one", "two"];
+/// The host that serves.
+pub(crate) const SERVER: &str = "server";
+
+/// Three hosts with the same layers on IP.
+fn graph(layers: &str) -> String {
+    let host = |name: &str, address: &str| {
+        format!(
+            "host {name} {{\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp {{ address \"{address}/24\"; }}\n{layers}}}\n"
+        )
+    };
+    [
+        ("one", "10.0.0.1"),
+        ("two", "10.0.0.2"),
+        ("server", "10.0.0.9"),
+    ]
+    .map(|(name, address)| host(name, address))
+    .concat()
+}
+
+pub(crate) fn mrpc() -> Stack {
+    Stack {
+        name: "mrpc",
+        graph: graph("    mrpc ip\n"),
+        lower: "mrpc",
+        to: "procedure7@10.0.0.9",
+        at: "*",
+        promise: Promise::AtMostOnce,
+        octets_max: 12_000,
+    }
+}
+
+pub(crate) fn sun_udp() -> Stack {
+    Stack {
+        name: "sun_udp",
+        graph: graph("    udp ip\n    reqrep udp\n    sunselect reqrep\n    sunprog sunselect\n"),
+        lower: "sunprog",
+        to: "procedure7@version1@program536870913@port2049@10.0.0.9",
+        at: "version1@program536870913@port2049",
+        promise: Promise::AtLeastOnce,
+        octets_max: 8000,
+    }
+}
+
+pub(crate) fn sun_fragment() -> Stack {
+    Stack {
+        name: "sun_fragment",
+        graph: graph(
+            "    fragment ip\n    reqrep fragment\n    sunselect reqrep\n    sunprog sunselect\n",
+        ),
+        to: "procedure7@version1@program536870913@10.0.0.9",
+        at: "version1@program536870913",
+        ..sun_udp()
+    }
+}
+
+pub(crate) fn select_channel_fragment() -> Stack {
+    Stack {
+        name: "select_channel_fragment",
+        graph: graph("    fragment ip\n    channel fragment\n    select channel\n"),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn select_channel() -> Stack {
+    Stack {
+        name: "select_channel",
+        graph: graph("    channel ip\n    select channel\n"),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn sun_channel() -> Stack {
+    Stack {
+        name: "sun_channel",
+        graph: graph(
+            "    fragment ip\n    channel fragment\n    sunselect channel\n    sunprog sunselect\n",
+        ),
+        promise: Promise::AtMostOnce,
+        ..sun_fragment()
+    }
+}
+
+pub(crate) fn select_channel_fragment_vip() -> Stack {
+    Stack {
+        name: "select_channel_fragment_vip",
+        graph: graph(
+            "    vip arp ip\n    fragment vip\n    channel fragment\n    select channel\n",
+        ),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn select_channel_vipsize() -> Stack {
+    Stack {
+        name: "select_channel_vipsize",
+        graph: graph(
+            "    vipaddr arp ip\n    fragment vipaddr\n    vipsize vipaddr fragment\n    channel vipsize\n    select channel\n",
+        ),
+        lower: "select",
+        ..mrpc()
+    }
+}
+
+/// When a host crashes, and how long it is down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crash {
+    /// Which host.
+    pub(crate) host: &'static str,
+    /// When.
+    pub(crate) at: Duration,
+    /// For how long.
+    pub(crate) down: Duration,
+}
+
+/// A call to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    /// Which client makes it.
+    pub(crate) client: usize,
+    /// When.
+    pub(crate) at: Duration,
+    /// Octets of the request and of the reply.
+    pub(crate) sizes: [usize; 2],
+    /// How long the procedure takes.
+    pub(crate) takes: Duration,
+}
+
+/// What a seed has in store.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Properties of the link, as text of a graph.
+    pub(crate) link: String,
+    /// Crashes, in order.
+    pub(crate) crashes: Vec<Crash>,
+    /// Calls, in order.
+    pub(crate) calls: Vec<Planned>,
+    /// Whether the network gets better in the end, so that a call must get through.
+    pub(crate) is_mild: bool,
+}
+
+/// When the last fault is over.
+pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
+
+fn between(chance: &Random, range: Range<u64>) -> u64 {
+    range.start + chance.below(range.end - range.start)
+}
+
+fn ms(chance: &Random, range: Range<u64>) -> Duration {
+    Duration::from_millis(between(chance, range))
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn new(seed: u64, octets_max: usize) -> Self {
+        let chance = Random::new(seed).fork(0x706c_616e);
+        let is_mild = chance.below(2) == 0;
+        let shares = match is_mild {
+            true => [0, 5, 5],
+            false => [25, 20, 30],
+        };
+        let [loss, duplicate, reorder] = shares.map(|most| chance.below(most + 1));
+        let delay = between(&chance, 20..3000);
+        let late = between(&chance, 1..400);
+        let mut link = format!(
+            "link lan kind=hub delay=\"{delay}us\" jitter=\"{}us\" loss=\"{loss}%\" duplicate=\"{duplicate}%\" \
+             reorder=\"{reorder}%\" reorder_delay=\"{late}ms\" {{\n",
+            chance.below(2000)
+        );
+        for _ in 0..chance.below(3) {
+            let from = between(&chance, 0..15_000);
+            let until = from + between(&chance, 10..4000);
+            link += &format!(
+                "    partition from=\"{from}ms\" until=\"{until}ms\" between=\"server\"\n"
+            );
+        }
+        link += "}\n";
+        let mut crashes: Vec<Crash> = (0..chance.below(4))
+            .map(|_| Crash {
+                host: match chance.below(3) {
+                    0 => CLIENTS[chance.below(2) as usize],
+                    _ => SERVER,
+                },
+                at: ms(&chance, 100..15_000),
+                down: ms(&chance, 1..3000),
+            })
+            .collect();
+        crashes.sort_by_key(|crash| crash.at);
+        let size = || match chance.below(4) {
+            0 => chance.below(octets_max as u64),
+            _ => chance.below(200),
+        };
+        let mut calls: Vec<Planned> = (0..between(&chance, 6..24))
+            .map(|_| Planned {
+                client: chance.below(2) as usize,
+                at: ms(&chance, 1000..16_000),
+                sizes: [size() as usize, size() as usize],
+                takes: match chance.below(4) {
+                    0 => ms(&chance, 1..1500),
+                    1 => ms(&chance, 0..50),
+                    _ => Duration::ZERO,
+                },
+            })
+            .collect();
+        calls.sort_by_key(|call| call.at);
+        Self {
+            link,
+            crashes,
+            calls,
+            is_mild,
+        }
+    }
+}
