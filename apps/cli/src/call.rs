@@ -5,11 +5,17 @@ use crate::{file, output, rpcgen};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xk_rpc::{CallCause, Client, Error, ErrorKind, OpenError, Setup};
+use xk_core::object::PushError;
+use xk_rpc::{CallCause, Client, Error, ErrorKind, Here, OpenError, Setup};
 use xk_rpcgen::{Found, LookupError, Model};
 
 /// Octets of arguments that are read from the standard input at most.
 const INPUT_OCTETS_MAX: u64 = 64 << 20;
+/// What `--over` calls ONC RPC over this machine's UDP.
+const SUN: &str = "sun";
+/// How long a link that has just been made may take until it has another end, and how often that is tried.
+const LINK_UP_MAX: Duration = Duration::from_secs(1);
+const LINK_UP_INTERVAL: Duration = Duration::from_millis(2);
 /// The exit code if the peer refused the call.
 const REFUSED: u8 = 3;
 /// The exit code if there was no reply.
@@ -23,9 +29,10 @@ const SILENT: u8 = 4;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xk call graphs/rpc-client.kdl echo '\"hello\"' --x greeter.x --to 10.0.0.2
-  xk call --over sun GREETER greet '{\"to\": \"world\", \"times\": 2}' --x greeter.x --to port2049@192.0.2.7
-  xk call graphs/rpc-client.kdl 1 68656c6c6f --raw --to 10.0.0.2
+  xk call --over sun echo '{\"text\": \"hello\"}' --x graphs/procedures.x --to port2049@127.0.0.1
+  xk call graphs/rpc-client.kdl PROCEDURES source 3 --x graphs/procedures.x --to port2049@127.0.0.1
+  xk call graphs/rpc-shm-b.kdl null --x graphs/procedures.x
+  xk call --over sun 100000 0 --version 2 --raw --to port111@127.0.0.1
 
 Arguments: one stands alone, several stand in an array; none are left out. `-` reads them from the standard input. Enumerations
 are names, unions {\"case\": ..., \"NAME\": ...}, opaque data hexadecimal digits or {\"base64\": ...} or {\"text\": ...}, optional
@@ -100,7 +107,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         None => client,
     };
     let client = client.with_deadline(args.deadline);
-    let reply = repeat(&client, &wanted, args.repeat)?;
+    let until = Instant::now() + LINK_UP_MAX.min(args.deadline);
+    let reply = repeat(args.repeat, || call(&stack, &client, &wanted, until))?;
     let text = match wanted.found {
         Some((model, found)) => model
             .decode_result(found.procedure, &reply)
@@ -120,12 +128,14 @@ fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure
         all.next()
     };
     let rest: Vec<&str> = all.collect();
-    let is_procedure = |name: &str| {
-        model.is_some_and(|model| model.procedure(name, args.version.as_deref()).is_ok())
+    // Without a file, programs come first where there must be one.
+    let is_procedure = |name: &str| match model {
+        Some(model) => model.procedure(name, args.version.as_deref()).is_ok(),
+        None => args.over.as_deref() != Some(SUN),
     };
     let (service, procedure, arguments) = match rest.as_slice() {
         [procedure] => (None, *procedure, None),
-        [first, second] => match model.is_none() || is_procedure(first) {
+        [first, second] => match is_procedure(first) {
             true => (None, *first, Some(*second)),
             false => (Some(*first), *second, None),
         },
@@ -230,7 +240,7 @@ fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
             ));
         }
         (Some(path), _) => Setup::from_file(path).map_err(failure)?,
-        (None, Some("sun")) => Setup::from_text(
+        (None, Some(SUN)) => Setup::from_text(
             "host here { host-udp; reqrep host-udp; sunselect reqrep; sunprog sunselect; }",
         ),
         (None, over) => {
@@ -247,15 +257,35 @@ fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
     Ok(setup)
 }
 
+/// One call; a link that has no other end yet gets some time.
+fn call(
+    stack: &Here,
+    client: &Client,
+    wanted: &Wanted<'_>,
+    until: Instant,
+) -> Result<Vec<u8>, Error> {
+    let is_down = |error: &Error| error.cause() == Some(CallCause::Push(PushError::Unreachable));
+    loop {
+        match client.call(wanted.number, &wanted.octets) {
+            // Nothing was sent: another try executes nothing twice.
+            Err(error) if is_down(&error) && Instant::now() < until => {
+                stack.run_for(LINK_UP_INTERVAL)?;
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Calls as often as wanted; answers the last reply.
-fn repeat(client: &Client, wanted: &Wanted<'_>, count: u32) -> Result<Vec<u8>, Failure> {
+fn repeat(
+    count: u32,
+    mut call: impl FnMut() -> Result<Vec<u8>, Error>,
+) -> Result<Vec<u8>, Failure> {
     let mut times = Vec::new();
     let mut reply = Vec::new();
     for _ in 0..count {
         let began = Instant::now();
-        reply = client
-            .call(wanted.number, &wanted.octets)
-            .map_err(failure)?;
+        reply = call().map_err(failure)?;
         times.push(began.elapsed());
     }
     if count > 1 {
@@ -275,12 +305,15 @@ fn failure(error: Error) -> Failure {
     let code = |code, help: Option<&str>| Failure::Other(what.clone(), help.map(Into::into), code);
     match error.kind {
         ErrorKind::Call(CallCause::Rejected(_)) => code(REFUSED, None),
-        ErrorKind::Call(CallCause::TimedOut { .. }) => code(
-            SILENT,
-            Some("is the server running, and is --to its address?"),
-        ),
+        ErrorKind::Call(CallCause::TimedOut { .. } | CallCause::Push(PushError::Unreachable)) => {
+            code(
+                SILENT,
+                Some("is the server running, and is --to its address?"),
+            )
+        }
         ErrorKind::Call(CallCause::Rebooted | CallCause::Cancelled) => code(SILENT, None),
-        ErrorKind::Open(OpenError::Address(_)) => code(
+        ErrorKind::Open(OpenError::Address(_))
+        | ErrorKind::Call(CallCause::Push(PushError::NotSupported)) => code(
             2,
             Some("name the peer as the layers need it: --to 10.0.0.2, --to port2049@10.0.0.2"),
         ),

@@ -1,7 +1,9 @@
 //! `xk call` and `xk rpcgen` as a user has them.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A host that calls its own procedures.
 const GRAPH: &str = r#"host alone {
@@ -71,6 +73,109 @@ fn calls_by_number_with_digits() {
         "{told}"
     );
     assert!(told.starts_with("3 calls: min "), "{told}");
+}
+
+/// `xk run` in the background; it is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(graph: &Path) -> Self {
+        let graph = graph.display().to_string();
+        let arguments = ["run", &graph, "--no-control", "--for", "60s"];
+        let child = Command::new(env!("CARGO_BIN_EXE_xk"))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("xk can be started"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Calls until the server has begun.
+fn patiently(arguments: &[&str]) -> Output {
+    let began = Instant::now();
+    loop {
+        let output = xk(arguments);
+        if output.status.success() || began.elapsed() > Duration::from_secs(20) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A graph of the repository with something of its own to this test: a port or a path.
+fn own(name: &str, from: &str, to: &str) -> PathBuf {
+    let text = std::fs::read_to_string(file(name)).expect("a graph");
+    assert!(text.contains(from), "{text}");
+    let path = std::env::temp_dir().join(format!("xk-call-{}-{name}", std::process::id()));
+    std::fs::write(&path, text.replace(from, to)).expect("written");
+    path
+}
+
+/// Calls a server in another process, all ways; then there is none.
+fn calls_another(server: &Path, ways: &[&[&str]]) {
+    let running = Running::start(server);
+    let x = file("procedures.x");
+    for way in ways {
+        let all = |words: &[&str]| -> Vec<String> {
+            let words = [*way, words, &["--x", &x]].concat();
+            words.into_iter().map(str::to_owned).collect()
+        };
+        for (words, reply) in [
+            (&["null"][..], "null\n"),
+            (&["echo", r#"{"text": "hello"}"#], "\"68656c6c6f\"\n"),
+            (&["source", "3", "--repeat", "5"], "\"000102\"\n"),
+        ] {
+            let words = all(words);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = patiently(&words);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{words:?}: {told}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), reply);
+        }
+        let words = all(&["relay", "\"00\""]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(xk(&words).status.code(), Some(3), "{words:?}");
+    }
+    drop(running);
+    let dead: Vec<&str> = [ways[0], &["null", "--x", &x, "--deadline", "200ms"]].concat();
+    let output = xk(&dead);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("is the server running"), "{told}");
+    let _ = std::fs::remove_file(server);
+}
+
+#[test]
+fn calls_a_server_of_onc_rpc_in_another_process() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    drop(socket);
+    let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
+    let (to, client) = (format!("port{port}@127.0.0.1"), file("rpc-client.kdl"));
+    let by_graph = ["call", &client, "--to", &to];
+    let by_name = ["call", "--over", "sun", "--to", &to];
+    calls_another(&server, &[&by_graph, &by_name]);
+}
+
+#[test]
+fn calls_a_server_through_shared_memory() {
+    let socket = std::env::temp_dir().join(format!("xk-call-{}.sock", std::process::id()));
+    let from = "/tmp/xk-shm-rpc.sock";
+    let to = socket.display().to_string();
+    let server = own("rpc-shm-a.kdl", from, &to);
+    let client = own("rpc-shm-b.kdl", from, &to);
+    let graph = client.display().to_string();
+    calls_another(&server, &[&["call", &graph]]);
+    let _ = std::fs::remove_file(client);
+    let _ = std::fs::remove_file(socket);
 }
 
 #[test]
