@@ -9,7 +9,12 @@
     reason = "the tests call some of what is generated, and `kinds.x` has every form"
 )]
 #[path = "kinds.txt"]
-#[allow(unreachable_pub, reason = "it is written for modules that are public")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::all,
+    reason = "it is written for modules that are public, and for any file"
+)]
 mod kinds;
 
 use kinds::*;
