@@ -66,9 +66,10 @@ pub(super) fn draw(graph: &CheckedGraph, hosts: &[usize]) -> String {
         let y = top + tallest - host.height;
         frame(&mut body, graph, host, y);
     }
+    // The title is written in 17 px, all else in 12.
     let width = (left - HOST_GAP)
         .max(reach.unwrap_or(0))
-        .max(title.map_or(0, text_width) + MARGIN)
+        .max(title.map_or(0, |title| text_width(title) * 17 / 12) + MARGIN)
         + MARGIN;
     let height = lowest.unwrap_or(top + tallest) + MARGIN;
     let mut out = format!(
