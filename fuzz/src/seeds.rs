@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 
 mod mrpc;
+mod sun;
 
 /// A seed: its target, its name, and its octets.
 struct Seed {
@@ -43,6 +44,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     attacks(&mut seeds);
     shared_memory(&mut seeds);
     mrpc::add_all(&mut seeds);
+    sun::add_all(&mut seeds);
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
