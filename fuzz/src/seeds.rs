@@ -207,6 +207,9 @@ fn wires(seeds: &mut Vec<Seed>) {
         }
     }
     let times = [[0, 1, 0, 2], [0, 0, 0, 9], [0, 0, 0, 10], [0, 0, 0, 11]].concat();
+    let mut typed = frame::arp(2, (PEER, YOU), ([0xff; 6], YOU));
+    typed[2..4].copy_from_slice(&0x3900u16.to_be_bytes());
+    add(seeds, "arp-wire", "further-type", &typed);
     add(seeds, "icmp-wire", "timestamp", &icmp(13, 0, &times));
     // The codec's target reads these two hosts.
     let (src, dst) = ([192, 0, 2, 1].into(), [198, 51, 100, 2].into());
@@ -296,6 +299,20 @@ fn layers(seeds: &mut Vec<Seed>) {
         step(7, 0, &[9]),
     ];
     add(seeds, "arp", "asked", &asks.concat());
+    // A further type: spoken by a known host and a stranger, cut short, then said by a host of ours.
+    let further = [
+        step(2, 0, &[1]),
+        step(3, 0, &[2]),
+        step(1, 0, &[2]),
+        step(8, 0, &[2]),
+        step(8, 4, &[3]),
+        step(9, 0, &[9; 10]),
+        step(8, 15, &[2]),
+        step(10, 0, &[]),
+        step(11, 0, &[2]),
+        step(6, 15, &[]),
+    ];
+    add(seeds, "arp", "further-type", &further.concat());
     // Raw, mended, sent from here, reported from below, and then time passes.
     for (name, frame) in &frames {
         let packet = &frame[ETH_OCTETS..];

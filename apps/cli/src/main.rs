@@ -1,8 +1,10 @@
 //! The command `xk`: one subcommand per file.
 //!
-//! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command line makes no sense.
+//! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command line makes no sense;
+//! `xk call` has two more.
 
 mod bench;
+mod call;
 mod captures;
 mod check;
 mod control;
@@ -17,6 +19,7 @@ mod live;
 mod output;
 mod ping;
 mod protocols;
+mod rpcgen;
 mod run;
 mod signals_unsafe;
 mod sim;
@@ -50,6 +53,8 @@ enum Command {
     Udp(udp::Args),
     Exec(exec::Args),
     Switch(switch::Args),
+    Call(call::Args),
+    Rpcgen(rpcgen::Args),
     Dump(client::DumpArgs),
     Trace(client::TraceArgs),
     Capture(client::CaptureArgs),
@@ -73,6 +78,8 @@ fn main() -> ExitCode {
         Command::Udp(args) => udp::main(&args),
         Command::Exec(args) => exec::main(&args),
         Command::Switch(args) => switch::main(&args),
+        Command::Call(args) => call::main(&args),
+        Command::Rpcgen(args) => rpcgen::main(&args),
         Command::Dump(args) => client::dump(&args),
         Command::Trace(args) => client::trace(&args),
         Command::Capture(args) => client::capture(&args),

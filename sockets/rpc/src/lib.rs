@@ -9,15 +9,16 @@
 //!
 //! # fn main() -> Result<(), xk_rpc::Error> {
 //! // One process serves, by number and octets,
-//! let stack = Stack::from_file("graphs/rpc-server.kdl")?;
+//! let host = r#"shm path="/tmp/calls.sock"; channel shm; select channel"#;
+//! let stack = Stack::from_text(format!("host server {{ {host}; }}"))?;
 //! let server = stack.serve(|call: &Call<'_>| match call.procedure() {
 //!     1 => Ok(Reply::from(call.octets().to_ascii_uppercase())),
 //!     _ => Err(Refusal::NoProcedure),
 //! })?;
 //!
 //! // and another one calls.
-//! let stack = Stack::from_file("graphs/rpc-client.kdl")?;
-//! let client = stack.client("10.0.0.2")?;
+//! let stack = Stack::from_text(format!("host client {{ {host}; }}"))?;
+//! let client = stack.client("")?;
 //! assert_eq!(client.call(1, b"hello")?, b"HELLO");
 //! # Ok(())
 //! # }

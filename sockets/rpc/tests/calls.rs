@@ -209,7 +209,7 @@ fn what_a_graph_lacks_is_said() {
     let error = Stack::from_text("host a { nothing; }").err().expect("none");
     assert!(error.to_string().contains("nothing"), "{error}");
     let stack = Stack::from_text(GRAPH).expect("a stack");
-    let error = stack.client("no such thing").err().expect("no peer");
+    let error = stack.client("no such thing").expect_err("no peer");
     assert!(error.to_string().contains("no participant"), "{error}");
     let error = stack
         .client(PEER)

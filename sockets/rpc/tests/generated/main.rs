@@ -2,7 +2,12 @@
 
 // Not `kinds.rs`: nobody writes it, so it may be long.
 #[path = "kinds.txt"]
-#[allow(unreachable_pub, reason = "it is written for modules that are public")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::all,
+    reason = "it is written for modules that are public, and for any file"
+)]
 mod kinds;
 
 use kinds::*;

@@ -3,6 +3,7 @@
 //! Every test captures what passes its links and ends by letting `tshark` judge it; what it may find is named with the
 //! reason.
 
+mod advertising;
 mod arp;
 mod client;
 mod ends;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
         arp::counts_conflicts over Tap Veth;
         arp::finds_a_host_that_moved over Tap Veth;
+        advertising::does_not_disturb_linux over Veth;
         router::forwards_pings_of_all_sizes over Tap Veth;
         router::shows_in_traceroute over Tap Veth;
         router::tells_tracepath_a_smaller_maximum over Tap Veth;

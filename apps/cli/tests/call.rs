@@ -1,0 +1,227 @@
+//! `xk call` and `xk rpcgen` as a user has them.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A host that calls its own procedures.
+const GRAPH: &str = r#"host alone {
+    loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip
+    reqrep udp; sunselect reqrep; sunprog sunselect
+    procedures sunprog at="version1@program536870913@port2049"
+}"#;
+const TO: [&str; 2] = ["--to", "port2049@10.0.0.1"];
+
+fn xk(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xk"))
+        .args(arguments)
+        .output()
+        .expect("xk can be started")
+}
+
+fn file(name: &str) -> String {
+    let graphs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs");
+    graphs.join(name).display().to_string()
+}
+
+/// The nodes of the host, for `--over`.
+fn nodes() -> &'static str {
+    let body = GRAPH.split_once('{').map_or("", |(_, body)| body);
+    body.trim_end().trim_end_matches('}')
+}
+
+/// What a call prints, what it says besides, and how it ends.
+fn call(words: &[&str], options: &[&str]) -> (String, String, Option<i32>) {
+    let mut all = vec!["call", "--over", nodes()];
+    all.extend(words);
+    all.extend(TO);
+    all.extend(options);
+    let output = xk(&all);
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let (out, told) = (text(&output.stdout), text(&output.stderr));
+    (out, told, output.status.code())
+}
+
+fn by_file(words: &[&str], options: &[&str]) -> (String, String, Option<i32>) {
+    let x = file("procedures.x");
+    let options: Vec<&str> = ["--x", &x].iter().chain(options).copied().collect();
+    call(words, &options)
+}
+
+#[test]
+fn calls_by_name_with_json() {
+    let good = |words: &[&str]| {
+        let (out, told, code) = by_file(words, &[]);
+        assert_eq!(code, Some(0), "{words:?}: {told}");
+        out
+    };
+    assert_eq!(good(&["null"]), "null\n");
+    assert_eq!(good(&["PROC_ECHO", "\"00ffa5\""]), "\"00ffa5\"\n");
+    assert_eq!(good(&["echo", r#"{"text": "hi"}"#]), "\"6869\"\n");
+    assert_eq!(good(&["PROCEDURES", "source", "3"]), "\"000102\"\n");
+    assert_eq!(good(&["procedures", "null"]), "null\n");
+}
+
+#[test]
+fn calls_by_number_with_digits() {
+    let words = ["536870913", "1", "0000000161000000"];
+    let (out, told, code) = call(&words, &["--raw", "--repeat", "3"]);
+    assert_eq!(
+        (out.as_str(), code),
+        ("0000000161000000\n", Some(0)),
+        "{told}"
+    );
+    assert!(told.starts_with("3 calls: min "), "{told}");
+}
+
+/// `xk run` in the background; it is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(graph: &Path) -> Self {
+        let graph = graph.display().to_string();
+        let arguments = ["run", &graph, "--no-control", "--for", "60s"];
+        let child = Command::new(env!("CARGO_BIN_EXE_xk"))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("xk can be started"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Calls until the server has begun.
+fn patiently(arguments: &[&str]) -> Output {
+    let began = Instant::now();
+    loop {
+        let output = xk(arguments);
+        if output.status.success() || began.elapsed() > Duration::from_secs(20) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A graph of the repository with something of its own to this test: a port or a path.
+fn own(name: &str, from: &str, to: &str) -> PathBuf {
+    let text = std::fs::read_to_string(file(name)).expect("a graph");
+    assert!(text.contains(from), "{text}");
+    let path = std::env::temp_dir().join(format!("xk-call-{}-{name}", std::process::id()));
+    std::fs::write(&path, text.replace(from, to)).expect("written");
+    path
+}
+
+/// Calls a server in another process, all ways; then there is none.
+fn calls_another(server: &Path, ways: &[&[&str]]) {
+    let running = Running::start(server);
+    let x = file("procedures.x");
+    for way in ways {
+        let all = |words: &[&str]| -> Vec<String> {
+            let words = [*way, words, &["--x", &x]].concat();
+            words.into_iter().map(str::to_owned).collect()
+        };
+        for (words, reply) in [
+            (&["null"][..], "null\n"),
+            (&["echo", r#"{"text": "hello"}"#], "\"68656c6c6f\"\n"),
+            (&["source", "3", "--repeat", "5"], "\"000102\"\n"),
+        ] {
+            let words = all(words);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = patiently(&words);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{words:?}: {told}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), reply);
+        }
+        let words = all(&["relay", "\"00\""]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(xk(&words).status.code(), Some(3), "{words:?}");
+    }
+    drop(running);
+    let dead: Vec<&str> = [ways[0], &["null", "--x", &x, "--deadline", "200ms"]].concat();
+    let output = xk(&dead);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("is the server running"), "{told}");
+    let _ = std::fs::remove_file(server);
+}
+
+#[test]
+fn calls_a_server_of_onc_rpc_in_another_process() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    drop(socket);
+    let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
+    let (to, client) = (format!("port{port}@127.0.0.1"), file("rpc-client.kdl"));
+    let by_graph = ["call", &client, "--to", &to];
+    let by_name = ["call", "--over", "sun", "--to", &to];
+    calls_another(&server, &[&by_graph, &by_name]);
+}
+
+#[test]
+fn calls_a_server_through_shared_memory() {
+    let socket = std::env::temp_dir().join(format!("xk-call-{}.sock", std::process::id()));
+    let from = "/tmp/xk-shm-rpc.sock";
+    let to = socket.display().to_string();
+    let server = own("rpc-shm-a.kdl", from, &to);
+    let client = own("rpc-shm-b.kdl", from, &to);
+    let graph = client.display().to_string();
+    calls_another(&server, &[&["call", &graph]]);
+    let _ = std::fs::remove_file(client);
+    let _ = std::fs::remove_file(socket);
+}
+
+#[test]
+fn mistakes_are_told_and_numbered() {
+    let (_, told, code) = by_file(&["ecko", "\"00\""], &[]);
+    assert_eq!(code, Some(2), "{told}");
+    let (_, told, code) = by_file(&["echo", "\"0\""], &[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("hexadecimal digits"), "{told}");
+    assert!(told.contains("octets PROC_ECHO(octets)"), "{told}");
+    let (_, told, code) = by_file(&["echo", "hello"], &[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("not JSON"), "{told}");
+    let (_, told, code) = by_file(&["relay", "\"00\""], &[]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(
+        told.contains("sunprog: the peer refused the call"),
+        "{told}"
+    );
+    let (_, told, code) = by_file(&["sleep", "5000"], &["--deadline", "100ms"]);
+    assert_eq!(code, Some(4), "{told}");
+    assert!(told.contains("reqrep: timed out"), "{told}");
+}
+
+#[test]
+fn rust_from_a_file() {
+    let x = file("procedures.x");
+    let output = xk(&["rpcgen", &x]);
+    let rust = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success());
+    assert!(rust.contains("pub trait Procedures1 {"), "{rust}");
+    assert!(
+        rust.contains("pub const PROCEDURES: u32 = 536870913;"),
+        "{rust}"
+    );
+    let output = xk(&["rpcgen", "--check", &x]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("ok, 1 types, 0 constants, 1 programs in 1 versions"),
+        "{said}"
+    );
+    let output = xk(&["rpcgen", &file("loopback.kdl")]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("loopback.kdl:") && told.contains("error: "),
+        "{told}"
+    );
+}

@@ -1,0 +1,83 @@
+//! The laws that every protocol keeps, checked for `vipsize` where the cutoff lets all messages go to one of the layers.
+
+use core::net::Ipv4Addr;
+use xk_core::graph::{Build, Params, Value};
+use xk_core::numbers::Number;
+use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
+use xk_testkit::conformance::{CountingAllocator, Fixture, LAWS, Side, Verdict};
+use xk_testkit::kernel::{Bottom, Lower};
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+const SESSIONS_MAX: usize = 256;
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+struct BySize;
+
+impl Fixture for BySize {
+    fn entry(&self) -> &'static Entry {
+        &xk_vipsize::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 90)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        Participants::pair(Part::Any, Part::Host(host(side.other())))
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(90)
+    }
+
+    fn sessions_max(&self) -> usize {
+        SESSIONS_MAX
+    }
+
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+        // It has no numbers of its own: what stands above is selected on the layers below.
+        let number = Number {
+            upper: "top",
+            lower: "ip",
+            number: 90,
+        };
+        cx.numbers_mut().add(number).expect("one number");
+        let rest = Bottom::add(cx, "rest", self.lower(side));
+        let mut params = Params::default();
+        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
+        let mut cutoff = Params::default();
+        cutoff.set("octets", Value::Octets(65_515));
+        params.add_block("cutoff", cutoff);
+        let built = (xk_vipsize::ENTRY.build)(&mut Build {
+            cx,
+            entry: &xk_vipsize::ENTRY,
+            name: "vipsize",
+            lowers: &[bottom.clone(), rest.protocol().clone()],
+            params: &params,
+        });
+        built.expect("it has both lowers")
+    }
+}
+
+/// All layers below are opened at once, and refuse who has no number there; those of the suite take anybody.
+const OF_THE_LAYERS_BELOW: [&str; 1] = ["no type number, no session"];
+
+#[test]
+fn keeps_the_laws() {
+    let mut held = 0;
+    for (name, law) in LAWS {
+        if OF_THE_LAYERS_BELOW.contains(name) {
+            continue;
+        }
+        let verdict = law(&BySize);
+        println!("{name}: {verdict:?}");
+        assert_eq!(verdict, Verdict::Holds, "{name}");
+        held += 1;
+    }
+    assert_eq!(held, LAWS.len() - OF_THE_LAYERS_BELOW.len());
+}
