@@ -25,6 +25,7 @@ mod request;
 pub mod runner;
 pub mod seeds;
 pub mod stack;
+mod xdr;
 
 use std::path::PathBuf;
 use xk_core::message::HeapArena;
@@ -159,6 +160,12 @@ static TARGETS: &[Target] = &[
         "graph files, checked against the catalog and drawn",
         check,
     ),
+    to(
+        "rpcgen",
+        "files of the RPC language",
+        xk_rpcgen::fuzz::fuzz_file,
+    ),
+    to("xdr", "values of all types of the RPC language", xdr::run),
     to("message", "scripts of operations on messages", message),
     to("participants", "participants as text", participants),
     to(

@@ -11,6 +11,7 @@ use std::io;
 
 mod mrpc;
 mod sun;
+mod xdr;
 
 /// A seed: its target, its name, and its octets.
 struct Seed {
@@ -45,6 +46,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     shared_memory(&mut seeds);
     mrpc::add_all(&mut seeds);
     sun::add_all(&mut seeds);
+    xdr::add_all(&mut seeds)?;
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
