@@ -85,6 +85,16 @@ static TARGETS: &[Target] = &[
         xk_portmap::fuzz::fuzz_wire,
     ),
     to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
+    to(
+        "reqrep-wire",
+        "transactions of Sun RPC",
+        xk_reqrep::fuzz::fuzz_wire,
+    ),
+    to(
+        "authsys-wire",
+        "credentials of Sun RPC",
+        xk_authsys::fuzz::fuzz_wire,
+    ),
     to("null-wire", "headers of null", null_wire),
     to(
         "fragment-wire",
@@ -127,6 +137,12 @@ static TARGETS: &[Target] = &[
         "Sprite RPC between two layers, both halves",
         xk_mrpc::fuzz::fuzz_stack,
     ),
+    to(
+        "reqrep",
+        "REQUEST.REPLY between two layers",
+        xk_reqrep::fuzz::fuzz_stack,
+    ),
+    to("rm", "records in a stream", xk_rm::fuzz::fuzz_stack),
     to(
         "stack",
         "the whole Internet stack, a host or a router",

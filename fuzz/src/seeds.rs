@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 
 mod mrpc;
+mod sun;
 mod xdr;
 
 /// A seed: its target, its name, and its octets.
@@ -44,6 +45,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     attacks(&mut seeds);
     shared_memory(&mut seeds);
     mrpc::add_all(&mut seeds);
+    sun::add_all(&mut seeds);
     xdr::add_all(&mut seeds)?;
     let mut script = [0; 600];
     for seed in 0..4 {

@@ -84,7 +84,8 @@ pub(crate) struct Table {
     pub(crate) sweeps: Cell<bool>,
     /// Channels that were closed, with their last sequence number.
     dormant: RefCell<VecDeque<(Key, u32)>>,
-    /// What a channel begins behind whose last number is forgotten.
+    /// What a channel begins behind whose last number is forgotten. It starts anywhere: else a late reply to the boot before this
+    /// one, which names the server alone, could be that of a call of this one.
     floor: Cell<u32>,
     pub(crate) tally: Tally,
     pub(crate) boot: u32,
@@ -101,7 +102,7 @@ impl Table {
             states: RefCell::default(),
             sweeps: Cell::new(false),
             dormant: RefCell::default(),
-            floor: Cell::new(0),
+            floor: Cell::new(cx.random().next_u32()),
             tally: Tally::default(),
             last_lower: Cell::new(0),
             boot: cx.boot_id(),

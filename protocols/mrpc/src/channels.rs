@@ -307,17 +307,19 @@ impl Channels {
         }
     }
 
-    /// Tells all calls of a session with this tag (any, if it is 0) that they are over.
+    /// Tells all calls of a session with this tag (any, if it is 0) that they are over. Answers whether there are any.
     #[cold]
-    pub(crate) fn tell_calls(&self, cx: &Kernel, session: SessionId, tag: u64, event: u16) {
+    pub(crate) fn tell_calls(&self, cx: &Kernel, session: SessionId, tag: u64, event: u16) -> bool {
         let cause = match event {
             CANCELLED => CallCause::Cancelled,
             _ => CallCause::Closed,
         };
         let fits = |s: SessionId, t: u64| s == session && (tag == 0 || t == tag);
+        let mut any = false;
         for channel in &self.list {
             if channel.active.get() && fits(channel.session.get(), channel.tag.get()) {
                 channel.tell(cx, event);
+                any = true;
             }
         }
         let mut over = alloc::vec::Vec::new();
@@ -328,10 +330,12 @@ impl Channels {
             }
             !is_over
         });
+        any |= !over.is_empty();
         for waiter in over {
             waiter.ended.set(Some(cause));
             cx.signal(&waiter.semaphore);
         }
+        any
     }
 
     /// Drops every message kept and every server known.

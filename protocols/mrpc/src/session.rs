@@ -221,11 +221,9 @@ impl Session for MrpcSession {
         } else if let Some(question) = ask.get::<OptPacket>() {
             question.octets = self.path.payload.0 as u32;
         } else if let Some(question) = ask.get::<CancelCall>() {
-            let tag = question.tag;
-            if tag != 0 {
-                self.shared
-                    .channels
-                    .tell_calls(cx, this.id(), tag, CANCELLED);
+            let (tag, channels) = (question.tag, &self.shared.channels);
+            if tag == 0 || !channels.tell_calls(cx, this.id(), tag, CANCELLED) {
+                return Answer::Unknown;
             }
         } else if let Some(question) = ask.get::<Describe>() {
             let side = if this.head().is_passive() {

@@ -37,17 +37,38 @@ impl Protocol for Server {
         _: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        let Some((number, back)) = self.model.execute(&octets(&request)) else {
+        let Some((number, back)) = self.execute(cx, &request) else {
             return Err(this.refuse(request, &SYSTEM_ERROR));
         };
-        let takes = (self.takes)(number);
-        if !takes.is_zero() {
-            let _ = cx.wait(&Semaphore::new(0), Some(takes));
-        }
         let reply = message(number, 2, back, 0);
         cx.pool()
             .copy_from(HEADROOM, &reply)
             .map_err(|_| this.refuse(request, &reason::NO_BUFFERS))
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        match self.execute(cx, &message) {
+            Some(_) => Ok(()),
+            None => Err(this.refuse(message, &SYSTEM_ERROR)),
+        }
+    }
+}
+
+impl Server {
+    /// Tells the model and takes its time. Answers the call's number and the size of its reply.
+    fn execute(&self, cx: &Kernel, request: &Message) -> Option<(u64, usize)> {
+        let (number, back) = self.model.execute(&octets(request))?;
+        let takes = (self.takes)(number);
+        if !takes.is_zero() {
+            let _ = cx.wait(&Semaphore::new(0), Some(takes));
+        }
+        Some((number, back))
     }
 }
 

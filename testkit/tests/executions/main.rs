@@ -11,7 +11,7 @@
 //! - once nothing fails any more, a call gets through.
 //!
 //! The ordinary run takes some hundred seeds; ten thousand: `cargo test --release -p xk-testkit --test executions -- --ignored`.
-//! `XK_SEED=N` replays one.
+//! `XK_SEED=N` replays one, `XK_SEEDS=N` takes so many.
 
 mod apps;
 mod model;
@@ -27,7 +27,8 @@ const SEEDS_LONG: u64 = 10_000;
 
 /// Runs a range of seeds over a stack, or the one that `XK_SEED` names.
 fn sweep(stack: &Stack, seeds: u64) {
-    let wanted = std::env::var("XK_SEED").ok().and_then(|n| n.parse().ok());
+    let of = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let (wanted, seeds) = (of("XK_SEED"), of("XK_SEEDS").unwrap_or(seeds));
     let range = wanted.map_or(0..seeds, |seed: u64| seed..seed + 1);
     let mut sum = model::Counts::default();
     for seed in range {
@@ -66,6 +67,7 @@ macro_rules! stacks {
 
 stacks!(
     mrpc,
+    rdgram,
     select_channel,
     select_channel_fragment,
     select_channel_fragment_vip,

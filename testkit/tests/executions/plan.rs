@@ -13,6 +13,15 @@ pub(crate) enum Promise {
     AtLeastOnce,
 }
 
+/// What a call is over a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Request and reply.
+    Call,
+    /// A message that is pushed; that it arrived is all that comes back. The protocol above has this type number.
+    Datagram(u32),
+}
+
 /// A stack under test.
 pub(crate) struct Stack {
     /// The test's name.
@@ -25,6 +34,8 @@ pub(crate) struct Stack {
     pub(crate) to: &'static str,
     /// What the server enables.
     pub(crate) at: &'static str,
+    /// What a call is.
+    pub(crate) form: Form,
     /// What it promises.
     pub(crate) promise: Promise,
     /// The largest request and reply, in octets.
@@ -59,6 +70,7 @@ pub(crate) fn mrpc() -> Stack {
         lower: "mrpc",
         to: "procedure7@10.0.0.9",
         at: "*",
+        form: Form::Call,
         promise: Promise::AtMostOnce,
         octets_max: 12_000,
     }
@@ -71,6 +83,7 @@ pub(crate) fn sun_udp() -> Stack {
         lower: "sunprog",
         to: "procedure7@version1@program536870913@port2049@10.0.0.9",
         at: "version1@program536870913@port2049",
+        form: Form::Call,
         promise: Promise::AtLeastOnce,
         octets_max: 8000,
     }
@@ -102,6 +115,17 @@ pub(crate) fn select_channel() -> Stack {
         name: "select_channel",
         graph: graph("    channel ip\n    select channel\n"),
         lower: "select",
+        ..mrpc()
+    }
+}
+
+pub(crate) fn rdgram() -> Stack {
+    Stack {
+        name: "rdgram",
+        graph: graph("    fragment ip\n    channel fragment\n    rdgram channel\n"),
+        lower: "rdgram",
+        to: "10.0.0.9",
+        form: Form::Datagram(9),
         ..mrpc()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::apps::{Client, Server, Takes};
 use crate::model::{Counts, Model, message};
-use crate::plan::{CLIENTS, Crash, FAULTS_END, Plan, Planned, SERVER, Stack};
+use crate::plan::{CLIENTS, Crash, FAULTS_END, Form, Plan, Planned, SERVER, Stack};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,7 +12,9 @@ use xk_compose::{
     CheckedGraph, SimulationConfig, check, rebuild_host, simulate as build, start_world,
 };
 use xk_core::object::{CallCause, CallError, OpenError, PushError};
-use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Time, Upper};
+use xk_core::{
+    Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Time, Upper,
+};
 use xk_sim::{HostId, World};
 use xk_testkit::kernel::{HEADROOM, octets};
 
@@ -90,17 +92,25 @@ impl Run<'_> {
         let cx = self.world.kernel(id).ok_or("no kernel")?;
         let lower = cx.find_protocol(self.stack.lower);
         let lower = lower.ok_or(format!("no `{}`", self.stack.lower))?;
+        let number = |app: &ProtocolRef, lower: &ProtocolRef| {
+            if let Form::Datagram(number) = self.stack.form {
+                let mut numbers = cx.numbers_mut();
+                numbers.override_pair(app.id(), lower.id(), number);
+            }
+        };
         let Some(client) = CLIENTS.iter().position(|client| *client == name) else {
             let server = Server {
-                lower,
+                lower: lower.clone(),
                 at: self.stack.at.parse().map_err(|e| format!("{e}"))?,
                 model: Rc::clone(&self.model),
                 takes: Rc::clone(&self.takes),
             };
-            cx.add_protocol("procedures", "application", server);
+            let app = cx.add_protocol("procedures", "application", server);
+            number(&app, &lower);
             return Ok(());
         };
         let app = cx.add_protocol("caller", "application", Client);
+        number(&app, &lower);
         *self.seats[client].app.borrow_mut() = Some(app);
         Ok(())
     }
@@ -206,13 +216,27 @@ impl Run<'_> {
         let id = self.host(CLIENTS[call.client])?;
         let (model, seat) = (Rc::clone(&self.model), Rc::clone(&self.seats[call.client]));
         let to: Participant = self.stack.to.parse().map_err(|e| format!("{e}"))?;
-        let lower = self.stack.lower;
+        let (lower, form) = (self.stack.lower, self.stack.form);
         model.call(number);
         self.world.spawn(id, move |cx| {
             let boot = seat.boot.get();
             let [size, back] = call.sizes;
             let request = message(number, 1, size, back);
-            let end = call_once(cx, &seat, lower, to, &request);
+            let end = call_once(
+                cx,
+                &seat,
+                lower,
+                to,
+                |cx, session, message| match form {
+                    Form::Call => session.call(cx, message).map(|reply| octets(&reply)),
+                    // Of a datagram nothing comes back: what the model awaits is what this would be.
+                    Form::Datagram(_) => session
+                        .push(cx, message)
+                        .map(|()| crate::model::message(number, 2, back, 0))
+                        .map_err(CallError::from),
+                },
+                &request,
+            );
             match end {
                 _ if seat.boot.get() != boot => model.gone(number),
                 Ok(reply) => model.reply(number, back, &reply),
@@ -242,6 +266,7 @@ fn call_once(
     seat: &Seat,
     lower: &str,
     to: Participant,
+    call: impl FnOnce(&Kernel, &SessionRef, Message) -> Result<Vec<u8>, CallError>,
     request: &[u8],
 ) -> Result<Vec<u8>, CallError> {
     let boot = seat.boot.get();
@@ -252,7 +277,7 @@ fn call_once(
     };
     let message = cx.pool().copy_from(HEADROOM, request);
     let message = message.map_err(|_| PushError::NoBuffers)?;
-    let end = session.call(cx, message).map(|reply| octets(&reply));
+    let end = call(cx, &session, message);
     if !session.head().is_closed() && seat.boot.get() == boot {
         seat.idle.borrow_mut().push(session);
     }

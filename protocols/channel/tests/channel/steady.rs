@@ -186,6 +186,7 @@ fn a_flood_of_strangers_makes_no_state() {
 fn every_truncation_and_flipped_bit_is_counted_and_executes_nothing() {
     let world = World::new(3, Below::Hosts);
     let octets = capture(&world);
+    let last = u32::from_be_bytes(*octets[8..].first_chunk().expect("four octets"));
     let server = world.server();
     let served = server.top.served();
     server.bottom.keep(false);
@@ -205,7 +206,7 @@ fn every_truncation_and_flipped_bit_is_counted_and_executes_nothing() {
         octets[bit / 8] ^= 0x80 >> (bit % 8);
         if (64..96).contains(&bit) {
             // A newer number is a new request.
-            octets[8..12].copy_from_slice(&1_u32.to_be_bytes());
+            octets[8..12].copy_from_slice(&last.wrapping_sub(1).to_be_bytes());
         }
         world.inject(Way::ToServer, &octets);
     }

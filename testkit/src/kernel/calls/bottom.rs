@@ -12,7 +12,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Question, Session,
     SessionRef, Upper, reason,
 };
-use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
 
 /// Called with every request before it is carried to the peer; may block, and may end the call.
@@ -289,6 +289,8 @@ impl State {
             q.octets = self.lower.max_packet;
         } else if let Some(q) = ask.get::<OptPacket>() {
             q.octets = self.lower.opt_packet;
+        } else if let Some(q) = ask.get::<CallsAtOnce>() {
+            q.calls = 1;
         } else if ask.get::<ReachedBottom>().is_some() {
             // Nothing to fill in.
         } else if let (Some(q), Addressing::Host(own)) =

@@ -1,0 +1,237 @@
+//! The laws of the rpc realm, checked for every layer of it that stands on messages, and for those of ONC RPC.
+//!
+//! SELECT and the layer that forwards check themselves, in their own folders.
+
+use core::net::Ipv4Addr;
+use xk_core::graph::{Build, Params, Value};
+use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
+use xk_kit::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
+use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
+use xk_testkit::conformance::{CountingAllocator, Findings, Side};
+use xk_testkit::kernel::Lower;
+
+/// Counts, so that the law "no allocation per call" can be checked.
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
+
+/// The number of the protocol above on `channel`: any that nobody has.
+const ABOVE: u32 = 9;
+/// A program of RFC 5531's range for users, section 8.4.
+const OFFERED: u64 = 0x2000_0001;
+
+fn entry(kind: &str) -> &'static Entry {
+    xk_catalog::find(kind).expect("a protocol of the catalog")
+}
+
+fn host(side: Side) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+}
+
+/// The host of the other side with these parts on top, and as many open ones of our own.
+fn both(side: Side, parts: &[Part]) -> Participants {
+    let mut to = Participant::of(Part::Host(host(side.other())));
+    let mut own = Participant::of(Part::Any);
+    for part in parts {
+        to.push(*part);
+        own.push(Part::Any);
+    }
+    Participants::pair(own, to)
+}
+
+fn keeps(fixture: &dyn CallFixture) -> Findings {
+    let findings = calls::all(fixture);
+    println!("{findings}");
+    findings
+}
+
+/// One call at a time in a session, no procedures.
+struct Channel;
+
+impl CallFixture for Channel {
+    fn entry(&self) -> &'static Entry {
+        entry("channel")
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 102)
+    }
+
+    fn open(&self, side: Side, _: u32) -> Participants {
+        both(side, &[])
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(ABOVE)
+    }
+
+    fn has_procedures(&self) -> bool {
+        false
+    }
+
+    fn is_concurrent(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn channel_keeps_the_laws() {
+    let findings = keeps(&Channel);
+    assert_eq!(
+        findings.held.len(),
+        LAWS.len() - 1,
+        "all but that of procedures"
+    );
+}
+
+/// Everything in one layer.
+struct Mrpc;
+
+impl CallFixture for Mrpc {
+    fn entry(&self) -> &'static Entry {
+        entry("mrpc")
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 90)
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        both(side, &[Part::Number(PROCEDURE, procedure.into())])
+    }
+
+    fn params(&self, _: Side) -> Params {
+        // As many as the law of calls at one time makes.
+        let mut params = Params::default();
+        params.set("channels", Value::Integer(12));
+        params
+    }
+
+    fn octets_max(&self) -> usize {
+        16_384
+    }
+}
+
+#[test]
+fn mrpc_keeps_the_laws() {
+    let findings = keeps(&Mrpc);
+    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
+
+/// Replies to requests, no procedures; who is refused gets no reply.
+struct Reqrep;
+
+impl CallFixture for Reqrep {
+    fn entry(&self) -> &'static Entry {
+        entry("reqrep")
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 103)
+    }
+
+    fn open(&self, side: Side, _: u32) -> Participants {
+        both(side, &[])
+    }
+
+    fn has_procedures(&self) -> bool {
+        false
+    }
+
+    fn refusals(&self) -> &'static [&'static Reason] {
+        &[]
+    }
+}
+
+#[test]
+fn reqrep_keeps_the_laws() {
+    let findings = keeps(&Reqrep);
+    assert_eq!(
+        findings.held.len(),
+        LAWS.len() - 1,
+        "all but that of procedures"
+    );
+}
+
+/// The layers of ONC RPC that name programs: `sunselect`, or `sunprog` on it.
+struct Programs(&'static str);
+
+impl Programs {
+    fn is_table(&self) -> bool {
+        self.0 == "sunprog"
+    }
+}
+
+impl CallFixture for Programs {
+    fn entry(&self) -> &'static Entry {
+        entry(self.0)
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(host(side), 0)
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        let program = Part::Number(PROGRAM, OFFERED);
+        let version = Part::Number(VERSION, 1);
+        let procedure = Part::Number(PROCEDURE, procedure.into());
+        both(side, &[program, version, procedure])
+    }
+
+    fn enable(&self, _: Side) -> Participants {
+        let local = Participant::of(Part::Number(PROGRAM, OFFERED));
+        Participants::local(local.with(Part::Number(VERSION, 1)))
+    }
+
+    /// Above `sunselect` the flavor of the credentials: none.
+    fn number(&self) -> Option<u32> {
+        (!self.is_table()).then_some(0)
+    }
+
+    /// The table stands on the layer that names what it looks for.
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+        let on = |kind: &str, lower: &ProtocolRef| {
+            let entry = entry(kind);
+            let mut build = Build {
+                cx,
+                entry,
+                name: &format!("{kind}-{side:?}"),
+                lowers: core::slice::from_ref(lower),
+                params: &Params::default(),
+            };
+            (entry.build)(&mut build).expect("the defaults build it")
+        };
+        let number = entry("sunselect").numbers[0].number;
+        let select = on("sunselect", bottom);
+        let set = |upper: &ProtocolRef, lower: &ProtocolRef, number| {
+            let mut numbers = cx.numbers_mut();
+            numbers.override_pair(upper.id(), lower.id(), number);
+        };
+        set(&select, bottom, number);
+        if !self.is_table() {
+            return select;
+        }
+        let table = on("sunprog", &select);
+        set(&table, &select, 0);
+        // The suite speaks to the bottom in the place of what it tests.
+        set(&table, bottom, number);
+        table
+    }
+
+    fn refusals(&self) -> &'static [&'static Reason] {
+        // RFC 5531, section 9, has no more of them (`accept_stat`).
+        static ACCEPTED: [&Reason; 3] = [&NO_PROCEDURE, &BAD_ARGUMENTS, &SYSTEM_ERROR];
+        &ACCEPTED
+    }
+}
+
+#[test]
+fn sunselect_keeps_the_laws() {
+    let findings = keeps(&Programs("sunselect"));
+    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
+
+#[test]
+fn sunprog_keeps_the_laws() {
+    let findings = keeps(&Programs("sunprog"));
+    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
