@@ -111,9 +111,16 @@ fn between_two_hosts_that_share_memory() {
     }
     exercise(&client, "channel", "select");
     drop((server, a));
+    // Its thread may still be about to end: until then it serves, or refuses.
     let short = client.with_deadline(Duration::from_millis(200));
-    let error = short.call(1, &[]).unwrap_err();
-    assert_eq!(error.layer.as_deref(), Some("channel"), "{error}");
+    let began = Instant::now();
+    let layer = loop {
+        let layer = short.call(1, &[]).err().and_then(|error| error.layer);
+        if layer.as_deref() == Some("channel") || began.elapsed() > Duration::from_secs(5) {
+            break layer;
+        }
+    };
+    assert_eq!(layer.as_deref(), Some("channel"), "nobody is there");
     let _ = std::fs::remove_file(&path);
 }
 
