@@ -492,9 +492,8 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
             "the tree has no protocols/template, or no catalog".into(),
         ));
     }
-    let folder = world.target.join("new-protocol");
-    let copy = folder.join("tree");
-    let outcome = in_copy(world, &folder, &copy);
+    let copy = world.target.join("new-protocol").join("tree");
+    let outcome = in_copy(world, &copy);
     // The copy goes whatever happened; the crates built for it stay, so that the next run is short.
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
@@ -502,7 +501,7 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
     outcome
 }
 
-fn in_copy(world: &World, folder: &Path, copy: &Path) -> io::Result<Outcome> {
+fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     if copy.exists() {
         fs::remove_dir_all(copy)?;
     }
@@ -529,9 +528,10 @@ fn in_copy(world: &World, folder: &Path, copy: &Path) -> io::Result<Outcome> {
         return Ok(verdict(false, "the new protocol is not tidy"));
     }
     let mut command = world.cargo();
+    // What others wrote is built already, where the other steps have it.
     command
         .current_dir(copy)
-        .env("CARGO_TARGET_DIR", folder.join("build"));
+        .env("CARGO_TARGET_DIR", &world.target);
     Ok(with_tests(process::run(command.args([
         "test",
         "--offline",

@@ -187,6 +187,7 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
     let before = bench.arp.ask(&bench.cx, all.clone());
     let from = if place & 2 == 0 { PEER } else { MINE };
     let mut packet = [0; PACKET_LEN];
+    let mut is_ips = false;
     match what {
         0 | 1 => {
             Packet {
@@ -212,6 +213,8 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
                 PACKET_LEN
             };
             bench.arrive(PEER, TYPE_ARP, &packet[..len]);
+            // What is written over it may make one of IP's of it, and those are learned from.
+            is_ips = Packet::parse(&packet).is_ok();
         }
         _ => {
             let to = (what == 3).then_some((ME, PEER.0, host(octets)));
@@ -229,13 +232,17 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
         }
     }
     for told in heard.take() {
+        assert!(!is_ips, "IP's own is told of as another");
         assert_eq!(told.protocol_type, FURTHER, "another type");
         assert!(is_station(told.host), "no station is {}", told.host);
         assert_eq!(told.address, PEER.0, "who speaks is not who sent the frame");
     }
     let after = bench.arp.ask(&bench.cx, all);
     let entries = |table: Option<ArpTable>| table.map(|table| table.entries);
-    assert_eq!(entries(before), entries(after), "the cache has changed");
+    assert!(
+        is_ips || entries(before) == entries(after),
+        "the cache has changed"
+    );
 }
 
 /// Looks at what was sent since, and at the bounds.

@@ -7,11 +7,16 @@ use xk_core::control::Describe;
 use xk_core::object::{
     CallCause, Closing, OpenError, PushError, Refused, SessionSlot, SessionTable,
 };
+use xk_core::reason::Class;
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef, Upper,
+    reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket, PeerHost};
+
+/// No channel to the peer could be opened.
+static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
 /// The key that a message is demultiplexed by: the peer's host and the type number.
 pub(crate) type Key = (u32, u32);
@@ -52,6 +57,16 @@ fn push_error(cause: CallCause) -> PushError {
     }
 }
 
+/// What a message is counted under that went nowhere.
+fn reason_of(error: PushError) -> &'static Reason {
+    match error {
+        PushError::QueueFull => &reason::QUEUE_FULL,
+        PushError::NoBuffers => &reason::NO_BUFFERS,
+        PushError::NoRoute => &NO_CHANNEL,
+        _ => &reason::CLOSED,
+    }
+}
+
 impl RdgramSession {
     /// Waits until whoever pushed before is through.
     fn take_turn(&self, cx: &Kernel) -> Result<(), PushError> {
@@ -86,7 +101,13 @@ impl RdgramSession {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         }
-        let channel = self.channel(cx)?;
+        let channel = match self.channel(cx) {
+            Ok(channel) => channel,
+            Err(error) => {
+                this.discard(cx, message, reason_of(error));
+                return Err(error);
+            }
+        };
         let result = channel.call(cx, message);
         if channel.head().is_closed() {
             drop(self.channel.take());
@@ -108,9 +129,13 @@ impl RdgramSession {
 impl Session for RdgramSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if !message.push_in_place(&self.template) && message.push_array(&self.template).is_err() {
+            this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        self.take_turn(cx)?;
+        if let Err(error) = self.take_turn(cx) {
+            this.discard(cx, message, reason_of(error));
+            return Err(error);
+        }
         let result = self.carry(cx, this, message);
         cx.signal(&self.turn);
         result

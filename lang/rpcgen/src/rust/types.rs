@@ -228,8 +228,13 @@ impl Rust<'_> {
             if !arms.is_empty() {
                 let others = arms.iter().map(|arm| decider.pattern(arm.value));
                 let others: Vec<_> = others.collect();
-                let others = others.join(" | ");
-                self.line(format!("                if matches!(case, {others}) {{"));
+                let is_other = match others.as_slice() {
+                    // Of a bool, which has no third value.
+                    [one] if one == "true" => "*case".to_owned(),
+                    [one] if one == "false" => "!*case".to_owned(),
+                    several => format!("matches!(case, {})", several.join(" | ")),
+                };
+                self.line(format!("                if {is_other} {{"));
                 let number = decider.number("*case");
                 let error = format!("xdr::EncodeError::BadDiscriminant({number})");
                 self.line(format!("                    return Err({error});"));

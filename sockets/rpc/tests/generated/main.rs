@@ -4,8 +4,6 @@
 #[allow(
     dead_code,
     clippy::too_many_arguments,
-    clippy::redundant_pattern_matching,
-    clippy::match_like_matches_macro,
     reason = "the tests call some of what is generated, and `kinds.x` has every form"
 )]
 #[path = "kinds.txt"]
