@@ -3,8 +3,8 @@
 //! A question is a struct: the fields put in are its arguments, the fields filled in its answer.
 //! The set is open; what several protocols share lies in `xk-kit`, what every object can be asked lies here.
 
-use crate::map::MapStats;
-use crate::object::SessionRef;
+use crate::map::{Key, MapStats};
+use crate::object::{SessionRef, SessionTable};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -103,6 +103,23 @@ pub struct ListSessions {
     pub sessions: Vec<SessionRef>,
     /// How many there are in all.
     pub total: usize,
+}
+
+impl ListSessions {
+    /// Adds those of a table, as far as more are wanted.
+    pub fn add<K: Key>(&mut self, table: &SessionTable<K>) {
+        let wanted = self.max.saturating_sub(self.sessions.len());
+        self.sessions.extend(table.sessions(wanted));
+        self.total += table.len();
+    }
+
+    /// Adds one, unless no more are wanted.
+    pub fn push(&mut self, session: &SessionRef) {
+        if self.sessions.len() < self.max {
+            self.sessions.push(session.clone());
+        }
+        self.total += 1;
+    }
 }
 
 impl Question for ListSessions {

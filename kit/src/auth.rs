@@ -287,10 +287,8 @@ impl<F: Flavor> Protocol for Layer<F> {
             };
         }
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.calling.sessions(question.max);
-            let rest = question.max - question.sessions.len();
-            question.sessions.extend(shared.serving.sessions(rest));
-            question.total = shared.calling.len() + shared.serving.len();
+            question.add(&shared.calling);
+            question.add(&shared.serving);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

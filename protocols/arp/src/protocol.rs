@@ -379,8 +379,7 @@ impl Protocol for Arp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.sessions.sessions(question.max);
-            question.total = shared.sessions.len();
+            question.add(&shared.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

@@ -478,8 +478,7 @@ impl Protocol for Eth {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = self.shared.sessions.sessions(question.max);
-            question.total = self.shared.sessions.len();
+            question.add(&self.shared.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

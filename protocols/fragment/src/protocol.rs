@@ -251,8 +251,7 @@ impl Protocol for Fragment {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = self.table.sessions.sessions(question.max);
-            question.total = self.table.sessions.len();
+            question.add(&self.table.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

@@ -261,8 +261,7 @@ impl Protocol for Icmp {
         } else if let Some(question) = ask.get::<IcmpFigures>() {
             *question = shared.figures.get();
         } else if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.sessions.sessions(question.max);
-            question.total = shared.sessions.len();
+            question.add(&shared.sessions);
         } else if let Some(question) = ask.get::<ListMaps>() {
             question.maps.push(("active", shared.sessions.stats()));
             question.maps.push(("owners", shared.owners.stats()));

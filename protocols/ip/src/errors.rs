@@ -273,8 +273,7 @@ impl Ip {
             let least = shared.interfaces.list.iter().map(|i| i.mtu.get()).min();
             q.octets = u32::from(least.unwrap_or(0)).saturating_sub(HEADER_LEN as u32);
         } else if let Some(q) = ask.get::<ListSessions>() {
-            q.sessions = shared.sessions.sessions(q.max);
-            q.total = shared.sessions.len();
+            q.add(&shared.sessions);
         } else if let Some(q) = ask.get::<ListMaps>() {
             q.maps.push(("active", shared.sessions.stats()));
             q.maps.push(("passive", shared.enables.stats()));

@@ -296,8 +296,7 @@ impl Protocol for Mrpc {
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = AREA2_LEN_MAX as u32;
         } else if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.sessions.sessions(question.max);
-            question.total = shared.sessions.len();
+            question.add(&shared.sessions);
         } else if let Some(question) = ask.get::<ListMaps>() {
             let maps = &mut question.maps;
             maps.push(("active", shared.sessions.stats()));

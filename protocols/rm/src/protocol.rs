@@ -226,13 +226,10 @@ impl Protocol for RecordMarking {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.passive.sessions(question.max);
-            let opened = shared.opened.borrow();
-            let rest = question.max - question.sessions.len();
-            question
-                .sessions
-                .extend(opened.values().take(rest).cloned());
-            question.total = shared.passive.len() + opened.len();
+            question.add(&shared.passive);
+            for session in shared.opened.borrow().values() {
+                question.push(session);
+            }
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

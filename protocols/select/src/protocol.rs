@@ -361,10 +361,8 @@ impl Protocol for Select {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.clients.sessions(question.max);
-            let left = question.max - question.sessions.len();
-            question.sessions.extend(shared.servers.sessions(left));
-            question.total = shared.clients.len() + shared.servers.len();
+            question.add(&shared.clients);
+            question.add(&shared.servers);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

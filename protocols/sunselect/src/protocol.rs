@@ -383,10 +383,8 @@ impl Protocol for SunSelect {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.calling.sessions(question.max);
-            let rest = question.max - question.sessions.len();
-            question.sessions.extend(shared.serving.sessions(rest));
-            question.total = shared.calling.len() + shared.serving.len();
+            question.add(&shared.calling);
+            question.add(&shared.serving);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

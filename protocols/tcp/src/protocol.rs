@@ -184,8 +184,7 @@ impl Protocol for Tcp {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = self.table.sessions.sessions(question.max);
-            question.total = self.table.sessions.len();
+            question.add(&self.table.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

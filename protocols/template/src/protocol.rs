@@ -119,8 +119,7 @@ impl Protocol for Template {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = self.sessions.sessions(question.max);
-            question.total = self.sessions.len();
+            question.add(&self.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

@@ -342,8 +342,7 @@ impl Protocol for VipSize {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
         if let Some(question) = ask.get::<ListSessions>() {
-            question.sessions = shared.sessions.sessions(question.max);
-            question.total = shared.sessions.len();
+            question.add(&shared.sessions);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {

@@ -257,8 +257,7 @@ impl Protocol for Layer {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(list) = ask.get::<xk_core::control::ListSessions>() {
-            list.sessions = self.sessions.sessions(list.max);
-            list.total = self.sessions.len();
+            list.add(&self.sessions);
             return Answer::Answered;
         }
         self.lower.control(cx, ask)

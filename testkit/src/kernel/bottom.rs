@@ -449,8 +449,7 @@ impl Protocol for BottomProtocol {
             return Answer::Answered;
         }
         if let Some(list) = ask.get::<ListSessions>() {
-            list.sessions = self.0.sessions.sessions(list.max);
-            list.total = self.0.sessions.len();
+            list.add(&self.0.sessions);
             return Answer::Answered;
         }
         self.0.answer(ask, None)

@@ -475,15 +475,10 @@ impl HostUdp {
     }
 
     fn list_sessions(&self, question: &mut ListSessions) {
-        let sessions = &self.table.sessions;
-        question.sessions = sessions.sessions(question.max);
-        question.total = sessions.len();
+        question.add(&self.table.sessions);
         self.table.takers.for_each(|_, taker| {
             if let Taker::Unconnected(session) = taker {
-                question.total += 1;
-                if question.sessions.len() < question.max {
-                    question.sessions.push(session.clone());
-                }
+                question.push(session);
             }
         });
     }
