@@ -9,8 +9,10 @@ use xk_core::shepherd::{Limits, Stats};
 /// Calls at one time: in the ordinary run, and in the long one.
 const CALLS: u32 = 1_000;
 const CALLS_LONG: u32 = 10_000;
+/// Octets of a stack that lie in memory, at most: what is touched when it is made, and a page for a deeper call.
+const STACK_MAX: usize = 20 * 1024;
 /// Octets that a call keeps besides stacks, at most: channels and sessions of both sides, request and reply.
-const BESIDES_MAX: usize = 32 * 1024;
+const BESIDES_MAX: usize = 8 * 1024;
 
 /// Client and server on one kernel, on the loopback link: `CALLS` calls of a procedure that sleeps.
 fn graph(calls: u32, interval: &str) -> String {
@@ -61,8 +63,8 @@ fn figure(lines: &[(String, String)], name: &str) -> u64 {
     found.map_or(0, |(_, value)| value.parse().unwrap())
 }
 
-/// Each call has two shepherds here, the client's and the server's, since both live on one kernel. What they take is bounded by
-/// the size of a stack, `Limits::stack_octets`, and their number.
+/// Each call has two shepherds here, the client's and the server's, since both live on one kernel. What they take at worst is
+/// bounded by their number and the size of a stack, `Limits::stack_octets`; what they take here is stated in `docs/rpc.md`.
 fn wait_at_one_time(calls: u32) {
     let (lines, stats, octets) = run(calls, "100us", 2 * calls + 16);
     assert_eq!(figure(&lines, "replies"), u64::from(calls), "{lines:?}");
@@ -70,7 +72,8 @@ fn wait_at_one_time(calls: u32) {
     assert!(stats.in_use_high_water >= 2 * calls, "{stats:?}");
     let each = octets / calls as usize;
     println!("{octets} octets resident for {calls} calls: {each} each, with two shepherds");
-    let bound = 2 * Limits::default().stack_octets + BESIDES_MAX;
+    let bound = 2 * STACK_MAX + BESIDES_MAX;
+    assert!(STACK_MAX < Limits::default().stack_octets);
     assert!(each <= bound, "{each} octets for each call");
 }
 
@@ -80,7 +83,7 @@ fn a_thousand_calls_wait_at_one_time() {
 }
 
 #[test]
-#[ignore = "takes a minute and more than a gigabyte"]
+#[ignore = "takes ten seconds and 350 MB"]
 fn ten_thousand_calls_wait_at_one_time() {
     wait_at_one_time(CALLS_LONG);
 }
