@@ -4,7 +4,7 @@
 //! The set is open; what several protocols share lies in `xk-kit`, what every object can be asked lies here.
 
 use crate::map::{Key, MapStats};
-use crate::object::{SessionRef, SessionTable};
+use crate::object::{ProtocolId, SessionRef, SessionTable};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -42,6 +42,8 @@ impl Answer {
 pub struct Ask<'a> {
     name: &'static str,
     question: &'a mut dyn Any,
+    /// The layer that passed it up last.
+    passed_up_by: Option<ProtocolId>,
 }
 
 impl<'a> Ask<'a> {
@@ -50,7 +52,15 @@ impl<'a> Ask<'a> {
         Self {
             name: Q::NAME,
             question,
+            passed_up_by: None,
         }
+    }
+
+    /// For a layer that passes a question from below on to the protocol above, under one name for all of its objects. False if it
+    /// was the last to do so: then nobody above has understood the question, so that it came back down, and ends here.
+    #[must_use]
+    pub fn goes_up_by(&mut self, layer: ProtocolId) -> bool {
+        self.passed_up_by.replace(layer) != Some(layer)
     }
 
     /// The question's name.

@@ -6,7 +6,7 @@
 
 mod table;
 
-use crate::control::{HostConflict, NetworkError};
+use crate::control::{HostConflict, IsOutstanding, NetworkError};
 use crate::offload::Offloads;
 use alloc::format;
 use alloc::rc::Rc;
@@ -270,8 +270,19 @@ impl<F: Filter> Shared<F> {
             error.session = Some(session);
             return Some(joint.upper.control(cx, ask));
         }
+        if let Some(question) = ask.get::<IsOutstanding>() {
+            let Some((session, joint)) = self.find(&question.session) else {
+                return Some(Answer::Unknown);
+            };
+            question.session = session;
+            return Some(joint.upper.control(cx, ask));
+        }
         ask.get::<HostConflict>()?;
         let ports = self.ports.borrow();
+        let first = ports.first()?.object.id();
+        if !ask.goes_up_by(first) {
+            return Some(Answer::Unknown);
+        }
         let uppers: Vec<_> = ports.iter().map(|port| port.receiver.clone()).collect();
         drop(ports);
         let answered = uppers

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::object::{OpenError, ProtocolId};
-use xk_core::{Kernel, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::{Ask, Kernel, Protocol, ProtocolRef, SessionRef, Upper};
 
 /// How many pairs of receiver and selector may stand on one layer.
 pub const UPPERS_MAX: usize = 64;
@@ -73,6 +73,13 @@ impl StandIns {
     /// Who stands at a place.
     pub fn get(&self, at: usize) -> Option<StandIn> {
         self.0.borrow().get(at).cloned()
+    }
+
+    /// Whether a question from below may be passed on to one of those above; not if it was, and came back from there.
+    #[must_use]
+    pub fn may_ask_above(&self, ask: &mut Ask<'_>) -> bool {
+        let first = self.0.borrow().first().map(|first| first.object.id());
+        first.is_some_and(|layer| ask.goes_up_by(layer))
     }
 
     /// How many there are.

@@ -20,6 +20,7 @@
 //! | no damage panics or disappears | [`hostile::survives_damage`] |
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
+//! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
 //! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the rpc realm: [`mod@calls`].
@@ -261,6 +262,7 @@ pub const LAWS: &[Law] = &[
     ("a burst is its messages one by one", bursts::are_messages),
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
+    ("a question from below goes up once", control::goes_up_once),
     ("calls are for the rpc realm", rpc::takes_no_calls),
     ("nothing is left after stop", sessions::stops),
 ];

@@ -175,6 +175,11 @@ impl Vip {
 
     /// Passes a question from below about one of its sessions on to the protocol above that.
     fn ask_above(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        let is_from_below =
+            ask.get::<NetworkError>().is_some() || ask.get::<IsOutstanding>().is_some();
+        if is_from_below && !self.shared.uppers.may_ask_above(ask) {
+            return Some(Answer::Unknown);
+        }
         let find = |lower: &SessionRef| self.shared.marks.get(lower.head().tag());
         let session = if let Some(error) = ask.get::<NetworkError>() {
             let found = error.session.as_ref().and_then(find);

@@ -162,6 +162,9 @@ impl VipAddr {
         if ask.get::<NetworkError>().is_none() && ask.get::<IsOutstanding>().is_none() {
             return None;
         }
+        if !self.shared.uppers.may_ask_above(ask) {
+            return Some(Answer::Unknown);
+        }
         let upper = self.shared.uppers.get(self.place);
         Some(upper.map_or(Answer::Unknown, |upper| upper.receiver.control(cx, ask)))
     }

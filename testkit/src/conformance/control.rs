@@ -6,8 +6,9 @@ use core::net::Ipv4Addr;
 use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report};
 use xk_core::{Answer, Ask, Part, SessionRef};
 use xk_kit::control::{
-    ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, MyPort, OptPacket,
-    PeerEther, PeerHost, PeerPort, PseudoHeader, Resolve,
+    ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LinkType, MaxPacket, MyEther,
+    MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther, PeerHost, PeerPort,
+    PseudoHeader, Resolve,
 };
 
 /// A question that nobody has heard of.
@@ -58,6 +59,56 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
             "law 9: `opt-packet` is no more than `max-packet`"
         );
     }
+    Verdict::Holds
+}
+
+/// What the layer below asks or tells goes up to the protocol above at most once: that one may not understand it, and pass it
+/// down again as it does with all that it does not understand.
+///
+/// # Panics
+/// If the law is broken.
+pub fn goes_up_once(fixture: &dyn Fixture) -> Verdict {
+    if fixture.is_anchor() {
+        return Verdict::Skipped("there is no layer below");
+    }
+    let world = World::new(fixture);
+    let session = world.converse();
+    let lower = world.capture(&session).session;
+    let (cx, node) = (&world.cx, &world.a);
+    // The layer itself, or the object by which it receives for this protocol.
+    let receiver = cx.protocol(lower.head().upper()).expect("it receives");
+    let (start, start_len) = ([0; 16], 16);
+    let about = |session: &SessionRef| IsOutstanding {
+        session: session.clone(),
+        start,
+        start_len,
+        is: false,
+    };
+    let error = |session: &SessionRef| NetworkError {
+        kind: NetworkErrorKind::HostUnreachable,
+        reporter: None,
+        session: Some(session.clone()),
+        start,
+        start_len,
+    };
+    let conflict = HostConflict {
+        host: Ipv4Addr::new(10, 0, 0, 1),
+        address: [2, 0, 0, 0, 0, 9],
+    };
+    let went_up = |ask: &mut Ask<'_>, what: &str| {
+        node.top.pass_down(&node.protocol);
+        let _ = receiver.control(cx, ask);
+        let times = node.top.passed_down();
+        assert!(
+            times <= 1,
+            "law 9: {what} goes up once, and not {times} times"
+        );
+    };
+    for about_session in [&lower, &session] {
+        went_up(&mut Ask::new(&mut error(about_session)), "a network error");
+        went_up(&mut Ask::new(&mut about(about_session)), "`is-outstanding`");
+    }
+    went_up(&mut Ask::new(&mut conflict.clone()), "a conflict of hosts");
     Verdict::Holds
 }
 

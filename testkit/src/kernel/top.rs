@@ -43,7 +43,13 @@ struct State {
     forgets: Cell<bool>,
     echoes: Cell<bool>,
     on_demux: RefCell<Option<OnDemux>>,
+    down: RefCell<Option<ProtocolRef>>,
+    /// How many questions it has passed down.
+    passed_down: Cell<u32>,
 }
+
+/// So many questions are passed down at most: one that goes round and round comes to an end.
+const PASSED_DOWN_MAX: u32 = 16;
 
 /// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may refuse the message.
 pub type OnDemux = Rc<dyn Fn(&Kernel, &SessionRef, u64) -> Result<(), &'static Reason>>;
@@ -100,6 +106,18 @@ impl Top {
     ) -> Result<SessionRef, OpenError> {
         let upper = Upper::new(selector).through(&self.protocol);
         lower.open(cx, upper, participants)
+    }
+
+    /// Passes every question on to this protocol from now on, as layers do with what they do not understand.
+    pub fn pass_down(&self, to: &ProtocolRef) {
+        *self.state.down.borrow_mut() = Some(to.clone());
+        self.state.passed_down.set(0);
+    }
+
+    /// How many questions it has passed down since.
+    #[must_use]
+    pub fn passed_down(&self) -> u32 {
+        self.state.passed_down.get()
     }
 
     /// Enables on `lower`.
@@ -209,7 +227,7 @@ impl State {
         let received = self.received.take();
         let opened = self.opened.take();
         let errors = self.errors.take();
-        let on_demux = self.on_demux.take();
+        let on_demux = (self.on_demux.take(), self.down.take());
         self.events.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
         drop((received, opened, errors, on_demux));
@@ -272,7 +290,16 @@ impl Protocol for TopProtocol {
         Ok(())
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let down = self.0.down.borrow().clone();
+        if let Some(down) = down {
+            let passed = self.0.passed_down.get() + 1;
+            self.0.passed_down.set(passed);
+            return match passed > PASSED_DOWN_MAX {
+                true => Answer::Unknown,
+                false => down.control(cx, ask),
+            };
+        }
         let Some(error) = ask.get::<NetworkError>() else {
             return Answer::Unknown;
         };
