@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::map::Map;
 use xk_core::{Kernel, Message};
+use xk_kit::saved::Saved;
 
 /// How many octets of a request count, besides its length. They hold program, version, procedure and the beginning of the
 /// credential.
@@ -27,7 +28,7 @@ pub(crate) enum Known {
 struct Place {
     key: Key,
     executing: bool,
-    reply: Option<Message>,
+    reply: Saved,
 }
 
 /// The latest requests, as many as were asked for.
@@ -68,8 +69,7 @@ impl DupCache {
             if place.executing {
                 return Known::InProgress;
             }
-            let copy = place.reply.as_ref().map(Message::try_clone);
-            return Known::Done(copy.and_then(Result::ok));
+            return Known::Done(place.reply.again(cx.pool()).unwrap_or_default());
         }
         Known::New(self.enter(key))
     }
@@ -80,7 +80,7 @@ impl DupCache {
         let place = Place {
             key,
             executing: true,
-            reply: None,
+            reply: Saved::new(),
         };
         if places.len() < self.max {
             self.map.bind(key, places.len() as u32).ok()?;
@@ -105,20 +105,17 @@ impl DupCache {
     }
 
     /// The request in this place was executed; `reply` is what was sent, `None` if nothing was.
-    pub(crate) fn end(&self, at: u32, reply: Option<Message>) {
+    pub(crate) fn end(&self, at: u32, reply: Option<&Message>) {
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(at as usize) else {
             return;
         };
         place.executing = false;
-        let key = place.key;
-        if reply.is_none() {
+        place.reply.clear();
+        if reply.is_none_or(|reply| place.reply.save(reply).is_err()) {
             // Nothing to send again: it may be executed anew.
-            self.map.unbind(&key);
+            self.map.unbind(&place.key);
         }
-        let before = core::mem::replace(&mut place.reply, reply);
-        drop(places);
-        drop(before);
     }
 
     /// Forgets all.
