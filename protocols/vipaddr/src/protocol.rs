@@ -2,10 +2,11 @@
 
 use crate::shared::{Known, Shared};
 use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
@@ -30,6 +31,43 @@ pub struct VipAddr {
     shared: Rc<Shared>,
     /// For whom of those above this object receives.
     place: usize,
+    latest: Latest,
+}
+
+/// What the message before came through, since the next one most often comes through it too.
+#[derive(Default)]
+struct Latest {
+    /// The link layer's session.
+    lower: Cell<u64>,
+    /// The count of changes then.
+    checked: Cell<u64>,
+    shown: SessionSlot,
+    receiver: RefCell<Option<ProtocolRef>>,
+}
+
+impl Latest {
+    /// Who receives what comes through `lower`, and through which session it is shown, if nothing has changed since.
+    #[inline]
+    fn get(&self, lower: &SessionRef, changes: u64) -> Option<(ProtocolRef, SessionRef)> {
+        if self.lower.get() != lower.id().0 || self.checked.get() != changes {
+            return None;
+        }
+        let shown = self.shown.get().filter(|shown| !shown.head().is_closed())?;
+        Some((self.receiver.borrow().clone()?, shown))
+    }
+
+    fn set(&self, lower: &SessionRef, changes: u64, receiver: &ProtocolRef, shown: &SessionRef) {
+        self.lower.set(lower.id().0);
+        self.checked.set(changes);
+        let before = self.shown.replace(Some(shown.clone()));
+        let other = self.receiver.replace(Some(receiver.clone()));
+        drop((before, other));
+    }
+
+    fn clear(&self) {
+        self.lower.set(0);
+        drop((self.shown.take(), self.receiver.take()));
+    }
 }
 
 /// Builds it from its place in a graph.
@@ -62,6 +100,7 @@ impl VipAddr {
         Self {
             shared: Rc::new(shared),
             place: 0,
+            latest: Latest::default(),
         }
     }
 
@@ -75,6 +114,7 @@ impl VipAddr {
         let place = shared.uppers.place(cx, this, upper, |place| Self {
             shared: Rc::clone(shared),
             place,
+            latest: Latest::default(),
         })?;
         let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
         Ok((place as u32, stand_in))
@@ -116,7 +156,7 @@ impl VipAddr {
         Ok(session)
     }
 
-    /// A message through a session of the link layer whose host was forgotten, or through one that needs no showing.
+    /// A message through another session of the link layer than the one before.
     #[inline(never)]
     fn demux_other(
         &self,
@@ -128,12 +168,18 @@ impl VipAddr {
         let Some(stand_in) = self.shared.uppers.get(self.place) else {
             return Err(this.refuse(message, &reason::NO_PROTOCOL));
         };
-        let shown = self
-            .shared
-            .heard
-            .get(&lower.id().0)
-            .map(|heard| heard.shown);
-        let shown = shown.filter(|shown| !shown.head().is_closed());
+        let changes = self.shared.changes.get();
+        let heard = self.shared.heard.get(&lower.id().0);
+        let heard = heard.filter(|heard| !heard.shown.head().is_closed());
+        if let Some(heard) = &heard
+            && heard.checked == changes
+        {
+            let (receiver, shown) = (&stand_in.receiver, &heard.shown);
+            self.latest.set(lower, changes, receiver, shown);
+            return receiver.demux(cx, shown, message);
+        }
+        // Its host may be another by now, or was forgotten, or it needs no showing.
+        let shown = heard.map(|heard| heard.shown);
         if let Some(shown) = shown.filter(|shown| self.shared.is_still(cx, lower, shown)) {
             self.shared.show(cx, lower, &shown);
             return stand_in.receiver.demux(cx, &shown, message);
@@ -276,14 +322,10 @@ impl Protocol for VipAddr {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        if let Some(heard) = self.shared.heard.get(&lower.id().0)
-            && heard.checked == self.shared.changes.get()
-            && !heard.shown.head().is_closed()
-            && let Some(stand_in) = self.shared.uppers.get(self.place)
-        {
-            return stand_in.receiver.demux(cx, &heard.shown, message);
+        match self.latest.get(lower, self.shared.changes.get()) {
+            Some((receiver, shown)) => receiver.demux(cx, &shown, message),
+            None => self.demux_other(cx, this, lower, message),
         }
-        self.demux_other(cx, this, lower, message)
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -316,6 +358,7 @@ impl Protocol for VipAddr {
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.latest.clear();
         if self.place != 0 {
             return;
         }
