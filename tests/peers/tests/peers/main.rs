@@ -101,16 +101,17 @@ const COMPANY: &[Test] = tests! {
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
     paths::are_marked over Veth;
+};
+
+/// What keeps the machine busy by itself, what looks at this process's own memory and descriptors, and what takes an answer that
+/// is later than a loss probe (a D-SACK in a capture) for a mistake.
+const ALONE: &[Test] = tests! {
     rpc::programs_understand_each_other over Veth;
     rpc::serves_c_programs over Tap VethOffload XdpGeneric;
     rpc::is_found_by_broadcast over Veth;
     rpc::calls_c_programs over Tap VethOffload XdpGeneric;
     rpc::learns_ports_of_rpcbind over Veth;
     rpc::is_registered_with_rpcbind over Veth;
-};
-
-/// What keeps the machine busy by itself, and what looks at this process's own memory and descriptors.
-const ALONE: &[Test] = tests! {
     host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
     xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     many::stand_at_the_same_time over Veth XdpNative;
