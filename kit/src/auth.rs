@@ -3,7 +3,7 @@
 
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
 use crate::control::PeerHost;
-use crate::onc::{AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
+use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
 use crate::ports::less_header;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -21,6 +21,9 @@ use xk_core::{
 
 /// Octets of the shorthands that a server gives.
 pub const SHORTHAND_OCTETS: usize = 24;
+
+/// Octets in front of an accepted reply, at most: a verifier with a shorthand.
+const VERIFIER_OCTETS_MAX: usize = AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;
 
 /// Asked upwards by a layer that has taken a whole credential: give a shorthand for it, for the reply.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +64,8 @@ pub struct Asker {
 
 /// One way to say who calls.
 pub trait Flavor: 'static {
-    /// Octets in front of a request, at least.
-    const HEADER_OCTETS: usize;
+    /// Octets in front of every request.
+    fn header_octets(&self) -> usize;
 
     /// Puts credential and verifier in front of a request.
     ///
@@ -81,14 +84,15 @@ pub trait Flavor: 'static {
         request: &mut Message,
     ) -> Result<Option<Caller>, &'static Reason>;
 
-    /// Puts the verifier in front of a reply. `issue` gives a shorthand if anybody above gives any.
+    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for him if anybody above gives any.
     ///
     /// # Errors
     /// [`NoBuffers`].
     fn verify(
         &self,
         reply: &mut Message,
-        issue: impl FnOnce() -> Option<[u8; SHORTHAND_OCTETS]>,
+        caller: Option<Caller>,
+        issue: impl FnOnce(Caller) -> Option<[u8; SHORTHAND_OCTETS]>,
     ) -> Result<(), NoBuffers>;
 
     /// The shorthand in the verifier of a reply.
@@ -298,7 +302,7 @@ impl<F: Flavor> Protocol for Layer<F> {
         }
         let answer = shared.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask, F::HEADER_OCTETS);
+            less_header(ask, shared.flavor.header_octets());
         }
         answer
     }
@@ -335,7 +339,9 @@ impl<F: Flavor> Session for Calling<F> {
             .map_err(|_| CallError::from(PushError::NoBuffers))?;
         let mut reply = self.lower.call(cx, request)?;
         let read = AuthHead::pop(&mut reply, |head, body| {
-            if let Some(shorthand) = flavor.shorthand(head, body) {
+            // One that is longer than what it stands for saves nothing.
+            let is_short = 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
+            if let Some(shorthand) = flavor.shorthand(head, body).filter(|_| is_short) {
                 let mut kept = self.shorthand.borrow_mut();
                 kept.clear();
                 kept.extend_from_slice(shorthand);
@@ -354,7 +360,7 @@ impl<F: Flavor> Session for Calling<F> {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask, F::HEADER_OCTETS);
+            less_header(ask, self.shared.flavor.header_octets());
         }
         answer
     }
@@ -399,19 +405,27 @@ impl<F: Flavor> Session for Serving<F> {
             Err(why) => return Err(this.refuse(cx, request, why)),
         };
         let mut reply = self.upper.call_demux(cx, this, request)?;
-        let issue = || {
+        let issue = |caller| {
             let question = IssueShorthand {
                 who: self.upper.id(),
-                caller: caller?,
+                caller,
                 peer: self.asker.peer,
                 octets: [0; SHORTHAND_OCTETS],
             };
             self.upper.ask(cx, question).map(|question| question.octets)
         };
-        match flavor.verify(&mut reply, issue) {
+        match flavor.verify(&mut reply, caller, issue) {
             Ok(()) => Ok(reply),
             Err(NoBuffers) => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
         }
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, VERIFIER_OCTETS_MAX);
+        }
+        answer
     }
 
     fn lower(&self) -> Option<&SessionRef> {

@@ -16,10 +16,11 @@
 //!
 //! # Behaviour
 //! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the next calls have that for their
-//! credential, 24 octets in place of up to 400. If the server rejects it (it has started anew, or the shorthand is too old), the
-//! call is made again through `authsys`, at once, and the caller hears nothing of it.
+//! credential, 24 octets in place of up to 400; one that is longer than the credential itself is not used. If the server denies it,
+//! for whatever reason (it has started anew, perhaps without this layer, or the shorthand is too old), the call is made again
+//! through `authsys`, at once, and the caller hears nothing of it.
 //!
-//! A server gives a shorthand with every reply to a whole credential. It keeps none: the shorthand holds user, group and the time
+//! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts. It keeps none: the shorthand holds user, group and the time
 //! when it was given, with a hash under the key of this boot over them and the client's host. What does not fit, or is older than
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
 //!

@@ -2,17 +2,18 @@
 //! with whole credentials.
 
 use crate::protocol::Shared;
-use crate::wire::{HEADER_OCTETS, Shorthand};
+use crate::wire::Shorthand;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
+use core::time::Duration;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
 use xk_kit::auth::{TakeShorthand, name_caller, pop_credential, pop_verifier};
-use xk_kit::call::{BAD_CREDENTIALS, Caller, CancelCall};
+use xk_kit::call::{Caller, CancelCall};
 use xk_kit::onc::{
-    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS,
+    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
 };
 use xk_kit::ports::less_header;
 
@@ -63,12 +64,11 @@ impl Calling {
     }
 }
 
-/// Whether the server says that the shorthand is no good.
+/// Whether the server says that the shorthand is no good. One that knows nothing of shorthands any more may say so as it
+/// likes: that the flavor is too weak, or the credential bad.
 fn is_rejected(error: &CallError) -> bool {
     match error.cause {
-        CallCause::Rejected(rejection) => {
-            [&REJECTED_CREDENTIALS, &BAD_CREDENTIALS].contains(&rejection.reason)
-        }
+        CallCause::Rejected(rejection) => auth_stat(rejection.reason).is_some(),
         _ => false,
     }
 }
@@ -141,7 +141,7 @@ impl Serving {
         let shorthand = read?.ok_or(&REJECTED_CREDENTIALS)?;
         pop_verifier(request)?;
         let age_s = (cx.now().as_ns() / 1_000_000_000).saturating_sub(shorthand.given_s);
-        if age_s >= self.shared.lifetime.as_secs() {
+        if Duration::from_secs(age_s) >= self.shared.lifetime {
             return Err(&REJECTED_CREDENTIALS);
         }
         let Shorthand { user, group, .. } = shorthand;
@@ -180,7 +180,7 @@ impl Session for Serving {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() && self.is_short {
-            less_header(ask, HEADER_OCTETS);
+            less_header(ask, AUTH_HEAD_OCTETS);
         }
         answer
     }

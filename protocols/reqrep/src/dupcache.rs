@@ -36,6 +36,11 @@ pub(crate) struct DupCache {
     places: RefCell<Vec<Place>>,
     hand: Cell<usize>,
     max: usize,
+    /// Octets of the replies kept, and how many there may be.
+    octets: Cell<usize>,
+    octets_max: usize,
+    /// Where to look next for the oldest reply.
+    oldest: Cell<usize>,
 }
 
 /// What a request says, in few octets.
@@ -49,13 +54,16 @@ fn digest(cx: &Kernel, request: &Message) -> u64 {
 }
 
 impl DupCache {
-    /// A cache for `max` requests.
-    pub(crate) fn new(boot_key: [u64; 2], max: usize) -> Self {
+    /// A cache for `max` requests, with replies of `octets_max` octets in all.
+    pub(crate) fn new(boot_key: [u64; 2], max: usize, octets_max: usize) -> Self {
         Self {
             map: Map::new(boot_key, max.max(1)),
             places: RefCell::new(Vec::with_capacity(max)),
             hand: Cell::new(0),
             max,
+            octets: Cell::new(0),
+            octets_max,
+            oldest: Cell::new(0),
         }
     }
 
@@ -100,30 +108,64 @@ impl DupCache {
         self.map.bind(key, at as u32).ok()?;
         let before = core::mem::replace(slot, place);
         drop(places);
-        drop(before);
+        self.release(before.reply);
         Some(at as u32)
     }
 
-    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was.
+    /// Gives back what a reply has taken.
+    fn release(&self, reply: Option<Message>) {
+        let octets = reply.as_ref().map_or(0, Message::len);
+        self.octets.set(self.octets.get().saturating_sub(octets));
+        drop(reply);
+    }
+
+    /// Forgets replies, the oldest first, until there is room for one of `octets` more.
+    fn make_room(&self, octets: usize) {
+        let count = self.places.borrow().len();
+        for _ in 0..count {
+            if self.octets.get() + octets <= self.octets_max {
+                return;
+            }
+            let at = self.oldest.get() % count;
+            self.oldest.set(at + 1);
+            let mut places = self.places.borrow_mut();
+            let reply = places.get_mut(at).and_then(|place| {
+                let reply = place.reply.take()?;
+                self.map.unbind(&place.key);
+                Some(reply)
+            });
+            drop(places);
+            self.release(reply);
+        }
+    }
+
+    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One larger than all replies may be
+    /// is not kept.
     pub(crate) fn end(&self, at: u32, reply: Option<Message>) {
+        let reply = reply.filter(|reply| reply.len() <= self.octets_max);
+        if let Some(reply) = &reply {
+            self.make_room(reply.len());
+            self.octets.set(self.octets.get() + reply.len());
+        }
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(at as usize) else {
+            // All was forgotten meanwhile.
+            drop(places);
+            self.release(reply);
             return;
         };
         place.executing = false;
-        let key = place.key;
         if reply.is_none() {
             // Nothing to send again: it may be executed anew.
-            self.map.unbind(&key);
+            self.map.unbind(&place.key);
         }
-        let before = core::mem::replace(&mut place.reply, reply);
-        drop(places);
-        drop(before);
+        place.reply = reply;
     }
 
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.map.clear();
+        self.octets.set(0);
         let places = self.places.take();
         drop(places);
     }
