@@ -19,8 +19,8 @@ use xk_core::{
     Upper, reason,
 };
 
-/// Octets of the shorthands that a server gives.
-pub const SHORTHAND_OCTETS: usize = 24;
+/// Octets of the shorthands that a server gives, as they lie in a verifier.
+pub const SHORTHAND_OCTETS: usize = 32;
 
 /// Octets in front of an accepted reply, at most: a verifier with a shorthand.
 const VERIFIER_OCTETS_MAX: usize = AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;

@@ -198,7 +198,10 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     let flavor = |at: usize| net.wire.borrow()[at].1[8 + 27];
     assert_eq!([0, 2, 4].map(flavor), [1, 2, 2]);
     // The reply to the whole credential brought it, in its verifier.
-    assert_eq!(net.wire.borrow()[1].1[8 + 12..8 + 20], words(&[2, 24]));
+    assert_eq!(
+        net.wire.borrow()[1].1[8 + 12..8 + 28],
+        words(&[2, 32, 2, 24])
+    );
     // Too old: the server rejects it, the client says again who he is, and the caller notices nothing.
     net.cx.advance(Duration::from_secs(3600));
     assert_eq!(net.call(&session, b"abcd"), Ok(b"abcd".to_vec()));
@@ -215,17 +218,20 @@ fn nobody_else_can_use_a_shorthand() {
     let net = Net::new(5, &short);
     assert!(net.call(&net.open(1), b"").is_ok());
     let reply = net.wire.borrow()[1].1[8..].to_vec();
-    let shorthand = &reply[20..44];
+    // What Sun's clients send, and what clients send that take the verifier's octets as they are.
+    let (shorthand, all) = (&reply[28..52], &reply[20..52]);
     let call = |octets: &[u8]| {
         let mut call = words(&[7, 0, 2, PROGRAM, 1, 1, 2, octets.len() as u32]);
         call.extend(octets);
         call.extend(words(&[0, 0]));
         call
     };
-    assert_eq!(
-        net.datagram(&call(shorthand)),
-        Some(words(&[7, 1, 0, 0, 0, 0]))
-    );
+    for octets in [shorthand, all] {
+        assert_eq!(
+            net.datagram(&call(octets)),
+            Some(words(&[7, 1, 0, 0, 0, 0]))
+        );
+    }
     let rejected = Some(words(&[7, 1, 1, 1, 2]));
     let mut other = shorthand.to_vec();
     other[3] ^= 1;
@@ -301,6 +307,7 @@ fn answered(
 #[test]
 fn whatever_a_server_says_of_a_shorthand_the_client_says_again_who_he_is() {
     let gives: &[u32] = &[0, 2, 8, 0x0102_0304, 0x0506_0708, 0, 42];
+    let in_sun_s_form: &[u32] = &[0, 2, 16, 2, 8, 0x0102_0304, 0x0506_0708, 0, 42];
     let empty: &[u32] = &[0, 0, 0, 0, 43];
     let mut by_shorthand = words(&[2, 8, 0x0102_0304, 0x0506_0708, 0, 0]);
     by_shorthand.extend(b"args");
@@ -308,6 +315,8 @@ fn whatever_a_server_says_of_a_shorthand_the_client_says_again_who_he_is() {
     for stat in [2, 5, 1, 13] {
         let net = Net::new(7, &short);
         let session = net.open(1);
+        // The shorthand as it is, and as a whole credential.
+        let gives = [gives, in_sun_s_form][stat as usize % 2];
         let (first, requests) = answered(&net, &session, &[gives]);
         assert_eq!((first, requests[0][3]), (Ok(words(&[42])), 1));
         let (second, requests) = answered(&net, &session, &[&[1, 1, stat], empty]);

@@ -24,6 +24,10 @@
 //! when it was given, with a hash under the key of this boot over them and the client's host. What does not fit, or is older than
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
 //!
+//! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of libtirpc, BSD and Solaris want;
+//! the server takes what they send back, and what clients send back that take the verifier's octets as they are. The client
+//! understands both forms of servers.
+//!
 //! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or the upper one, loses nothing
 //! else.
 //!

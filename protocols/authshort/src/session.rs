@@ -2,7 +2,7 @@
 //! with whole credentials.
 
 use crate::protocol::Shared;
-use crate::wire::Shorthand;
+use crate::wire::{Shorthand, returned};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -58,7 +58,9 @@ impl Calling {
         if let Some(TakeShorthand { octets }) = self.whole.ask(cx, TakeShorthand::default())
             && octets.len() <= BODY_MAX
         {
-            *self.shorthand.borrow_mut() = octets;
+            let mut kept = self.shorthand.borrow_mut();
+            kept.clear();
+            kept.extend_from_slice(returned(&octets));
         }
         Ok(reply)
     }
