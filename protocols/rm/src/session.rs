@@ -25,6 +25,9 @@ pub static RECORD_TOO_BIG: Reason = Reason::new("record too big", Class::Bad);
 /// Records that waited to be sent when their connection broke.
 pub static CONNECTION_LOST: Reason = Reason::new("connection lost", Class::Exhausted);
 
+/// Peers' connections held more than they may together, and this one most of all.
+pub static HELD_MOST: Reason = Reason::new("held most", Class::Exhausted);
+
 /// Who opens the connection.
 pub(crate) enum Role {
     /// This side, as often as needed.
@@ -50,6 +53,13 @@ pub(crate) enum Tell {
         /// What.
         event: StreamEvent,
     },
+    /// Asks what the connection holds.
+    Holds {
+        /// Out: octets.
+        octets: usize,
+    },
+    /// It holds most, and there is too much.
+    HoldsMost,
 }
 
 impl Question for Tell {
@@ -77,6 +87,8 @@ pub(crate) struct Pipe {
     queue: RefCell<VecDeque<Message>>,
     /// Octets in the queue.
     queued: Cell<usize>,
+    /// Octets that are counted for a peer's connection in what all of them hold.
+    counted: Cell<usize>,
 }
 
 impl Pipe {
@@ -91,7 +103,25 @@ impl Pipe {
             held: RefCell::default(),
             queue: RefCell::default(),
             queued: Cell::new(0),
+            counted: Cell::new(0),
         }
+    }
+
+    /// Counts what a peer's connection holds by now.
+    fn count_held(&self) {
+        if matches!(self.role, Role::Active { .. }) {
+            return;
+        }
+        let held = self.assembly.borrow().len() + self.held.borrow().len() + self.queued.get();
+        let before = self.counted.replace(held);
+        let all = &self.shared.held;
+        all.set((all.get() + held).saturating_sub(before));
+    }
+
+    /// The same, and sees that all of them hold no more than they may.
+    fn bound_held(&self, cx: &Kernel) {
+        self.count_held();
+        self.shared.relieve(cx);
     }
 
     fn connection(&self) -> Option<SessionRef> {
@@ -264,6 +294,7 @@ impl Pipe {
         self.queued.set(0);
         let (assembly, held) = (self.assembly.take(), self.held.take());
         drop((queue, assembly, held));
+        self.count_held();
         connection
     }
 
@@ -275,6 +306,7 @@ impl Pipe {
                 if !self.is_stalled() {
                     self.take_held(cx, this);
                 }
+                self.count_held();
             }
             StreamEvent::EndOfStream | StreamEvent::Failed(_) | StreamEvent::Closed => {
                 self.lose(cx, this, event);
@@ -314,6 +346,7 @@ impl Session for Pipe {
         self.queued.set(self.queued.get() + record.len());
         self.queue.borrow_mut().push_back(record);
         self.flush(cx);
+        self.bound_held(cx);
         Ok(())
     }
 
@@ -324,11 +357,14 @@ impl Session for Pipe {
                 count(cx, this, &reason::NO_BUFFERS);
                 self.break_off(cx, this);
             }
+            self.bound_held(cx);
             return Ok(());
         }
         self.consumed(cx, message.len());
         self.assembly.borrow_mut().put(message);
-        self.deliver(cx, this)
+        let delivered = self.deliver(cx, this);
+        self.bound_held(cx);
+        delivered
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -341,6 +377,11 @@ impl Session for Pipe {
                 Tell::Event { event } => {
                     let event = *event;
                     self.event(cx, this, event);
+                }
+                Tell::Holds { octets } => *octets = self.counted.get(),
+                Tell::HoldsMost => {
+                    count(cx, this, &HELD_MOST);
+                    self.break_off(cx, this);
                 }
             }
             return Answer::Answered;
