@@ -6,19 +6,15 @@ use crate::wire::{Shorthand, returned};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
-use xk_kit::auth::{TakeShorthand, name_caller, pop_credential, pop_verifier};
+use xk_core::{Answer, Ask, Kernel, Message, Reason, Session, SessionRef, reason};
+use xk_kit::auth::{CallingKey, Served, TakeShorthand, name_caller, pop_credential, pop_verifier};
 use xk_kit::call::{Caller, CancelCall};
 use xk_kit::onc::{
     AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
 };
 use xk_kit::ports::less_header;
-
-/// The session with whole credentials below, and the protocol above.
-pub(crate) type CallingKey = (u64, u32);
 
 pub(crate) struct Calling {
     pub(crate) shared: Rc<Shared>,
@@ -117,10 +113,7 @@ impl Session for Calling {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let calling = &self.shared.calling;
-        if calling.get(&self.key).as_ref() == Some(this) {
-            calling.unbind(&self.key);
-        }
+        self.shared.sessions.closed(&self.key, this);
         self.whole.close(cx);
         self.short.close(cx);
         Closing::Done
@@ -129,9 +122,7 @@ impl Session for Calling {
 
 pub(crate) struct Serving {
     pub(crate) shared: Rc<Shared>,
-    pub(crate) lower: SessionRef,
-    pub(crate) upper: ProtocolRef,
-    pub(crate) peer: Option<Ipv4Addr>,
+    pub(crate) served: Served,
     /// Requests come with shorthands, not through the layer of whole credentials.
     pub(crate) is_short: bool,
 }
@@ -139,11 +130,13 @@ pub(crate) struct Serving {
 impl Serving {
     /// Takes shorthand and verifier off a request, and notes who calls.
     fn judge(&self, cx: &Kernel, request: &mut Message) -> Result<(), &'static Reason> {
-        let read = pop_credential(request, |_, body| Shorthand::parse(cx, self.peer, body));
+        let read = pop_credential(request, |_, body| {
+            Shorthand::parse(cx, self.served.peer, body)
+        });
         let shorthand = read?.ok_or(&REJECTED_CREDENTIALS)?;
         pop_verifier(request)?;
-        let age_s = (cx.now().as_ns() / 1_000_000_000).saturating_sub(shorthand.given_s);
-        if Duration::from_secs(age_s) >= self.shared.lifetime {
+        let age_ms = (cx.now().as_ns() / 1_000_000).saturating_sub(shorthand.given_ms);
+        if Duration::from_millis(age_ms) >= self.shared.lifetime {
             return Err(&REJECTED_CREDENTIALS);
         }
         let Shorthand { user, group, .. } = shorthand;
@@ -167,12 +160,12 @@ impl Session for Serving {
         mut request: Message,
     ) -> Result<Message, Refused> {
         if !self.is_short {
-            return self.upper.call_demux(cx, this, request);
+            return self.served.upper.call_demux(cx, this, request);
         }
         if let Err(why) = self.judge(cx, &mut request) {
             return Err(this.refuse(cx, request, why));
         }
-        let mut reply = self.upper.call_demux(cx, this, request)?;
+        let mut reply = self.served.upper.call_demux(cx, this, request)?;
         match reply.push_array(&EMPTY_AUTH) {
             Ok(()) => Ok(reply),
             Err(_) => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
@@ -180,7 +173,7 @@ impl Session for Serving {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let answer = self.lower.control(cx, ask);
+        let answer = self.served.lower.control(cx, ask);
         if answer.is_answered() && self.is_short {
             less_header(ask, AUTH_HEAD_OCTETS);
         }
@@ -188,14 +181,11 @@ impl Session for Serving {
     }
 
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
+        Some(&self.served.lower)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        let (serving, key) = (&self.shared.serving, self.lower.id().0);
-        if serving.get(&key).as_ref() == Some(this) {
-            serving.unbind(&key);
-        }
+        self.shared.sessions.forgotten(&self.served, this);
         Closing::Done
     }
 }

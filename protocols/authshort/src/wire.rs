@@ -47,8 +47,8 @@ pub struct Shorthand {
     pub user: u32,
     /// His first group.
     pub group: u32,
-    /// When it was given, in seconds of this boot.
-    pub given_s: u64,
+    /// When it was given, in milliseconds of this boot.
+    pub given_ms: u64,
 }
 
 impl Shorthand {
@@ -57,12 +57,12 @@ impl Shorthand {
         let Self {
             user,
             group,
-            given_s,
+            given_ms,
         } = self;
         let peer = peer.map_or(u64::MAX, |host| u64::from(host.to_bits()));
         let ids = u64::from(user) << 32 | u64::from(group);
         // A word of its own keeps this apart from other uses of the key.
-        let parts = [u64::from_be_bytes(*b"shorthnd"), peer, ids, given_s];
+        let parts = [u64::from_be_bytes(*b"shorthnd"), peer, ids, given_ms];
         parts
             .into_iter()
             .fold(0, |hash, part| cx.keyed_hash(hash ^ part))
@@ -75,7 +75,7 @@ impl Shorthand {
         octets[..8].copy_from_slice(&HEAD.emit());
         octets[8..12].copy_from_slice(&self.user.to_be_bytes());
         octets[12..16].copy_from_slice(&self.group.to_be_bytes());
-        octets[16..24].copy_from_slice(&self.given_s.to_be_bytes());
+        octets[16..24].copy_from_slice(&self.given_ms.to_be_bytes());
         octets[24..].copy_from_slice(&self.seal(cx, peer).to_be_bytes());
         octets
     }
@@ -85,14 +85,14 @@ impl Shorthand {
     pub fn parse(cx: &Kernel, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);
         let octets: &[u8; SEALED_OCTETS] = octets.try_into().ok()?;
-        let [ids, given_s, seal] = [0, 8, 16].map(|at| {
+        let [ids, given_ms, seal] = [0, 8, 16].map(|at| {
             let part = octets.get(at..at + 8).and_then(|part| part.first_chunk());
             u64::from_be_bytes(*part.unwrap_or(&[0; 8]))
         });
         let shorthand = Self {
             user: (ids >> 32) as u32,
             group: ids as u32,
-            given_s,
+            given_ms,
         };
         (shorthand.seal(cx, peer) == seal).then_some(shorthand)
     }
@@ -122,7 +122,7 @@ mod tests {
         let shorthand = Shorthand {
             user: 1000,
             group: 100,
-            given_s: 7,
+            given_ms: 7,
         };
         let whole = shorthand.emit(&cx, peer);
         assert_eq!(whole[..8], [0, 0, 0, 2, 0, 0, 0, 24]);
