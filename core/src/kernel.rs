@@ -11,6 +11,7 @@ use crate::reason::Reason;
 use crate::shepherd::{Semaphore, Shepherds, Ticket, WaitError};
 use crate::time::Time;
 use crate::trace::{Crossing, Observer, Operation};
+use crate::waits::{Rang, Waits};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
@@ -36,7 +37,8 @@ const CHAIN_MAX: usize = 1024;
 enum Alarm {
     Session(SessionRef, u64),
     Protocol(ProtocolRef, u64),
-    Wait(Ticket),
+    /// Of the shepherd in this place.
+    Wait(u32),
 }
 
 /// A pending timer; see [`Kernel::schedule`].
@@ -69,6 +71,7 @@ pub struct Kernel {
     random: Random,
     shepherds: Shepherds,
     wheel: RefCell<Wheel<Alarm>>,
+    waits: Waits,
     protocols: RefCell<Vec<ProtocolRef>>,
     numbers: RefCell<Numbers>,
     observer: RefCell<Option<Rc<dyn Observer>>>,
@@ -92,6 +95,7 @@ impl Kernel {
             random,
             shepherds: config.shepherds,
             wheel: RefCell::new(Wheel::new(config.timers_max)),
+            waits: Waits::default(),
             protocols: RefCell::default(),
             numbers: RefCell::default(),
             observer: RefCell::default(),
@@ -196,7 +200,13 @@ impl Kernel {
     }
 
     fn arm(&self, delay: Duration, alarm: Alarm) -> Result<Timer, OpenError> {
-        let at = self.now().after(delay);
+        self.arm_at(self.now().after(delay), alarm)
+    }
+
+    fn arm_at(&self, at: Time, alarm: Alarm) -> Result<Timer, OpenError> {
+        if self.waits.has_left() && self.wheel.borrow().is_full() {
+            self.take_left();
+        }
         let scheduled = self.wheel.borrow_mut().schedule(at, alarm);
         let timer = scheduled.map(Timer).map_err(|_| OpenError::Full)?;
         self.quiet_until.set(self.quiet_until.get().min(at));
@@ -230,18 +240,52 @@ impl Kernel {
         let Some(timeout) = timeout else {
             return semaphore.wait(&self.shepherds);
         };
-        let armed = Cell::new(None);
+        let until = self.now().after(timeout);
+        let begun = Cell::new(None);
         let result = semaphore.wait_ticketed(&self.shepherds, |ticket| {
-            match self.arm(timeout, Alarm::Wait(ticket)) {
-                Ok(timer) => armed.set(Some(timer)),
-                // Without a timer the wait might never end: it is over at once.
-                Err(_) => drop(self.shepherds.time_out(ticket)),
+            begun.set(Some(ticket));
+            if !self.waits.begin(ticket, until) {
+                self.set_alarm(ticket, until);
             }
         });
-        if let Some(timer) = armed.get() {
-            self.cancel(timer);
+        if let Some(ticket) = begun.get() {
+            self.waits.end(ticket.slot());
         }
         result
+    }
+
+    /// Sets the alarm for a wait, as its shepherd's first or in place of one that would be late.
+    #[cold]
+    fn set_alarm(&self, ticket: Ticket, until: Time) {
+        let Ok(timer) = self.arm_at(until, Alarm::Wait(ticket.slot())) else {
+            // Without a timer the wait might never end: it is over at once.
+            self.shepherds.time_out(ticket);
+            return;
+        };
+        if let Some(late) = self.waits.set(ticket, until, timer.0) {
+            self.cancel(Timer(late));
+        }
+    }
+
+    /// The alarm of the shepherd in this place goes off.
+    fn ring(&self, slot: u32) {
+        match self.waits.rang(slot, self.now()) {
+            // False if the signal was first.
+            Rang::Over(ticket) => drop(self.shepherds.time_out(ticket)),
+            Rang::Early(until) => match self.arm_at(until, Alarm::Wait(slot)) {
+                Ok(timer) => self.waits.set_again(slot, until, timer.0),
+                Err(_) => drop(self.waits.ticket(slot).map(|t| self.shepherds.time_out(t))),
+            },
+            Rang::Idle => {}
+        }
+    }
+
+    /// Takes the alarms back whose shepherds do not wait.
+    #[cold]
+    fn take_left(&self) {
+        while let Some(alarm) = self.waits.take_left() {
+            self.cancel(Timer(alarm));
+        }
     }
 
     /// Signals a semaphore: the shepherd that waits longest becomes ready.
@@ -324,6 +368,7 @@ impl Kernel {
         let protocols = self.protocols.take();
         let observer = self.observer.take();
         let wheel = self.wheel.replace(Wheel::new(0));
+        self.waits.clear();
         self.quiet_until.set(Time::ZERO);
         // Outside of the borrows: what is dropped may be somebody's last handle.
         drop((protocols, observer, wheel));
@@ -350,7 +395,7 @@ impl Kernel {
     }
 
     fn run_wheel(&self) -> usize {
-        let fired_max = self.timers().saturating_add(CHAIN_MAX);
+        let fired_max = self.wheel.borrow().len().saturating_add(CHAIN_MAX);
         let mut fired = 0;
         loop {
             let mut wheel = self.wheel.borrow_mut();
@@ -365,8 +410,7 @@ impl Kernel {
             match &alarm {
                 Alarm::Session(session, token) => session.timeout(self, *token),
                 Alarm::Protocol(protocol, token) => protocol.timeout(self, *token),
-                // False if the signal was first: then nobody waits for this timer any more.
-                Alarm::Wait(ticket) => drop(self.shepherds.time_out(*ticket)),
+                Alarm::Wait(slot) => self.ring(*slot),
             }
             self.wheel.borrow_mut().finish(handle);
             if fired == fired_max || self.must_leave() {
@@ -378,6 +422,9 @@ impl Kernel {
     /// When the next timer goes off at the earliest.
     #[inline]
     pub fn next_expiry(&self) -> Option<Time> {
+        if self.waits.has_left() {
+            self.take_left();
+        }
         let known = self.quiet_until.get();
         if known > self.now() {
             return (!known.is_never()).then_some(known);
@@ -393,6 +440,9 @@ impl Kernel {
 
     /// How many timers are pending.
     pub fn timers(&self) -> usize {
+        if self.waits.has_left() {
+            self.take_left();
+        }
         self.wheel.borrow().len()
     }
 

@@ -23,6 +23,7 @@ pub mod reason;
 pub mod shepherd;
 pub mod time;
 pub mod trace;
+mod waits;
 pub mod wire;
 
 pub use control::{Answer, Ask, Question};

@@ -23,6 +23,7 @@ pub mod offload;
 pub mod onc;
 pub mod passthrough;
 pub mod ports;
+pub mod saved;
 pub mod segments;
 pub mod serve;
 pub mod standins;

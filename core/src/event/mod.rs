@@ -234,6 +234,12 @@ impl<T> Wheel<T> {
         self.slab.len() - self.pending
     }
 
+    /// Whether no more events can be scheduled.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slab.len() >= self.slab.nodes_max()
+    }
+
     /// How many events there may be, pending and running ones together.
     #[must_use]
     pub fn events_max(&self) -> usize {

@@ -267,7 +267,7 @@ impl Script<'_> {
     }
 
     fn step(&mut self) {
-        let what = self.next() % 16;
+        let what = self.next() % 17;
         if what == 0 {
             return self.make();
         }
@@ -285,6 +285,7 @@ impl Script<'_> {
             11 | 12 => self.join(pair),
             13 => self.clone_one(pair),
             14 => self.pull_up(pair),
+            15 => self.pad(pair),
             _ => {
                 self.write(&mut pair);
                 pair
@@ -321,6 +322,16 @@ impl Script<'_> {
                 pair.octets.splice(0..0, header);
             }
             Err(NoBuffers) => assert!(!fits, "what fits into the headroom needs no buffer"),
+        }
+        pair
+    }
+
+    fn pad(&mut self, mut pair: Pair) -> Pair {
+        let len = self.up_to(OCTETS_MAX);
+        if pair.message.pad_in_place(len) {
+            pair.octets.resize(pair.octets.len().max(len), 0);
+        } else {
+            assert!(pair.octets.len() < len, "it was long enough");
         }
         pair
     }

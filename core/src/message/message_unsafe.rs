@@ -275,6 +275,27 @@ impl Message {
         seen
     }
 
+    /// Puts zeros behind the message until it has `len` octets, if its only buffer has room for them and no other message
+    /// sees that; false, and nothing is changed, otherwise: then [`join`](Self::join) does it. True if it is as long already.
+    #[inline]
+    #[must_use]
+    pub fn pad_in_place(&mut self, len: usize) -> bool {
+        let head = self.head;
+        let (have, buf) = (head.len(), head.buf.get());
+        let is_alone = head.next.get().is_none() && buf.refs.get() == 1;
+        let before = head.data.get().addr() - buf.base.addr();
+        if !is_alone || len > buf.capacity as usize - before {
+            return self.len() >= len;
+        }
+        if have < len {
+            // SAFETY: `have..len` behind the slice's start lies inside its buffer, of which this descriptor holds the only
+            // reference (Desc's invariant: then it may write everything); the message is borrowed mutably.
+            unsafe { core::ptr::write_bytes(head.end(), 0, len - have) };
+            head.len.set(len as u32);
+        }
+        true
+    }
+
     /// Keeps the first `n` octets and drops what is behind them; does nothing if there are not so many.
     #[inline]
     pub fn truncate(&mut self, n: usize) {

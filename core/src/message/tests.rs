@@ -71,6 +71,26 @@ fn headers_go_into_the_headroom() {
 }
 
 #[test]
+fn zeros_go_behind_in_the_same_buffer_unless_another_message_sees_it() {
+    let pool = pool();
+    let mut message = pool.copy_from(16, b"data").unwrap();
+    assert!(message.pad_in_place(6));
+    assert!(message.eq_octets(b"data\0\0"));
+    assert!(message.pad_in_place(2), "it is as long already");
+    assert_eq!(message.len(), 6);
+    assert_eq!(live(&pool), (1, 1));
+    let clone = message.try_clone().unwrap();
+    assert!(!message.pad_in_place(7), "the clone sees the buffer");
+    drop(clone);
+    assert!(message.pad_in_place(7));
+    assert!(!message.pad_in_place(1 << 20), "no buffer is so large");
+    message.join(pool.copy_from(0, b"more").unwrap());
+    assert!(!message.pad_in_place(12), "it has two slices");
+    assert!(message.pad_in_place(11));
+    assert!(message.eq_octets(b"data\0\0\0more"));
+}
+
+#[test]
 fn a_header_that_does_not_fit_gets_a_buffer_of_its_own() {
     let pool = pool();
     let mut message = pool.copy_from(0, b"data").unwrap();

@@ -141,6 +141,14 @@ pub struct Ticket {
     wait: u64,
 }
 
+impl Ticket {
+    /// Whose wait it is: the shepherd's place.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
 /// The shepherds of one kernel, all on one thread.
 ///
 /// Dropping it frees the idle shepherds. Suspended ones still hold values and

@@ -105,6 +105,20 @@ impl EthSession {
         }
     }
 
+    /// Makes the frame of almost every message: no longer than the wire takes, with nothing but the header before it, and
+    /// behind a short one zeros in the same buffer. False, and the frame is still to be made, for others.
+    #[inline]
+    fn prepare(&self, message: &mut Message) -> bool {
+        let octets = message.len();
+        if octets.max(PAYLOAD_LEN_MIN) > self.plain_max {
+            return false;
+        }
+        // A checksum that is left open is found from the end: its frame is padded behind it.
+        let is_long = octets >= PAYLOAD_LEN_MIN
+            || !message.has_attributes() && message.pad_in_place(PAYLOAD_LEN_MIN);
+        is_long && message.push_in_place(&self.header)
+    }
+
     /// Sends any frame: one that is too long, or needs padding, more headers or a buffer for them.
     #[inline(never)]
     fn push_other(
@@ -159,9 +173,7 @@ pub(crate) fn behind_header(octets: u32) -> u32 {
 impl Session for EthSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let octets = message.len();
-        let is_plain = octets >= PAYLOAD_LEN_MIN && octets <= self.plain_max;
-        if is_plain && message.push_in_place(&self.header) {
+        if self.prepare(&mut message) {
             return self.lower.push(cx, message);
         }
         self.push_other(cx, this, message)
@@ -173,11 +185,7 @@ impl Session for EthSession {
         this: &SessionRef,
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
-        let prepare = |message: &mut Message| {
-            let octets = message.len();
-            let is_plain = octets >= PAYLOAD_LEN_MIN && octets <= self.plain_max;
-            is_plain && message.push_in_place(&self.header)
-        };
+        let prepare = |message: &mut Message| self.prepare(message);
         let other = |message| self.push_other(cx, this, message);
         self.lower.push_prepared(cx, burst, prepare, other)
     }

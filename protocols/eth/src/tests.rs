@@ -232,7 +232,7 @@ fn an_unwilling_upper_costs_no_session() {
     let ask = ListSessions {
         max: 9,
         sessions: Vec::new(),
-        total: 9,
+        total: 0,
     };
     let list = bench.eth.ask(&bench.cx, ask).unwrap();
     assert_eq!((list.sessions.len(), list.total), (0, 0));

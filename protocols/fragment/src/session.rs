@@ -225,10 +225,12 @@ impl Session for FragmentSession {
         if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
             && octets[..14] == self.expected
             && octets[18..22] == [0, 1, 0, 1]
-            && usize::from(u16::from_be_bytes([octets[22], octets[23]])) + HEADER_OCTETS
-                == message.len()
+            && let len = usize::from(u16::from_be_bytes([octets[22], octets[23]]))
+            && len + HEADER_OCTETS <= message.len()
         {
             message.strip_in_place(HEADER_OCTETS);
+            // Ethernet adds octets behind a short one.
+            message.truncate(len);
             return self.upper.demux(cx, this, message);
         }
         self.pop_other(cx, this, message)

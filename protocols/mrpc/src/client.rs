@@ -17,6 +17,7 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
 use xk_kit::call::{self, CallOptions};
 use xk_kit::incarnation::{FIRST, Verdict};
+use xk_kit::saved::Saved;
 
 impl MrpcSession {
     /// Does a call on a channel that is the caller's.
@@ -37,23 +38,22 @@ impl MrpcSession {
         channel.begin(this, self.server(), call.options.map_or(0, |o| o.tag));
         channel.sequence.set(self.shared.next_sequence());
         let template = self.stamp(channel, call)?;
-        let kept = if call.cut.fragments != 0 {
+        let mut kept = Saved::new();
+        if call.cut.fragments != 0 {
             let all = call.cut.all();
             call.cut
                 .send(cx, &self.lower, (&template, 0), Some(&request), all)?;
-            Some(request)
+            kept.put(request);
         } else {
-            let kept = match request.is_empty() {
-                true => None,
-                false => Some(request.try_clone().map_err(|_| PushError::NoBuffers)?),
-            };
+            if !request.is_empty() {
+                kept.save(&request).map_err(|_| PushError::NoBuffers)?;
+            }
             let header = call.cut.header(&template, 0).emit();
             if !request.push_in_place(&header) && request.push_array(&header).is_err() {
                 return Err(PushError::NoBuffers.into());
             }
             self.lower.push(cx, request)?;
-            kept
-        };
+        }
         let waited = cx.wait(&channel.semaphore, Some(timeout));
         let events = channel.take_events();
         if events == REPLIED
@@ -63,13 +63,7 @@ impl MrpcSession {
             return Ok(reply);
         }
         let mut retry = Retry::new(self.path.timers, is_large, cx.now().before(timeout));
-        self.persist(
-            cx,
-            channel,
-            (call, kept.as_ref()),
-            &mut retry,
-            (waited, events),
-        )
+        self.persist(cx, channel, (call, &kept), &mut retry, (waited, events))
     }
 
     /// The header for the packets of a call sent now, under the ticket known now; notes what its reply will look like.
@@ -98,7 +92,7 @@ impl MrpcSession {
         &self,
         cx: &Kernel,
         channel: &Channel,
-        (call, request): (&Call, Option<&Message>),
+        (call, request): (&Call, &Saved),
         retry: &mut Retry,
         (mut waited, mut events): (Result<(), WaitError>, u16),
     ) -> Result<Message, CallError> {
@@ -196,13 +190,17 @@ impl MrpcSession {
         &self,
         cx: &Kernel,
         channel: &Channel,
-        (call, request): (&Call, Option<&Message>),
+        (call, request): (&Call, &Saved),
         (extra, mask): (u16, u16),
     ) -> Result<(), CallError> {
         let template = self.stamp(channel, call)?;
-        let sent = call
-            .cut
-            .send(cx, &self.lower, (&template, extra), request, mask);
+        let sent = match request.again(cx.pool()) {
+            Ok(request) => {
+                let cut = &call.cut;
+                cut.send(cx, &self.lower, (&template, extra), request.as_ref(), mask)
+            }
+            Err(_) => Err(PushError::NoBuffers),
+        };
         match sent {
             // Nothing that is sent here later will go.
             Err(PushError::Closed) => Err(PushError::Closed.into()),

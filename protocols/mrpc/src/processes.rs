@@ -10,7 +10,8 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
-use xk_core::{Kernel, Message, SessionRef, Time};
+use xk_core::{Kernel, SessionRef, Time};
+use xk_kit::saved::Saved;
 
 /// Where a process stands (Sprite, rpcServer.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub(crate) struct Process {
     pub(crate) partial: Partial,
     /// The reply's header and cut, and the reply itself unless it is empty.
     pub(crate) reply: Cell<(Header, Cut)>,
-    pub(crate) saved: Cell<Option<Message>>,
+    pub(crate) saved: RefCell<Saved>,
 }
 
 impl Process {
@@ -99,7 +100,7 @@ impl Process {
             heard: Cell::new(Time::ZERO),
             partial: Partial::default(),
             reply: Cell::default(),
-            saved: Cell::new(None),
+            saved: RefCell::default(),
         }
     }
 
@@ -183,7 +184,7 @@ impl Process {
 
     /// Drops what is kept of request and reply.
     pub(crate) fn clear(&self) {
-        drop(self.saved.take());
+        self.saved.borrow_mut().clear();
         self.partial.clear();
     }
 }

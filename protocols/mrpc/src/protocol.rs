@@ -267,7 +267,7 @@ impl Protocol for Mrpc {
                         process.command.set(u16_at::<22>(octets));
                         process.heard.set(cx.now());
                         // It is acknowledged by this request.
-                        drop(process.saved.take());
+                        process.saved.borrow_mut().clear();
                         strip(&mut message, size);
                         let shared = &self.shared;
                         shared.execute(cx, this, (&process, lower), message, 0);

@@ -376,16 +376,13 @@ impl Shared {
             return self.finish_badly(cx, process, header, &reason::TOO_BIG);
         };
         if cut.fragments != 0 {
-            drop(process.saved.replace(Some(reply)));
+            process.saved.borrow_mut().put(reply);
             process.reply.set((header, cut));
             process.state.set(State::Waiting);
             return self.send_reply(cx, process, u16::MAX);
         }
-        if !reply.is_empty() {
-            let Ok(kept) = reply.try_clone() else {
-                return self.finish_badly(cx, process, header, &reason::NO_BUFFERS);
-            };
-            drop(process.saved.replace(Some(kept)));
+        if !reply.is_empty() && process.saved.borrow_mut().save(&reply).is_err() {
+            return self.finish_badly(cx, process, header, &reason::NO_BUFFERS);
         }
         process.reply.set((header, cut));
         process.state.set(State::Waiting);
@@ -400,7 +397,7 @@ impl Shared {
     /// The reply is an error.
     #[cold]
     fn finish_badly(&self, cx: &Kernel, process: &Process, header: Header, why: &Reason) {
-        drop(process.saved.take());
+        process.saved.borrow_mut().clear();
         let header = Header {
             flags: REPLY | ERROR,
             command: code_of(why),
@@ -437,12 +434,10 @@ impl Shared {
             process: process.ticket(),
             ..header
         };
-        let saved = process.saved.take();
-        let _ = cut.send(cx, &lower, (&header, 0), saved.as_ref(), mask);
-        // Unless it was acknowledged meanwhile.
-        let is_same = process.sequence.get() == Some(header.sequence);
-        if is_same && process.state.get() == State::Waiting {
-            drop(process.saved.replace(saved));
+        let saved = process.saved.borrow().again(cx.pool());
+        if let Ok(saved) = saved {
+            // What does not go is asked for again.
+            let _ = cut.send(cx, &lower, (&header, 0), saved.as_ref(), mask);
         }
     }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::map::Map;
 use xk_core::{Kernel, Message};
+use xk_kit::saved::Saved;
 
 /// How many octets of a request count, besides its length. They hold program, version, procedure and the beginning of the
 /// credential.
@@ -27,7 +28,7 @@ pub(crate) enum Known {
 struct Place {
     key: Key,
     executing: bool,
-    reply: Option<Message>,
+    reply: Saved,
 }
 
 /// The latest requests, as many as were asked for.
@@ -76,8 +77,7 @@ impl DupCache {
             if place.executing {
                 return Known::InProgress;
             }
-            let copy = place.reply.as_ref().map(Message::try_clone);
-            return Known::Done(copy.and_then(Result::ok));
+            return Known::Done(place.reply.again(cx.pool()).unwrap_or_default());
         }
         Known::New(self.enter(key))
     }
@@ -88,7 +88,7 @@ impl DupCache {
         let place = Place {
             key,
             executing: true,
-            reply: None,
+            reply: Saved::new(),
         };
         if places.len() < self.max {
             self.map.bind(key, places.len() as u32).ok()?;
@@ -108,15 +108,14 @@ impl DupCache {
         self.map.bind(key, at as u32).ok()?;
         let before = core::mem::replace(slot, place);
         drop(places);
-        self.release(before.reply);
+        self.release(&before.reply);
         Some(at as u32)
     }
 
-    /// Gives back what a reply has taken.
-    fn release(&self, reply: Option<Message>) {
-        let octets = reply.as_ref().map_or(0, Message::len);
+    /// A reply is kept no more.
+    fn release(&self, reply: &Saved) {
+        let octets = reply.len().unwrap_or_default();
         self.octets.set(self.octets.get().saturating_sub(octets));
-        drop(reply);
     }
 
     /// Forgets replies, the oldest first, until there is room for one of `octets` more.
@@ -129,37 +128,33 @@ impl DupCache {
             let at = self.oldest.get() % count;
             self.oldest.set(at + 1);
             let mut places = self.places.borrow_mut();
-            let reply = places.get_mut(at).and_then(|place| {
-                let reply = place.reply.take()?;
+            if let Some(place) = places.get_mut(at)
+                && !place.reply.is_empty()
+            {
+                self.release(&place.reply);
                 self.map.unbind(&place.key);
-                Some(reply)
-            });
-            drop(places);
-            self.release(reply);
+                place.reply.clear();
+            }
         }
     }
 
     /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One larger than all replies may be
     /// is not kept.
-    pub(crate) fn end(&self, at: u32, reply: Option<Message>) {
+    pub(crate) fn end(&self, at: u32, reply: Option<&Message>) {
         let reply = reply.filter(|reply| reply.len() <= self.octets_max);
-        if let Some(reply) = &reply {
-            self.make_room(reply.len());
-            self.octets.set(self.octets.get() + reply.len());
-        }
+        self.make_room(reply.map_or(0, Message::len));
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(at as usize) else {
-            // All was forgotten meanwhile.
-            drop(places);
-            self.release(reply);
             return;
         };
         place.executing = false;
-        if reply.is_none() {
+        if reply.is_some_and(|reply| place.reply.save(reply).is_ok()) {
+            let octets = place.reply.len().unwrap_or_default();
+            self.octets.set(self.octets.get() + octets);
+        } else {
             // Nothing to send again: it may be executed anew.
             self.map.unbind(&place.key);
         }
-        place.reply = reply;
     }
 
     /// Forgets all.

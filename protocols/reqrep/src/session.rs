@@ -16,6 +16,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::call::{BUSY, CallOptions, CancelCall};
 use xk_kit::control::{PeerHost, PeerPort};
 use xk_kit::ports::less_header;
+use xk_kit::saved::Saved;
 use xk_kit::stream::CarriesRecords;
 
 /// A reply to a call that nobody waits for: it came twice, or late, or somebody guesses.
@@ -76,22 +77,24 @@ impl Line {
         let mut left = settings.total;
         let mut wait = settings.first_wait;
         let mut tries = 0;
-        let mut kept = request;
+        let no_buffers = |_| CallError::from(PushError::NoBuffers);
+        let mut kept = Saved::new();
+        kept.save(&request).map_err(no_buffers)?;
+        let mut next = Some(request);
         loop {
             if CallOptions::clip(options, cx.now(), left).is_none() {
                 return Err(CallCause::TimedOut { tries }.into());
             }
-            let copy = kept.try_clone();
-            if let Err(error) = self.lower.push(cx, kept)
+            if let Some(request) = next
+                && let Err(error) = self.lower.push(cx, request)
                 && (tries == 0 || is_final(error))
             {
                 return Err(error.into());
             }
             tries += 1;
-            kept = copy.map_err(|_| CallError::from(PushError::NoBuffers))?;
             match self.await_reply(cx, call, options, &mut wait, &mut left) {
                 Wait::Over(result) => return result,
-                Wait::Again => {}
+                Wait::Again => next = kept.again(cx.pool()).map_err(no_buffers)?,
                 Wait::TimedOut => return Err(CallCause::TimedOut { tries }.into()),
             }
         }
@@ -222,8 +225,7 @@ impl Line {
             }
         };
         if let (Some(place), Some(cache)) = (place, &self.shared.dupcache) {
-            let copy = reply.as_ref().and_then(|reply| reply.try_clone().ok());
-            cache.end(place, copy);
+            cache.end(place, reply.as_ref());
         }
         if let Some(reply) = reply {
             // Who did not take it has counted it; the client asks again.

@@ -126,7 +126,7 @@ impl ChannelPool {
     }
 
     /// Carries a request of the session `session` over a channel of its own and gives what comes back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call(
         &self,
         cx: &Kernel,
@@ -254,15 +254,19 @@ impl ChannelPool {
     }
 
     /// A call is over: its channel goes to who waits longest, or is kept.
-    #[inline]
+    #[inline(always)]
     fn give_back(&self, cx: &Kernel, channel: SessionRef) {
         if channel.head().is_closed() || self.users.get() == 0 {
             return self.retire(cx, channel);
         }
-        self.pass_on(cx, Some(channel));
+        if self.waiters.borrow().is_empty() {
+            self.idle.borrow_mut().push(channel);
+        } else {
+            self.pass_on(cx, Some(channel));
+        }
     }
 
-    #[inline]
+    #[inline(never)]
     fn pass_on(&self, cx: &Kernel, channel: Option<SessionRef>) {
         let next = self.waiters.borrow_mut().pop_front();
         match (next, channel) {

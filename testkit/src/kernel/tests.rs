@@ -1,7 +1,8 @@
 use super::*;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
 use std::rc::Rc;
+use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Part, Participants, Protocol, ProtocolRef, Time, Upper, reason};
 use xk_kit::control::{MyHost, PseudoHeader};
 
@@ -111,4 +112,61 @@ fn refusals_go_down_and_nothing_is_left() {
     assert_eq!(cx.live(), (1, 1), "the top keeps what it took");
     cx.stop();
     assert_eq!(cx.live(), (0, 0));
+}
+
+/// Signals the semaphore of this number when a timer with it goes off.
+struct Signals(Rc<Vec<Semaphore>>);
+
+impl Protocol for Signals {
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, which: u64) {
+        cx.signal(&self.0[which as usize]);
+    }
+}
+
+/// Shepherds wait again and again, each time with another limit, and are signalled in time or not at all: each wait ends at its
+/// own time, whatever alarm the shepherd had from the waits before, and in the end nothing is pending.
+#[test]
+fn every_wait_ends_in_its_own_time() {
+    const WAITERS: u64 = 7;
+    const WAITS: u64 = 40;
+    for seed in 0..20 {
+        let cx = TestKernel::with_stacks(seed);
+        let semaphores: Rc<Vec<Semaphore>> =
+            Rc::new((0..WAITERS).map(|_| Semaphore::new(0)).collect());
+        let signals = cx.add_protocol("signals", "signals", Signals(Rc::clone(&semaphores)));
+        let pending_max = Rc::new(Cell::new(0));
+        let waiter = |which: u64| -> Task {
+            let (semaphores, signals) = (Rc::clone(&semaphores), signals.clone());
+            let (random, pending_max) = (cx.random().fork(which), Rc::clone(&pending_max));
+            Box::new(move |cx: &Kernel| {
+                for _ in 0..WAITS {
+                    // From nanoseconds to hours.
+                    let limit = Duration::from_nanos(1 + random.below(1 << (1 + random.below(43))));
+                    let begun = cx.now();
+                    let in_time = random.chance(0.7);
+                    let signal = Duration::from_nanos(random.below(limit.as_nanos() as u64));
+                    if in_time {
+                        cx.schedule_protocol(&signals, signal, which).unwrap();
+                    }
+                    let waited = cx.wait(&semaphores[which as usize], Some(limit));
+                    let (expected, after) = match in_time {
+                        true => (Ok(()), signal),
+                        false => (Err(WaitError::TimedOut), limit),
+                    };
+                    assert_eq!(
+                        (waited, cx.now()),
+                        (expected, begun.after(after)),
+                        "seed {seed}"
+                    );
+                    pending_max.set(pending_max.get().max(cx.timers()));
+                }
+            })
+        };
+        let tasks = (0..WAITERS).map(waiter).collect();
+        let is_over = cx.run_tasks(Duration::from_secs(1 << 30), tasks, |_| 0);
+        assert!(is_over, "seed {seed}: all waits end");
+        assert_eq!((cx.timers(), cx.next_expiry()), (0, None), "seed {seed}");
+        // One alarm and one signal for each.
+        assert!(pending_max.get() <= 2 * WAITERS as usize, "seed {seed}");
+    }
 }

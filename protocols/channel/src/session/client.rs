@@ -20,6 +20,7 @@ use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::saved::Saved;
 
 /// The first wait for a request that goes in one packet.
 pub(crate) const WAIT_SHORT: Duration = Duration::from_millis(100);
@@ -57,7 +58,7 @@ pub(crate) struct ClientSession {
     owes_ack: Cell<bool>,
     under: Cell<SentUnder>,
     /// The request, as long as it may have to be sent again.
-    request: Cell<Option<Message>>,
+    request: RefCell<Saved>,
     /// How the layer below calls its copy of it, or 0.
     kept: Cell<u32>,
     /// The request went at least once, so that the server may have it.
@@ -107,7 +108,7 @@ impl ClientSession {
             waits: Cell::new(false),
             owes_ack: Cell::new(false),
             under: Cell::default(),
-            request: Cell::new(None),
+            request: RefCell::default(),
             kept: Cell::new(0),
             was_sent: Cell::new(false),
             lives: Cell::new(false),
@@ -203,15 +204,14 @@ impl ClientSession {
             let max = self.path.max as u32;
             return Err(CallCause::Push(PushError::TooBig { max }));
         }
-        let kept = request.try_clone();
-        let kept = kept.map_err(|_| CallCause::Push(PushError::NoBuffers))?;
+        let saved = self.request.borrow_mut().save(&request);
+        saved.map_err(|_| CallCause::Push(PushError::NoBuffers))?;
         self.sequence.set(self.sequence.get().wrapping_add(1));
         count(&self.table.tally.calls);
         let mut under = SentUnder::default();
         // One that was never sent cannot have outlived its server.
         let ticket = self.server.ticket_for(&mut under).unwrap_or(0);
         self.under.set(under);
-        drop(self.request.replace(Some(kept)));
         self.waits.set(true);
         if ticket == 0 && len > self.path.whole_max {
             // To a server that is going to ask for the ticket, an empty packet will do.
@@ -317,18 +317,16 @@ impl ClientSession {
         let Ok(ticket) = self.server.ticket_for(&mut under) else {
             return self.finish(cx, Err(CallCause::Rebooted));
         };
-        let Some(kept) = self.request.take() else {
+        let Some(len) = self.request.borrow().len() else {
             return;
         };
-        let copy = kept.try_clone();
-        let is_small = kept.len() <= self.path.whole_max;
-        drop(self.request.replace(Some(kept)));
-        if ticket == 0 && !is_small {
+        if ticket == 0 && len > self.path.whole_max {
             return;
         }
         self.under.set(under);
         count(&self.table.tally.resends);
-        if let Ok(copy) = copy {
+        let copy = self.request.borrow().again(cx.pool());
+        if let Ok(Some(copy)) = copy {
             // What does not go now is sent again after a time.
             let _ = self.push_request(cx, copy, REQUEST | SERVER | flags, ticket);
         }
@@ -366,7 +364,7 @@ impl ClientSession {
         self.lives.set(false);
         self.resends.set(0);
         self.tag.set(0);
-        drop(self.request.take());
+        self.request.borrow_mut().clear();
         if self.kept.get() != 0 {
             let ticket = self.kept.replace(0);
             let _ = self.lower.ask(cx, FreeKept { ticket });

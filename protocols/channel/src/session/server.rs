@@ -155,7 +155,7 @@ impl ServerSession {
     /// Lets go of the reply; the client has it, or wants it no more.
     #[inline(always)]
     fn free_reply(&self, cx: &Kernel) {
-        drop(self.state.reply.take());
+        self.state.reply.borrow_mut().clear();
         if self.state.kept.get() != 0 {
             self.free_kept(cx);
         }
@@ -218,10 +218,19 @@ impl ServerSession {
     #[inline(always)]
     fn reply(&self, cx: &Kernel, this: &SessionRef, reply: Message, sequence: u32) {
         // Without a buffer for the copy the reply goes out once, and no more.
-        drop(self.state.reply.replace(reply.try_clone().ok()));
+        let _ = self.state.reply.borrow_mut().save(&reply);
         self.settle(cx);
         if let Err(error) = self.push_reply(cx, reply, sequence) {
             self.reply_failed(cx, this, error, sequence);
+        }
+    }
+
+    /// Counts the reply as dropped.
+    #[cold]
+    fn discard_reply(&self, cx: &Kernel, this: &SessionRef, why: &'static Reason) {
+        let reply = self.state.reply.borrow_mut().take(cx.pool());
+        if let Some(reply) = reply {
+            this.discard(cx, reply, why);
         }
     }
 
@@ -229,9 +238,7 @@ impl ServerSession {
     #[cold]
     fn reply_failed(&self, cx: &Kernel, this: &SessionRef, error: PushError, sequence: u32) {
         if let PushError::TooBig { .. } | PushError::NotSupported = error {
-            if let Some(reply) = self.state.reply.take() {
-                this.discard(cx, reply, &reason::TOO_BIG);
-            }
+            self.discard_reply(cx, this, &reason::TOO_BIG);
             let code = code_of(&SYSTEM_ERROR);
             self.state.code.set(code);
             self.send(cx, Kind::Refusal, sequence, code);
@@ -284,17 +291,16 @@ impl ServerSession {
         if code != 0 {
             return self.send(cx, Kind::Refusal, sequence, code);
         }
-        let Some(reply) = state.reply.take() else {
+        let Some(len) = state.reply.borrow().len() else {
             return;
         };
-        let copy = reply.try_clone();
-        let is_small = reply.len() <= self.path.get().whole_max;
-        drop(state.reply.replace(Some(reply)));
+        let is_small = len <= self.path.get().whole_max;
         if !is_small && (!is_missing || self.is_collecting(cx)) {
             return self.send(cx, Kind::Probe, sequence, 0);
         }
         count(&self.table.tally.replies_again);
-        if let Ok(copy) = copy {
+        let copy = state.reply.borrow().again(cx.pool());
+        if let Ok(Some(copy)) = copy {
             // If it does not go now, the client asks again.
             let _ = self.push_reply(cx, copy, sequence);
         }
@@ -332,9 +338,7 @@ impl ServerSession {
         if !is_due(KEPT_FOR) {
             return true;
         }
-        if let Some(reply) = state.reply.take() {
-            this.discard(cx, reply, &UNACKNOWLEDGED);
-        }
+        self.discard_reply(cx, this, &UNACKNOWLEDGED);
         self.rest(cx, this);
         false
     }

@@ -3,9 +3,10 @@
 use super::server::LookAfter;
 use crate::table::{Key, Table};
 use crate::wire::is_newer;
-use core::cell::Cell;
-use xk_core::{Kernel, Message, Time};
+use core::cell::{Cell, RefCell};
+use xk_core::{Kernel, Time};
 use xk_kit::incarnation::TICKET;
+use xk_kit::saved::Saved;
 
 /// What the channel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) struct State {
     pub(crate) phase: Cell<Phase>,
     pub(crate) running: Cell<u8>,
     /// Without header; none if the call was refused, or there was no buffer.
-    pub(crate) reply: Cell<Option<Message>>,
+    pub(crate) reply: RefCell<Saved>,
     /// Why the call was refused, or 0.
     pub(crate) code: Cell<u16>,
     /// How the layer below calls its copy of the reply, or 0.
@@ -57,7 +58,7 @@ impl State {
             sequence: Cell::new(0),
             phase: Cell::new(Phase::Idle),
             running: Cell::new(0),
-            reply: Cell::new(None),
+            reply: RefCell::default(),
             code: Cell::new(0),
             kept: Cell::new(0),
             since: Cell::new(Time::ZERO),
@@ -79,7 +80,7 @@ impl State {
         self.epoch.set(self.epoch.get().wrapping_add(1));
         self.is_fresh.set(true);
         self.boot.set(0);
-        drop(self.reply.take());
+        self.reply.borrow_mut().clear();
         self.phase.replace(Phase::Idle) != Phase::Idle
     }
 }
