@@ -3,6 +3,7 @@
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -61,16 +62,10 @@ impl Epoll {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(t.subsec_nanos()),
         });
-        let mut events: Vec<Event> = Vec::with_capacity(REPORTS_MAX);
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; REPORTS_MAX];
         // An interrupted sleep reports nothing; the loop looks why.
-        if epoll::wait(
-            &self.set,
-            rustix::buffer::spare_capacity(&mut events),
-            timeout.as_ref(),
-        )
-        .is_ok()
-        {
-            for event in &events {
+        if let Ok((events, _)) = epoll::wait(&self.set, &mut room, timeout.as_ref()) {
+            for event in events {
                 report(event.data.u64());
             }
         }

@@ -242,6 +242,11 @@ impl Bottom {
         self.state.sent.take()
     }
 
+    /// The same one by one, in the order in which they were pushed: allocates nothing.
+    pub fn drain_sent(&self, each: impl FnMut(Sent)) {
+        self.state.sent.borrow_mut().drain(..).for_each(each);
+    }
+
     /// How many messages were pushed in all.
     #[must_use]
     pub fn sent(&self) -> u64 {

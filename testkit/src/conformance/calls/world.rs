@@ -185,8 +185,8 @@ impl<'f> CallWorld<'f> {
             let mut carried = 0;
             for (side, node) in nodes.iter().enumerate() {
                 if let Below::Frames(bottom) = &node.below {
-                    let sent = bottom.take_sent().into_iter();
-                    way.borrow_mut().extend(sent.map(|sent| (side, sent)));
+                    let mut way = way.borrow_mut();
+                    bottom.drain_sent(|sent| way.push_back((side, sent)));
                 }
             }
             loop {
@@ -248,23 +248,19 @@ fn deliver(cx: &Kernel, from: &CallNode, to: &CallNode, sent: Sent, harm: Harm) 
     if !to.is_link && sent.peer.is_some() && sent.peer != to.own {
         return;
     }
-    let messages = match harm {
-        Harm::None => vec![sent.message],
-        Harm::Any => harmed(cx, sent.message),
+    let selector = match sent.selector {
+        id if id == from.protocol.id() => Some(to.protocol.id()),
+        id if id == from.top.protocol().id() => Some(to.top.protocol().id()),
+        _ => None,
     };
-    for message in messages {
-        let selector = match sent.selector {
-            id if id == from.protocol.id() => Some(to.protocol.id()),
-            id if id == from.top.protocol().id() => Some(to.top.protocol().id()),
-            _ => None,
-        };
-        match selector {
-            // Who refuses has counted it.
-            Some(selector) => drop(bottom.inject_for(cx, from.own, selector, message)),
-            None => {
-                bottom.inject(cx, from.own, message);
-            }
-        }
+    let arrives = |message| match selector {
+        // Who refuses has counted it.
+        Some(selector) => drop(bottom.inject_for(cx, from.own, selector, message)),
+        None => drop(bottom.inject(cx, from.own, message)),
+    };
+    match harm {
+        Harm::None => arrives(sent.message),
+        Harm::Any => harmed(cx, sent.message).into_iter().for_each(arrives),
     }
 }
 
