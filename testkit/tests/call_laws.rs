@@ -195,8 +195,7 @@ impl CallFixture for Programs {
         (self.0 == "sunselect").then_some(0)
     }
 
-    /// The table stands on the layer that names what it looks for, or on layers of authentication between; the port mapper on the
-    /// table.
+    /// The table stands on the layer that names what it looks for, or on layers of authentication between.
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
         let number = entry("sunselect").numbers[0].number;
         let select = on(cx, side, "sunselect", &[bottom]);
@@ -224,13 +223,9 @@ impl CallFixture for Programs {
         };
         let table = on(cx, side, "sunprog", &[&under]);
         set(&table, &select, 0);
-        let top = match self.0 {
-            "portmap" => on(cx, side, "portmap", &[&table]),
-            _ => table,
-        };
         // The suite speaks to the bottom in the place of what it tests.
-        set(&top, bottom, number);
-        top
+        set(&table, bottom, number);
+        table
     }
 
     fn refusals(&self) -> &'static [&'static Reason] {
@@ -258,10 +253,4 @@ fn the_layers_of_authentication_keep_the_laws() {
         let findings = keeps(&Programs(kind));
         assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
     }
-}
-
-#[test]
-fn portmap_keeps_the_laws() {
-    let findings = keeps(&Programs("portmap"));
-    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
 }

@@ -34,7 +34,8 @@
 //! - `record_max`: octets of a message, at most, sent and received.
 //! - `queue_max`: octets that wait to be sent on one connection, at most.
 //! - `held_max`: octets that the connections of all peers together hold, at most, of records that are not whole and of replies that
-//!   are not read; no less than one record and one queue. Those that hold most are broken off.
+//!   are not read; no less than one record and one queue. Of those that hold their share or more,
+//!   those are broken off first of which nothing got done for longest.
 //! - `sessions_max`: how many connections it holds, of peers and of its own each; idle ones of peers are closed for new ones.
 //!
 //! # Example

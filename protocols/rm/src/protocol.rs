@@ -12,7 +12,7 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    SessionRef, Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::offers::Offers;
@@ -58,8 +58,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// If peers' connections hold more than they may together, those that hold most are broken off, until a quarter is free:
-    /// whoever sends and reads what belongs together keeps little.
+    /// If peers' connections hold more than they may together, some are broken off, until a quarter is free: of those that hold
+    /// their share or more, those first of which nothing got done for longest.
     pub(crate) fn relieve(&self, cx: &Kernel) {
         let Settings {
             record_max,
@@ -71,18 +71,23 @@ impl Shared {
         if self.held.get() <= max {
             return;
         }
-        let holds = |session: SessionRef| match session.ask(cx, Tell::Holds { octets: 0 })? {
-            Tell::Holds { octets } if octets > 0 => Some((octets, session)),
-            _ => None,
+        let holds = |session: SessionRef| {
+            let (octets, since) = (0, Time::ZERO);
+            match session.ask(cx, Tell::Holds { octets, since })? {
+                Tell::Holds { octets, since } if octets > 0 => Some((since, octets, session)),
+                _ => None,
+            }
         };
         let sessions = self.passive.sessions(usize::MAX).into_iter();
-        let mut all: Vec<(usize, SessionRef)> = sessions.filter_map(holds).collect();
-        all.sort_unstable_by_key(|(octets, _)| *octets);
-        while self.held.get() > max / 4 * 3 {
-            let Some((_, most)) = all.pop() else {
+        let mut all: Vec<(Time, usize, SessionRef)> = sessions.filter_map(holds).collect();
+        let share = self.held.get() / all.len().max(1);
+        all.retain(|(_, octets, _)| *octets >= share);
+        all.sort_unstable_by_key(|(since, ..)| *since);
+        for (_, _, session) in all {
+            if self.held.get() <= max / 4 * 3 {
                 return;
-            };
-            let _ = most.ask(cx, Tell::HoldsMost);
+            }
+            let _ = session.ask(cx, Tell::HoldsMost);
         }
     }
 }
