@@ -238,7 +238,7 @@ fn on_tcp_of_many(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let tcp = xk_tcp::add(cx, &format!("tcp-{name}"), below, 64, settings);
     let settings = xk_rm::Settings {
         record_max: 200_000,
-        queue_max: 100_000,
+        queue_max: 200_000,
         held_max: 600_000,
         sessions_max: 64,
     };

@@ -116,7 +116,7 @@ const BY_SHORTHAND: &[(&str, &str)] = &[
 pub(crate) fn gives_c_programs_shorthands(wire: Wire) {
     needs_rpc!();
     let lan = Lan::new("rpc-shorthand", wire);
-    let layers = LAYERS.replace("authshort ", "authshort lifetime=\"2s\" ");
+    let layers = LAYERS.replace("sunselect authsys\n", "sunselect authsys lifetime=\"2s\"\n");
     let stack = start_on(&lan, &layers, "");
     call(&lan.linux, "udp", OURS, PORT, BY_SHORTHAND);
     stack.assert_drops_only(&["authshort: credentials no longer valid"]);
