@@ -1,7 +1,10 @@
 //! The examples in the manuals are graphs, and check.
 
+use std::fs;
+use std::path::Path;
 use xk_catalog::{Catalog, PROTOCOLS};
 use xk_compose::{check, default_of};
+use xk_core::graph::Realm;
 
 /// The fragments in ```kdl fences of a manual.
 fn examples(manual: &str) -> Vec<String> {
@@ -57,4 +60,48 @@ fn every_default_reads() {
             );
         }
     }
+}
+
+/// The names of the drop reasons that a folder's sources define.
+fn reasons(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            reasons(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            reasons_of(&path, found);
+        }
+    }
+}
+
+fn reasons_of(file: &Path, found: &mut Vec<String>) {
+    let source = fs::read_to_string(file).unwrap();
+    let names = source.split("Reason::new(\"").skip(1);
+    found.extend(names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+}
+
+#[test]
+fn every_reason_of_the_rpc_realm_is_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/rpc.md")).unwrap();
+    let mut found = Vec::new();
+    for entry in PROTOCOLS {
+        // An anchor's are in its own report.
+        let is_virtual = entry.kind.starts_with("vip");
+        if entry.realm == Realm::Rpc
+            || is_virtual
+            || matches!(entry.kind, "fragment" | "rm" | "rdgram")
+        {
+            let folder = root.join("protocols").join(entry.kind).join("src");
+            if folder.is_dir() {
+                reasons(&folder, &mut found);
+            }
+        }
+    }
+    for name in ["call.rs", "onc.rs", "neighbour.rs"] {
+        reasons_of(&root.join("kit/src").join(name), &mut found);
+    }
+    assert!(found.len() > 40, "{found:?}");
+    found.retain(|reason| !page.contains(&format!("`{reason}`")));
+    assert_eq!(found, [""; 0], "not in docs/rpc.md");
 }

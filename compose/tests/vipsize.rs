@@ -5,8 +5,10 @@ mod virtual_world;
 use std::cell::RefCell;
 use std::rc::Rc;
 use virtual_world::{ETHER_TYPE, Net, graph, links};
+use xk_core::control::ListSessions;
 use xk_core::object::OpenError;
 use xk_core::{Part, Participants, SessionRef, Upper};
+use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 
 const IP: u16 = 0x0800;
 /// Of `fragment`: 0x3900 and its number on IP.
@@ -192,5 +194,124 @@ fn vipsize_takes_its_cutoffs_from_the_graph() {
     assert!(
         text.contains("rising cutoffs, one for each layer but the last"),
         "{text}"
+    );
+}
+
+/// Pushes on a shepherd that can wait.
+fn push_waiting(net: &mut Net, at: usize, session: &SessionRef, octets: Vec<u8>) {
+    let (id, session) = (net.states[at].0, session.clone());
+    net.world.spawn(id, move |cx| {
+        let message = cx.pool().copy_from(128, &octets).unwrap();
+        // Whoever waits for an address in vain is told.
+        let _ = session.push(cx, message);
+    });
+}
+
+#[test]
+fn vipsize_follows_a_peer_that_moves_off_the_link() {
+    // The same host is on the other link as well, but not to be reached there at first.
+    let moved = waiting(
+        "host moved {\n sim link=lan2\n eth sim address=\"02:00:00:00:00:07\"\n arp eth\n \
+         ip arp { address \"10.0.1.9/24\"; address \"10.0.0.2/32\"; route default via=\"10.0.1.254\"; }\n \
+         vipaddr arp ip\n fragment vipaddr\n vipsize vipaddr fragment name=low\n}\n",
+    );
+    let lower = "vipaddr arp ip\n fragment vipaddr\n vipsize vipaddr fragment name=low";
+    let source =
+        waiting(&graph(lower, "")) + &moved + &links("{ partition from=\"10s\" between=b; }");
+    let mut net = Net::new(&source, 1, None);
+    net.pass_ms(3_000);
+    let session = open_waiting(&mut net, 0, "10.0.0.2", 100).unwrap();
+    for len in [100, 4000] {
+        push_waiting(&mut net, 0, &session, message(len, len));
+        net.pass_ms(100);
+        assert_eq!(net.got(1).len(), 1, "{len} octets");
+    }
+    net.pass_ms(8_000);
+    virtual_world::add_route(&mut net, "a", Some("10.0.0.254"), "");
+    virtual_world::add_route(&mut net, "router", None, "a2");
+    let mut arrived = Vec::new();
+    for n in 0..60 {
+        push_waiting(&mut net, 0, &session, message(n, 100));
+        push_waiting(&mut net, 0, &session, message(n, 4000));
+        net.pass_ms(1_000);
+        arrived.push(net.got(3).len());
+    }
+    assert!(arrived[40..].iter().all(|n| *n == 2), "{arrived:?}");
+    assert!(!session.head().is_closed());
+}
+
+#[test]
+fn vipsize_asks_the_way_that_a_message_went_for_its_copy() {
+    let mut net = Net::new(&sized(), 1, None);
+    net.pass_ms(3_000);
+    let near = open_waiting(&mut net, 0, "10.0.0.2", 100).unwrap();
+    let id = net.states[0].0;
+    let last = |net: &mut Net| {
+        let near = near.clone();
+        let asked = net.world.enter(id, |cx| near.ask(cx, LastKept::default()));
+        asked.unwrap().unwrap().ticket
+    };
+    net.push(0, &near, &message(1, 100)).unwrap();
+    assert_eq!(last(&mut net), 0, "it went whole");
+    net.push(0, &near, &message(2, 4000)).unwrap();
+    let ticket = last(&mut net);
+    assert_ne!(ticket, 0);
+    net.push(0, &near, &message(3, 100)).unwrap();
+    assert_eq!(last(&mut net), 0, "it went another way");
+    let state = net.world.enter(id, |cx| {
+        let outstanding = |cx: &xk_core::Kernel| {
+            let fragment = cx.find_protocol("fragment").unwrap();
+            let figures = fragment.ask(cx, xk_fragment::FragmentFigures::default());
+            figures.unwrap().outstanding
+        };
+        assert_eq!(outstanding(cx), 1);
+        let asked = near.ask(cx, AskKept::about(ticket)).unwrap();
+        assert!(near.ask(cx, FreeKept { ticket }).is_some());
+        assert_eq!(outstanding(cx), 0, "it is gone early");
+        let gone = near.ask(cx, AskKept::about(ticket)).unwrap();
+        (asked.state, gone.state)
+    });
+    assert_eq!(state, Some((KeptState::Silent, KeptState::Gone)));
+}
+
+#[test]
+fn a_session_closed_while_a_way_is_sought_leaves_nothing_open() {
+    let source = sized().replacen(
+        "delay=\"1ms\"",
+        "delay=\"1ms\" { partition from=\"5s\" between=a; }",
+        1,
+    );
+    let mut net = Net::new(&source, 1, None);
+    net.pass_ms(3_000);
+    let near = open_waiting(&mut net, 0, "10.0.0.2", 100).unwrap();
+    net.push(0, &near, &message(1, 100)).unwrap();
+    // Until it has forgotten whose address it is.
+    net.pass_ms(60_000);
+    let made = net.states[1].3.made.borrow()[0].clone();
+    push_waiting(&mut net, 1, &made, message(2, 100));
+    net.pass_ms(1_000);
+    let id = net.states[1].0;
+    net.world.enter(id, |cx| made.abort(cx));
+    net.pass_ms(10_000);
+    let held = net.world.enter(id, |cx| {
+        let mut held = Vec::new();
+        for name in ["ip", "fragment", "arp"] {
+            let mut asked = ListSessions {
+                max: usize::MAX,
+                sessions: Vec::new(),
+                total: 0,
+            };
+            let protocol = cx.find_protocol(name).unwrap();
+            asked = protocol.ask(cx, asked).unwrap();
+            let open = asked.sessions.iter().filter(|s| s.head().opens() > 0);
+            held.push((name, open.count()));
+        }
+        held
+    });
+    let held = held.unwrap();
+    // What the offers of the upper layers hold by themselves is not there before a session is.
+    assert!(
+        held.iter().all(|(name, open)| *open == 0 || *name == "arp"),
+        "{held:?}"
     );
 }

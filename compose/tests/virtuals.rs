@@ -5,7 +5,7 @@ use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
     Below, DerivedNumber, Exclusion, Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
-    VirtualRules,
+    VirtualRules, Way,
 };
 use xk_core::numbers::Number;
 use xk_core::object::Protocol;
@@ -79,6 +79,18 @@ static CHOOSER: Entry = Entry {
             why: "its two ports do not map onto one number",
             instead: "let it stand on `net`",
         }],
+        ways: &[
+            Way {
+                on: "frames",
+                straight: true,
+                is: "the one above the link",
+            },
+            Way {
+                on: "frames",
+                straight: false,
+                is: "the one that reaches all",
+            },
+        ],
     }),
     parameters: &[ParamSpec::new(
         "base",
@@ -93,6 +105,7 @@ static SIZER: Entry = Entry {
     virtual_rules: Some(&VirtualRules {
         derived: &[],
         excluded: &[],
+        ways: &[],
     }),
     ..entry("sizer", Family::Host, below(2, 8, HOST), 0)
 };
@@ -106,8 +119,18 @@ static CALLS: Entry = Entry {
 };
 static PORTS: Entry = Entry {
     numbers: &[number("ports", "net", 17)],
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[Exclusion {
+            upper: "records",
+            why: "it keeps none",
+            instead: "put one between",
+        }],
+        ways: &[],
+    }),
     ..entry("ports", Family::Port, below(1, 1, HOST), 8)
 };
+static RECORDS: Entry = entry("records", Family::Port, below(1, 1, &[Family::Port]), 4);
 /// Has numbers of its own on both.
 static BOTH: Entry = Entry {
     numbers: &[number("both", "net", 253), number("both", "frames", 0x88b5)],
@@ -122,7 +145,7 @@ static NOBODY: Entry = entry("nobody", Family::Host, below(1, 1, HOST), 4);
 fn catalog() -> Catalog {
     Catalog::new(&[
         &WIRE, &SPY, &FRAMES, &FINDER, &NET, &CHOOSER, &SIZER, &CUTTER, &CALLS, &PORTS, &BOTH,
-        &LARGE, &NOBODY,
+        &LARGE, &NOBODY, &RECORDS,
     ])
     .unwrap()
 }
@@ -232,4 +255,55 @@ fn who_cannot_stand_there_is_told_why() {
     // Through one that has a header it can.
     assert!(!said("cutter chooser\nsizer chooser cutter\nports sizer").is_empty());
     assert_eq!(said("ports net"), "");
+}
+
+#[test]
+fn ways_have_their_places() {
+    let text = said("chooser net finder name=second\ncalls second");
+    assert!(
+        text.contains(
+            "g:7:9: error: `second` wants the one above the link in this place, and `net` is not that"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("help: write `chooser finder net`"), "{text}");
+    assert_eq!(text.matches("error").count(), 1, "{text}");
+    // Through layers that only look on.
+    let spied =
+        "spy finder\nspy net name=s2\nchooser spy s2 name=second\ncalls second { number net=91; }";
+    assert_eq!(said(spied), "");
+    let text = said("spy net\nchooser spy finder name=second");
+    assert!(text.contains("`spy` is not that"), "{text}");
+    let text = said("net finder name=n2\nchooser net n2 name=second");
+    assert!(text.contains("help: write `chooser finder net`"), "{text}");
+    let text = said("chooser finder finder name=second");
+    assert!(text.contains("`second` stands on `finder` twice"), "{text}");
+    assert!(text.contains("name another in its place"), "{text}");
+}
+
+#[test]
+fn who_has_a_header_can_exclude_as_well() {
+    let text = said("ports net\nrecords ports");
+    assert!(
+        text.contains("`records` cannot stand on `ports`: it keeps none"),
+        "{text}"
+    );
+    let text = said("ports net\nspy ports\nrecords spy");
+    assert!(
+        text.contains("`records` cannot stand on `ports`, which lies below `spy`: it keeps none"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_would_do_is_named() {
+    let text = said("chooser net name=second");
+    assert!(
+        text.contains(
+            "that takes IPv4 hosts: the one above the link, then the one that reaches all"
+        ),
+        "{text}"
+    );
+    let text = said("ports net\ncalls ports");
+    assert!(text.contains("help: let it stand on `net`"), "{text}");
 }

@@ -7,6 +7,8 @@ use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::participant::{Part, Participants};
 use xk_core::{Kernel, Reason, reason::Class};
 
+use crate::control::PseudoHeader;
+
 /// Of the station that sent a frame it is not known which host it is.
 pub static UNKNOWN_STATION: Reason = Reason::new("unknown station", Class::NotMine);
 
@@ -134,6 +136,38 @@ pub struct RunsVirtual {
 
 impl Question for RunsVirtual {
     const NAME: &'static str = "runs-virtual";
+}
+
+/// Asked of a session: whether its peer is on the link itself, and answers as soon as a link lets it. Answered by what chooses
+/// between a link and a network; it holds for the moment, since hosts move.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerOnLink {
+    /// Out.
+    pub on_link: bool,
+}
+
+impl Question for PeerOnLink {
+    const NAME: &'static str = "peer-on-link";
+}
+
+/// Asked upwards by what chooses once, when a session is opened: a session opened to this host now may go another way.
+#[derive(Clone, Copy, Debug)]
+pub struct WayChanged {
+    /// The host.
+    pub host: Ipv4Addr,
+}
+
+impl Question for WayChanged {
+    const NAME: &'static str = "way-changed";
+}
+
+/// Whether the peer of a session may be behind routers, so that an answer takes long.
+pub fn is_far(cx: &Kernel, session: &SessionRef) -> bool {
+    match session.ask(cx, PeerOnLink::default()) {
+        Some(asked) => !asked.on_link,
+        // Only an internet layer has one.
+        None => session.ask(cx, PseudoHeader::default()).is_some(),
+    }
 }
 
 /// The host that a session made by a message leads to: as the participants of its `open_done` name it; if they name a station,

@@ -6,16 +6,13 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use xk_core::object::PushError;
-use xk_rpc::{CallCause, Client, Error, ErrorKind, Here, OpenError, Setup};
+use xk_rpc::{CallCause, Error, ErrorKind, OpenError, Setup};
 use xk_rpcgen::{Found, LookupError, Model};
 
 /// Octets of arguments that are read from the standard input at most.
 const INPUT_OCTETS_MAX: u64 = 64 << 20;
 /// What `--over` calls ONC RPC over this machine's UDP.
 const SUN: &str = "sun";
-/// How long a link that has just been made may take until it has another end, and how often that is tried.
-const LINK_UP_MAX: Duration = Duration::from_secs(1);
-const LINK_UP_INTERVAL: Duration = Duration::from_millis(2);
 /// The exit code if the peer refused the call.
 const REFUSED: u8 = 3;
 /// The exit code if there was no reply.
@@ -63,7 +60,7 @@ pub(crate) struct Args {
     /// Which node to call through; not needed if the host has one layer of calls at the top
     #[arg(long)]
     node: Option<String>,
-    /// How long to wait for the reply
+    /// How long to wait for the server to be there, and for its reply
     #[arg(long, value_parser = file::duration, default_value = "10s", value_name = "TIME")]
     deadline: Duration,
     /// Call so often, and say how long it took
@@ -107,8 +104,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         None => client,
     };
     let client = client.with_deadline(args.deadline);
-    let until = Instant::now() + LINK_UP_MAX.min(args.deadline);
-    let reply = repeat(args.repeat, || call(&stack, &client, &wanted, until))?;
+    let reply = repeat(args.repeat, || client.call(wanted.number, &wanted.octets))?;
     let text = match wanted.found {
         Some((model, found)) => model
             .decode_result(found.procedure, &reply)
@@ -128,9 +124,11 @@ fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure
         all.next()
     };
     let rest: Vec<&str> = all.collect();
-    // Without a file, programs come first where there must be one.
+    // Without a file, programs come first where there must be one. What is neither is a procedure with a mistake.
     let is_procedure = |name: &str| match model {
-        Some(model) => model.procedure(name, args.version.as_deref()).is_ok(),
+        Some(model) => {
+            model.procedure(name, args.version.as_deref()).is_ok() || !model.has_program(name)
+        }
         None => args.over.as_deref() != Some(SUN),
     };
     let (service, procedure, arguments) = match rest.as_slice() {
@@ -255,25 +253,6 @@ fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
         setup = setup.node(node);
     }
     Ok(setup)
-}
-
-/// One call; a link that has no other end yet gets some time.
-fn call(
-    stack: &Here,
-    client: &Client,
-    wanted: &Wanted<'_>,
-    until: Instant,
-) -> Result<Vec<u8>, Error> {
-    let is_down = |error: &Error| error.cause() == Some(CallCause::Push(PushError::Unreachable));
-    loop {
-        match client.call(wanted.number, &wanted.octets) {
-            // Nothing was sent: another try executes nothing twice.
-            Err(error) if is_down(&error) && Instant::now() < until => {
-                stack.run_for(LINK_UP_INTERVAL)?;
-            }
-            result => return result,
-        }
-    }
 }
 
 /// Calls as often as wanted; answers the last reply.

@@ -45,6 +45,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
             Some(name) => name.escape_debug().to_string(),
         },
         types_only: args.types_only,
+        included: false,
     };
     let rust = to_rust(&model, &options);
     match &args.out {

@@ -182,6 +182,11 @@ fn calls_a_server_through_shared_memory() {
 fn mistakes_are_told_and_numbered() {
     let (_, told, code) = by_file(&["ecko", "\"00\""], &[]);
     assert_eq!(code, Some(2), "{told}");
+    for words in [&["ecko", "\"00\""][..], &["procedures", "ecko"]] {
+        let (_, told, code) = by_file(words, &[]);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("there is no procedure `ecko`"), "{told}");
+    }
     let (_, told, code) = by_file(&["echo", "\"0\""], &[]);
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains("hexadecimal digits"), "{told}");

@@ -42,7 +42,8 @@ pub(super) fn check(
         let Some(entry) = site.entry(at) else {
             continue;
         };
-        if is_transparent(entry) || entry.virtual_rules.is_some() {
+        virtuals::ways(site, at, &targets, diagnostics);
+        if is_transparent(entry) || site.is_virtual(at) && entry.virtual_rules.is_some() {
             continue;
         }
         virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);

@@ -52,16 +52,26 @@ fn count(site: &Site<'_>, at: usize, entry: &Entry, diagnostics: &mut Diagnostic
         };
         let error = diagnostics.error(node.kind.span, what);
         error.expected(format!("{}, {}", how_many(min, max), what_below(entry)));
-        let near = (0..site.lowers.len()).find(|&other| {
-            other != at
-                && !site.lowers[at].contains(&Some(other))
-                && !site.lowers[other].contains(&Some(at))
-                && fits(site, entry, other)
+        let near = (0..site.lowers.len()).filter(|&other| {
+            !site.lowers[at].contains(&Some(other)) && could_stand(site, at, other)
         });
-        if let Some(other) = near {
-            error.help(format!("write `{} {}`", node.kind, site.node(other).name));
+        let given = node.lowers.iter().map(|lower| lower.value.as_str());
+        let missing = near.map(|other| site.node(other).name.as_str());
+        let names: Vec<&str> = given.chain(missing).take(min).collect();
+        if names.len() == min && ways(entry).is_none() {
+            error.help(format!("write `{} {}`", node.kind, names.join(" ")));
         }
     }
+}
+
+/// Whether the node `at` could stand on `other`, as far as that one is checked.
+pub(super) fn could_stand(site: &Site<'_>, at: usize, other: usize) -> bool {
+    let entry = site.entry(at);
+    let above = site
+        .lowers
+        .get(other)
+        .is_some_and(|lowers| lowers.contains(&Some(at)));
+    other != at && !above && entry.is_some_and(|entry| fits(site, entry, other))
 }
 
 /// Whether a protocol of this kind could stand on that node, as far as the node is checked.
@@ -94,7 +104,38 @@ fn what_below(entry: &Entry) -> String {
     if !entry.below.families.iter().any(open) && !entry.below.families.is_empty() {
         text += &format!(" that takes {}", families(entry.below.families));
     }
+    if let Some(ways) = ways(entry) {
+        text += &format!(": {ways}");
+    }
     text
+}
+
+/// Where each lower of a layer must lead, in their order, if that differs.
+fn ways(entry: &Entry) -> Option<String> {
+    let ways = entry.virtual_rules?.ways;
+    let each: Vec<&str> = ways.iter().map(|way| way.is).collect();
+    (!each.is_empty()).then(|| each.join(", then "))
+}
+
+/// A node that would do in place of `lower`, as help: the nearest below that, then any.
+fn instead(site: &Site<'_>, at: usize, lower: usize) -> Option<String> {
+    let mut below = vec![lower];
+    let mut seen = 0;
+    while let Some(&next) = below.get(seen) {
+        let lowers = site.known_lowers(next).map(|(_, lower)| lower);
+        let fresh: Vec<usize> = lowers.filter(|lower| !below.contains(lower)).collect();
+        below.extend(fresh);
+        seen += 1;
+    }
+    let others = (0..site.lowers.len()).filter(|other| !site.uppers(at).contains(other));
+    let all = below.into_iter().skip(1).chain(others);
+    let entry = site.entry(at)?;
+    let mut would_do = all.filter(|&other| {
+        let is_taken = site.lowers[at].contains(&Some(other));
+        !is_taken && could_stand(site, at, other) && suggest::is_numbered(site, entry, other)
+    });
+    let other = would_do.next()?;
+    Some(format!("let it stand on `{}`", site.node(other).name))
 }
 
 fn families<'a>(families: impl IntoIterator<Item = &'a Family>) -> String {
@@ -128,6 +169,7 @@ fn twice(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
                     spanned.span,
                     format!("`{}` stands on `{spanned}` twice", node.name),
                 )
+                .help("name another in its place, or leave it out")
                 .also(node.lowers[first].span, "the first time");
         }
     }
@@ -180,7 +222,7 @@ fn realm(
     let Some(spanned) = site.node(at).lowers.get(place) else {
         return false;
     };
-    let help = suggest::between(site, upper, lower);
+    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
     if let Some(help) = help {
@@ -220,7 +262,7 @@ fn family(
         "`{kind}` opens `{name}` with {}, but `{name}` takes {taken}",
         opens(upper)
     );
-    let help = suggest::between(site, upper, lower);
+    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
     if let Some(help) = help {

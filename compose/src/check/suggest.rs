@@ -54,6 +54,26 @@ fn stands(_: &Site<'_>, upper: &Entry, lower: &Entry, taken: Family) -> bool {
     (realms.is_empty() || realms.contains(&lower.realm)) && family_fits(upper, taken)
 }
 
+/// `upper` would have a type number on the node `lower`, or need none.
+pub(super) fn is_numbered(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
+    let mut at = lower;
+    // As many steps as there are nodes: enough for any tower, and an end in any circle.
+    for _ in 0..=site.lowers.len() {
+        let Some(entry) = site.entry(at) else {
+            return false;
+        };
+        let numbers = site.catalog.numbers();
+        if numbers.kinds().iter().any(|n| n.lower == entry.kind) {
+            return numbers.find_kinds(upper.kind, entry.kind).is_some();
+        }
+        match site.known_lowers(at).next() {
+            Some((_, below)) if is_virtual(entry) => at = below,
+            _ => return true,
+        }
+    }
+    false
+}
+
 /// `upper` has a type number on the first of these, from the top, that tells its uppers apart by one.
 fn numbered<'a>(site: &Site<'_>, upper: &Entry, below: impl Iterator<Item = &'a Entry>) -> bool {
     let numbers = site.catalog.numbers();

@@ -12,6 +12,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Time, Upper,
 };
+use xk_ip::{AddRoute, RouteInfo};
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_sim::{HostId, Sighting, Tap, World};
 
@@ -221,4 +222,21 @@ pub(crate) fn graph(lower: &str, link: &str) -> String {
 /// The links, with what stands in the braces of the first.
 pub(crate) fn links(first: &str) -> String {
     format!("link lan1 delay=\"1ms\" {first}\nlink lan2 delay=\"1ms\"\n")
+}
+
+/// Adds a route to 10.0.0.2 on a host.
+pub(crate) fn add_route(net: &mut Net, host: &str, via: Option<&str>, on: &str) {
+    let route = RouteInfo {
+        network: "10.0.0.2/32".parse().unwrap(),
+        via: via.map(|via| via.parse().unwrap()),
+        on: on.into(),
+        metric: 0,
+    };
+    let added = false;
+    let id = net.world.find(host).unwrap();
+    let added = net.world.enter(id, |cx| {
+        let ip = cx.find_protocol("ip").unwrap();
+        ip.ask(cx, AddRoute { route, added }).unwrap().added
+    });
+    assert_eq!(added, Some(true));
 }

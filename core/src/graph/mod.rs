@@ -9,9 +9,10 @@ pub use params::{BlockSpec, ParamKind, ParamSpec, Params, Value};
 
 use crate::control::QuestionInfo;
 use crate::kernel::Kernel;
-use crate::numbers::Number;
+use crate::numbers::{Number, Numbers};
 use crate::object::{OpenError, ProtocolRef};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// How a protocol is used (DESIGN section 1).
@@ -96,13 +97,40 @@ pub const NOTHING_BELOW: Below = Below {
     families: &[],
 };
 
-/// What holds for the uppers of a layer without a header that chooses among several layers below.
+/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer; and of one without a header that
+/// chooses among several below, how its uppers are known there, and where each way leads.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualRules {
     /// Numbers that follow from others.
     pub derived: &'static [DerivedNumber],
     /// Who cannot stand on it.
     pub excluded: &'static [Exclusion],
+    /// Where its lowers lead, in their order; empty if that is all one.
+    pub ways: &'static [Way],
+}
+
+impl VirtualRules {
+    /// Gives every kind that has a number to follow from by now, and none that follows, the latter, for programs that compose
+    /// without a graph file. `base` is what is added. The check of a graph does the same for each node that stands on such a layer.
+    pub fn derive(&self, numbers: &mut Numbers, base: u32) {
+        for rule in self.derived {
+            let is_excluded = |kind| self.excluded.iter().any(|e| e.upper == kind);
+            let follows = |n: &&Number| {
+                n.lower == rule.from && n.number < rule.below && !is_excluded(n.upper)
+            };
+            let from: Vec<Number> = numbers.kinds().iter().filter(follows).copied().collect();
+            for known in from {
+                if numbers.find_kinds(known.upper, rule.on).is_none() {
+                    // Nothing is there that it could contradict.
+                    let _ = numbers.add(Number {
+                        upper: known.upper,
+                        lower: rule.on,
+                        number: base.saturating_add(known.number),
+                    });
+                }
+            }
+        }
+    }
 }
 
 /// An upper's number on one lower kind follows from its number on another, unless the table has one.
@@ -116,6 +144,17 @@ pub struct DerivedNumber {
     pub base: &'static str,
     /// The numbers from which one can follow are below this.
     pub below: u32,
+}
+
+/// Where one of a layer's lowers leads.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// A kind that tells its uppers apart by number.
+    pub on: &'static str,
+    /// True if messages must get there by such numbers straight, false if not.
+    pub straight: bool,
+    /// What it is, for the person who gave another.
+    pub is: &'static str,
 }
 
 /// A kind that cannot stand on a layer, though realm and addresses fit.
@@ -150,7 +189,7 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers, per lower kind. `upper` is this kind.
     pub numbers: &'static [Number],
-    /// For a layer without a header that chooses among those below: how its uppers are known there, and who cannot stand on it.
+    /// Who cannot stand on it; of a layer without a header also how its uppers are known below, and where its ways lead.
     pub virtual_rules: Option<&'static VirtualRules>,
     /// Its scalar parameters.
     pub parameters: &'static [ParamSpec],

@@ -31,7 +31,9 @@ impl<T: Xdr, const MAX: u32> Xdr for Array<T, MAX> {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let len = decoder.take_len(MAX, T::OCTETS_MIN)?;
-        decoder.deeper(|decoder| elements(decoder, len)).map(Self)
+        decoder
+            .deeper::<T, _>(|decoder| elements(decoder, len))
+            .map(Self)
     }
 }
 
@@ -57,7 +59,7 @@ impl<T: Xdr> Xdr for List<T> {
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        decoder.deeper(|decoder| {
+        decoder.deeper::<T, _>(|decoder| {
             let mut items = Vec::new();
             while bool::decode(decoder)? {
                 items.push(T::decode(decoder)?);
@@ -85,7 +87,7 @@ impl<T: Xdr> Xdr for Option<Box<T>> {
         if !bool::decode(decoder)? {
             return Ok(None);
         }
-        let value = decoder.deeper(|decoder| T::decode(decoder))?;
+        let value = decoder.deeper::<T, _>(|decoder| T::decode(decoder))?;
         Ok(Some(Box::new(value)))
     }
 }

@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use xk_core::Message;
 use xk_core::message::Slices;
 
-/// How deep values lie within values at most, unless [`Decoder::depth_max`] says otherwise: a stack of 64 KiB, the shepherds'
-/// default, is enough for it with structures of some hundred octets.
+/// How deep values lie within values at most, unless [`Decoder::depth_max`] says otherwise, if each has [`DEPTH_OCTETS`] in memory at
+/// most; larger ones count more often. A stack of 64 KiB, the shepherds' default, is enough for that.
 pub const DEPTH_MAX: u32 = 32;
+
+/// See [`DEPTH_MAX`].
+pub const DEPTH_OCTETS: usize = 128;
 
 /// How many elements of a type that takes no octets an array has at most: no length of the message bounds them.
 pub const EMPTY_ELEMENTS_MAX: u32 = 1 << 10;
@@ -200,18 +203,24 @@ impl<'a> Decoder<'a> {
         Ok(len)
     }
 
-    /// Reads what lies one deeper.
+    /// Reads what lies one deeper: values of the type `V`, which take some of the stack on the way.
     ///
     /// # Errors
     /// [`DecodeError::TooDeep`], or those of `read`.
     #[inline]
-    pub fn deeper<T>(
+    pub fn deeper<V, T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
-        self.depth_left = self.depth_left.checked_sub(1).ok_or(DecodeError::TooDeep)?;
+        let levels = const { 1 + (size_of::<V>() / DEPTH_OCTETS) as u32 };
+        let before = self.depth_left;
+        if before == 0 {
+            return Err(DecodeError::TooDeep);
+        }
+        // However large it is, one of them is read.
+        self.depth_left = before.saturating_sub(levels);
         let value = read(self);
-        self.depth_left += 1;
+        self.depth_left = before;
         value
     }
 }

@@ -69,7 +69,7 @@ mod octets;
 mod scalar;
 
 pub use compound::{Array, List};
-pub use decode::{DEPTH_MAX, Decoder, EMPTY_ELEMENTS_MAX};
+pub use decode::{DEPTH_MAX, DEPTH_OCTETS, Decoder, EMPTY_ELEMENTS_MAX};
 pub use encode::{Filler, Length, Sink, padding};
 pub use error::{DecodeError, EncodeError};
 pub use octets::{Opaque, Text};

@@ -301,3 +301,59 @@ proptest! {
         }
     }
 }
+
+/// A structure with much in it, and another one of its kind.
+#[derive(Clone, Debug, PartialEq)]
+struct Heavy(
+    [u8; 248],
+    [u8; 248],
+    [u8; 248],
+    [u8; 248],
+    Option<Box<Heavy>>,
+);
+
+impl Xdr for Heavy {
+    const OCTETS_MIN: usize = 4 * 248 + 4;
+
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<(), EncodeError> {
+        self.0.encode(sink)?;
+        self.1.encode(sink)?;
+        self.2.encode(sink)?;
+        self.3.encode(sink)?;
+        self.4.encode(sink)
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(
+            Xdr::decode(decoder)?,
+            Xdr::decode(decoder)?,
+            Xdr::decode(decoder)?,
+            Xdr::decode(decoder)?,
+            Xdr::decode(decoder)?,
+        ))
+    }
+}
+
+/// As deep as octets from outside can make it, on a stack as a shepherd has.
+#[test]
+fn large_values_lie_less_deep() {
+    let mut octets = Vec::new();
+    for _ in 0..200 {
+        octets.extend([0; 4 * 248]);
+        octets.extend([0, 0, 0, 1]);
+    }
+    let decode = move || {
+        let deep = from_slice::<Heavy>(&octets).map(drop);
+        assert_eq!(deep, Err(DecodeError::TooDeep));
+        octets.truncate(3 * 996);
+        octets.extend([0; 996]);
+        let some = from_slice::<Heavy>(&octets).map(drop);
+        assert_eq!(some, Ok(()), "three within each other");
+    };
+    let thread = std::thread::Builder::new().stack_size(64 << 10);
+    thread
+        .spawn(decode)
+        .expect("a thread")
+        .join()
+        .expect("it fits");
+}

@@ -80,7 +80,8 @@ pub(crate) struct Anonymous {
 #[derive(Clone, Debug)]
 pub(crate) struct Procedure {
     pub(crate) name: Name,
-    pub(crate) arguments: Vec<Anonymous>,
+    /// With their names, where they have any.
+    pub(crate) arguments: Vec<(Anonymous, Option<Name>)>,
     pub(crate) result: Anonymous,
     pub(crate) number: Value,
 }

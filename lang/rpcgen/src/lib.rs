@@ -28,6 +28,8 @@
 //! enumerations without a number. Lines that begin with `%` are C and are left out with a warning. Of the C preprocessor `#ifdef`, `#ifndef`,
 //! `#if 0`, `#else`, `#endif` and `#define` are obeyed; what only a header or a server is to have (`RPC_HDR`, `RPC_SVC`) is not read.
 //!
+//! Arguments of a procedure may have names, as in C: generated Rust calls them so.
+//!
 //! # Lists
 //! A structure whose last component is a pointer to the next of its kind, and which is mentioned by pointers alone, is the node of a
 //! linked list: a [`Type::List`], which is read and written without recursion.
@@ -50,6 +52,7 @@
 //! A procedure's only argument stands alone, several stand in an array.
 
 mod ast;
+mod build;
 mod check;
 #[doc(hidden)]
 pub mod fuzz;
@@ -60,6 +63,7 @@ mod model;
 mod parse;
 mod rust;
 
+pub use build::{BuildError, build, build_to};
 pub use json::JsonError;
 pub use lookup::{Found, LookupError};
 pub use model::{

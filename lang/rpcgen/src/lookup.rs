@@ -103,6 +103,11 @@ impl Model {
         }
     }
 
+    /// Whether a program has this name or number.
+    pub fn has_program(&self, typed: &str) -> bool {
+        self.programs.iter().any(|p| fits(&p.name, p.number, typed))
+    }
+
     fn no_program(&self, typed: Option<&str>) -> LookupError {
         let names: Vec<_> = self.programs.iter().map(|p| p.name.as_str()).collect();
         match (typed, names.is_empty()) {

@@ -138,6 +138,8 @@ pub struct Procedure {
     pub number: u32,
     /// What it takes; empty for `void`.
     pub arguments: Vec<Type>,
+    /// What the file calls each of them, if it does.
+    pub argument_names: Vec<Option<String>>,
     /// What it answers.
     pub result: Type,
 }
@@ -151,6 +153,37 @@ pub struct Model {
     pub types: Vec<TypeDef>,
     /// The programs, in the file's order.
     pub programs: Vec<Program>,
+    /// What the least value of each type takes.
+    pub(crate) sizes: Vec<Size>,
+}
+
+/// What the least value of a type takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    /// Octets.
+    pub(crate) octets: u64,
+    /// Values without parts in it, which are to be read one by one.
+    pub(crate) cells: u64,
+}
+
+impl Size {
+    fn of(octets: u64) -> Self {
+        Self { octets, cells: 1 }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            octets: self.octets.saturating_add(other.octets),
+            cells: self.cells.saturating_add(other.cells),
+        }
+    }
+
+    fn times(self, count: u32) -> Self {
+        Self {
+            octets: self.octets.saturating_mul(count.into()),
+            cells: self.cells.saturating_mul(count.into()),
+        }
+    }
 }
 
 impl Model {
@@ -175,34 +208,44 @@ impl Model {
 
     /// The least octets that a value of this type takes.
     pub fn octets_min(&self, ty: &Type) -> u64 {
+        self.size(ty).octets
+    }
+
+    /// What the least value of this type takes, once those of all types that it needs are known.
+    pub(crate) fn size(&self, ty: &Type) -> Size {
         match ty {
-            Type::Void => 0,
-            Type::Hyper | Type::UnsignedHyper | Type::Double => 8,
-            Type::Quadruple => 16,
-            Type::FixedOpaque(octets) => u64::from(*octets).next_multiple_of(4),
-            Type::Fixed(element, count) => self.octets_min(element).saturating_mul((*count).into()),
-            Type::Named(at) => match self.types.get(*at).map(|def| &def.kind) {
-                Some(Kind::Alias(behind)) => self.octets_min(behind),
-                Some(Kind::Struct { fields, .. }) => self.octets_of(fields),
-                Some(Kind::Union(union)) => 4 + self.octets_of_arm(union),
-                Some(Kind::Enum(_)) | None => 4,
-            },
-            _ => 4,
+            Type::Void => Size::of(0),
+            Type::Hyper | Type::UnsignedHyper | Type::Double => Size::of(8),
+            Type::Quadruple => Size::of(16),
+            Type::FixedOpaque(octets) => Size::of(u64::from(*octets).next_multiple_of(4)),
+            Type::Fixed(element, count) => self.size(element).times(*count),
+            Type::Named(at) => self.sizes.get(*at).copied().unwrap_or(Size::of(4)),
+            _ => Size::of(4),
         }
     }
 
-    fn octets_of(&self, fields: &[Field]) -> u64 {
-        let each = fields.iter().map(|field| self.octets_min(&field.ty));
-        each.fold(0, u64::saturating_add)
-    }
-
-    fn octets_of_arm(&self, union: &Union) -> u64 {
-        let arms = union.arms.iter().map(|arm| arm.field.as_ref());
-        let default = union.default.iter().map(|field| field.as_ref());
-        arms.chain(default)
-            .map(|field| field.map_or(0, |field| self.octets_min(&field.ty)))
-            .min()
-            .unwrap_or(0)
+    /// The same for the definition at this place.
+    pub(crate) fn size_of_kind(&self, kind: &Kind) -> Size {
+        let field = |field: &Field| self.size(&field.ty);
+        match kind {
+            Kind::Alias(behind) => self.size(behind),
+            Kind::Enum(_) => Size::of(4),
+            Kind::Struct { fields, .. } => fields.iter().map(field).fold(Size::of(0), Size::and),
+            Kind::Union(union) => {
+                let arms = union.arms.iter().map(|arm| arm.field.as_ref());
+                let default = union.default.iter().map(Option::as_ref);
+                let all = arms.chain(default).map(|f| f.map_or(Size::of(0), field));
+                // Of the shortest, and of the longest: whichever a sender chooses.
+                let ends = all.fold((u64::MAX, 0), |(octets, cells), size| {
+                    (size.octets.min(octets), size.cells.max(cells))
+                });
+                let octets = if ends.0 == u64::MAX { 0 } else { ends.0 };
+                Size {
+                    octets: octets.saturating_add(4),
+                    cells: ends.1.saturating_add(1),
+                }
+            }
+        }
     }
 
     /// How the language writes this type; a place for its name is `name`, empty for none.
@@ -242,7 +285,11 @@ impl Model {
         let arguments: Vec<_> = procedure
             .arguments
             .iter()
-            .map(|ty| self.describe(ty))
+            .zip(&procedure.argument_names)
+            .map(|(ty, name)| match name {
+                Some(name) => format!("{} {name}", self.describe(ty)),
+                None => self.describe(ty),
+            })
             .collect();
         let arguments = match arguments.is_empty() {
             true => "void".into(),

@@ -479,16 +479,17 @@ impl Parser<'_> {
         })
     }
 
-    /// An argument's type; a name behind it says nothing.
-    fn argument(&mut self) -> Parsed<Anonymous> {
+    /// An argument's type, and its name if it has one.
+    fn argument(&mut self) -> Parsed<(Anonymous, Option<Name>)> {
         let mut argument = self.anonymous()?;
-        if matches!(self.peek(), Token::Word(_)) {
-            self.name("a name")?;
-            if matches!(argument.shape, Shape::Plain) {
-                argument.shape = self.shape()?;
-            }
+        if !matches!(self.peek(), Token::Word(_)) {
+            return Ok((argument, None));
         }
-        Ok(argument)
+        let name = self.name("a name")?;
+        if matches!(argument.shape, Shape::Plain) {
+            argument.shape = self.shape()?;
+        }
+        Ok((argument, Some(name)))
     }
 
     fn anonymous(&mut self) -> Parsed<Anonymous> {

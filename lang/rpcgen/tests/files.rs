@@ -57,6 +57,7 @@ fn check(path: &Path) {
         let options = Options {
             file: name.clone().into_owned(),
             types_only,
+            included: false,
         };
         let rust = to_rust(&compiled.model, &options);
         let Some(formatted) = formatted(&rust) else {
@@ -79,6 +80,29 @@ fn files_of_this_folder() {
     let files = files_of(&folder);
     assert!(files.len() >= 4);
     files.iter().for_each(|path| check(path));
+}
+
+/// What a build script makes of a file.
+#[test]
+fn a_build_script_has_it_written() {
+    let folder = std::env::temp_dir().join(format!("xk-rpcgen-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let good = folder.join("good.x");
+    std::fs::write(&good, "%C\nstruct pair { int a; int b; };").expect("written");
+    let (out, warnings) = xk_rpcgen::build_to(&good, &folder).expect("no mistakes");
+    assert_eq!(out, folder.join("good.rs"));
+    assert_eq!(warnings.sorted().len(), 1);
+    let rust = std::fs::read_to_string(&out).expect("read");
+    assert!(rust.contains("pub struct Pair {"), "{rust}");
+    // What `include!` does not take.
+    assert!(!rust.contains("#!["), "{rust}");
+    let bad = folder.join("bad.x");
+    std::fs::write(&bad, "struct pair { integer a; };").expect("written");
+    let error = xk_rpcgen::build_to(&bad, &folder).expect_err("a mistake");
+    assert!(error.to_string().contains("bad.x:1:15: error"), "{error}");
+    let error = xk_rpcgen::build_to(folder.join("none.x"), &folder).expect_err("no file");
+    assert!(error.to_string().contains("none.x: "), "{error}");
+    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// Those of Debian's packages rpcsvc-proto and libtirpc-dev, where they are installed.

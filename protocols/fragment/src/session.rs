@@ -113,6 +113,7 @@ impl FragmentSession {
     /// Puts the header in front of a message that goes whole; false if it does not, or has no room.
     #[inline(always)]
     fn prepare(&self, message: &mut Message) -> bool {
+        self.last_kept.set(0);
         let len = message.len();
         len <= self.fragment_octets
             && message.fill_in_place(|octets: &mut [u8; HEADER_OCTETS]| self.fill(octets, len))
@@ -132,7 +133,6 @@ impl FragmentSession {
         this: &SessionRef,
         mut message: Message,
     ) -> Result<(), PushError> {
-        self.last_kept.set(0);
         let len = message.len();
         if len > self.fragment_octets {
             return self.push_large(cx, this, message);

@@ -31,7 +31,7 @@ impl MrpcSession {
         mut request: Message,
     ) -> Result<Message, CallError> {
         let is_large = call.cut.fragments != 0 || self.has_large_replies.get();
-        let first = self.path.timers.first(is_large);
+        let first = self.timers.get().first(is_large);
         let Some(timeout) = CallOptions::clip(call.options, cx.now(), first) else {
             return Err(CallCause::TimedOut { tries: 0 }.into());
         };
@@ -62,7 +62,8 @@ impl MrpcSession {
         {
             return Ok(reply);
         }
-        let mut retry = Retry::new(self.path.timers, is_large, cx.now().before(timeout));
+        let timers = self.look_at_timers(cx);
+        let mut retry = Retry::new(timers, is_large, cx.now().before(timeout));
         self.persist(cx, channel, (call, &kept), &mut retry, (waited, events))
     }
 

@@ -49,7 +49,8 @@
 //! # Parameters
 //! - `channels`: how many calls go at the same time.
 //! - `fragment`: octets of a fragment; 0 for as many as a packet of the layer below takes.
-//! - `timers`: the waits: `auto`, `ethernet` or `internet`.
+//! - `timers`: the waits: `ethernet`, `internet`, or `auto` for those that suit where each peer is; where that changes (`peer-on-link`),
+//!   the first call that waits in vain finds out.
 //! - `processes_max`: how many channels of clients a server serves; free ones go for new ones.
 //! - `client_processes_max`: how many of them may be one client's.
 //! - `hosts_max`: how many clients a server knows, and a client servers.

@@ -2,7 +2,7 @@
 
 use crate::processes::{Age, Process, State, channel_key, key};
 use crate::reasons::of_wire;
-use crate::session::{MrpcSession, PACKET_OCTETS_MAX, Path};
+use crate::session::{MrpcSession, PACKET_OCTETS_MAX, Path, timers};
 use crate::shared::{ANY_PROCEDURE, Config, Shared};
 use crate::timers::{ETHERNET, INTERNET};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16_at, u32_at};
@@ -178,8 +178,8 @@ impl Mrpc {
             own.unwrap_or(host).to_bits(),
             peer.unwrap_or(host).to_bits(),
         );
-        let path = Path::of(cx, shared, lower);
-        let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, path);
+        let suited = (Path::of(cx, shared, lower), timers(cx, shared, lower));
+        let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, suited);
         let session = cx.new_session(this, upper.receiver, body);
         match shared.sessions.bind(cx, key, session.clone()) {
             Ok(()) => Ok(session),

@@ -18,7 +18,7 @@ use crate::reasons::{
     CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
     SUPPRESSED, WRONG_BOOT, code_of,
 };
-use crate::session::{MrpcSession, Path};
+use crate::session::{MrpcSession, Path, timers};
 use crate::shared::{ANY_PROCEDURE, PASSIVE, Shared, body_of};
 use crate::wire::{
     ACK, AREA2_LEN_MAX, CLOSE, ECHO, ERROR, Header, LASTFRAG, NACK, PLSACK, REPLY, REQUEST,
@@ -327,7 +327,8 @@ impl Shared {
         let header = process.header(0, 0);
         let hosts = (header.server_host, header.client_host);
         let key = (lower.id().0, procedure, PASSIVE);
-        let body = MrpcSession::new(self, key, (lower, &upper), hosts, process.path.get());
+        let suited = (process.path.get(), timers(cx, self, lower));
+        let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
         let session = cx.new_passive_session(this, &upper, body);
         if let Err(why) = self.sessions.bind(cx, key, session.clone()) {
             session.retire(cx);

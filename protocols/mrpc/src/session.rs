@@ -13,8 +13,9 @@ use xk_core::message::{Attribute, attribute_key};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
-use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, opt_packet};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, opt_packet};
 use xk_kit::incarnation::Server;
+use xk_kit::neighbour::is_far;
 
 /// The largest packet pushed below, in octets (paper 001, section 3.1).
 pub const PACKET_OCTETS_MAX: usize = 1500;
@@ -39,7 +40,6 @@ impl Attribute for Echo {
 /// What a lower session means for the packets that go through it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
-    pub(crate) timers: Timers,
     /// Octets of a fragment: usually, and at most.
     pub(crate) payload: (usize, usize),
 }
@@ -57,18 +57,21 @@ impl Path {
             0 => max,
             octets => octets.min(max),
         };
-        let timers = config.timers.unwrap_or_else(|| {
-            // Only an internet layer has one.
-            match lower.ask(cx, PseudoHeader::default()) {
-                Some(_) => INTERNET,
-                None => ETHERNET,
-            }
-        });
         Self {
-            timers,
             payload: (usual, max),
         }
     }
+}
+
+/// The waits for what goes through a lower session.
+pub(crate) fn timers(cx: &Kernel, shared: &Shared, lower: &SessionRef) -> Timers {
+    shared
+        .config
+        .timers
+        .unwrap_or_else(|| match is_far(cx, lower) {
+            true => INTERNET,
+            false => ETHERNET,
+        })
 }
 
 pub(crate) struct MrpcSession {
@@ -79,6 +82,8 @@ pub(crate) struct MrpcSession {
     /// Our host and the peer's; 0 where the layer below has none.
     pub(crate) hosts: (u32, u32),
     pub(crate) path: Path,
+    /// The waits, as they suited where the peer was when that was last looked at.
+    pub(crate) timers: Cell<Timers>,
     server: OnceCell<Rc<Server>>,
     /// The channel used last.
     pub(crate) last_channel: Cell<u16>,
@@ -102,7 +107,7 @@ impl MrpcSession {
         key: Key,
         (lower, upper): (&SessionRef, &ProtocolRef),
         hosts: (u32, u32),
-        path: Path,
+        (path, timers): (Path, Timers),
     ) -> Self {
         Self {
             shared: Rc::clone(shared),
@@ -111,6 +116,7 @@ impl MrpcSession {
             upper: upper.clone(),
             hosts,
             path,
+            timers: Cell::new(timers),
             server: OnceCell::new(),
             last_channel: Cell::new(0),
             has_large_replies: Cell::new(false),
@@ -128,6 +134,13 @@ impl MrpcSession {
     pub(crate) fn server(&self) -> &Rc<Server> {
         self.server
             .get_or_init(|| self.shared.servers.of(self.hosts.1))
+    }
+
+    /// The waits that suit where the peer is now. Looked at again by each call that is not answered at once, since hosts move.
+    #[cold]
+    pub(crate) fn look_at_timers(&self, cx: &Kernel) -> Timers {
+        self.timers.set(timers(cx, &self.shared, &self.lower));
+        self.timers.get()
     }
 
     /// The header of the packets of a call, less what is the packet's own.

@@ -112,7 +112,7 @@ pub use state::State;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -129,7 +129,15 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link, Family::Port],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: None,
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[Exclusion {
+            upper: "reqrep",
+            why: "a stream keeps no messages apart, and its calls do not say where they end",
+            instead: "put `rm` between, which marks records: `rm tcp; reqrep rm`",
+        }],
+        ways: &[],
+    }),
     numbers: &[Number {
         upper: "tcp",
         lower: "ip",

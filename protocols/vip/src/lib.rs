@@ -34,7 +34,7 @@
 //! are reached over the link alone, by upper protocols whose every message fits a frame.
 //!
 //! # Control
-//! A session answers `peer-host`, `my-host`, `max-packet`, `opt-packet` (those of the way that is used), `describe`, and forwards
+//! A session answers `peer-host`, `peer-on-link`, `my-host`, `max-packet`, `opt-packet` (those of the way that is used), `describe`, and forwards
 //! the rest to that way's session. The protocol answers `list-sessions`, `list-maps`, forwards the rest to `ip`; from below it
 //! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol. It does not answer
 //! `pseudo-header`, and refuses upper protocols that answer `needs-pseudo-header`.
@@ -71,7 +71,7 @@ pub use protocol::{Vip, add, build};
 
 use xk_core::control::QuestionInfo;
 use xk_core::graph::{
-    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules,
+    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way,
 };
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -105,6 +105,18 @@ pub static RULES: VirtualRules = VirtualRules {
             upper: "icmp",
             why: "it speaks of IP's own packets",
             instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+    ],
+    ways: &[
+        Way {
+            on: "eth",
+            straight: true,
+            is: "the layer above the link, such as `arp`",
+        },
+        Way {
+            on: "eth",
+            straight: false,
+            is: "the layer that reaches all, such as `ip`",
         },
     ],
 };
@@ -148,6 +160,7 @@ pub static ENTRY: Entry = Entry {
     blocks: &[],
     questions: &[
         question("peer-host", "the peer, of a session"),
+        question("peer-on-link", "whether the peer is on the link now"),
         question(
             "max-packet",
             "the largest message that one of the ways takes",

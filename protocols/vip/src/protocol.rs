@@ -5,7 +5,6 @@ use crate::shared::{Offer, Shared, Unwanted, is_cast, path_of};
 use alloc::rc::Rc;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
-use xk_core::numbers::Number;
 use xk_core::object::{Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
@@ -53,26 +52,7 @@ pub fn add(
     (link, net): (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
-    for rule in crate::RULES.derived {
-        let mut numbers = cx.numbers_mut();
-        let is_excluded = |kind| crate::RULES.excluded.iter().any(|e| e.upper == kind);
-        let from: alloc::vec::Vec<Number> = numbers
-            .kinds()
-            .iter()
-            .filter(|n| n.lower == rule.from && n.number < rule.below && !is_excluded(n.upper))
-            .copied()
-            .collect();
-        for known in from {
-            if numbers.find_kinds(known.upper, rule.on).is_none() {
-                // Nothing is there that it could contradict.
-                let _ = numbers.add(Number {
-                    upper: known.upper,
-                    lower: rule.on,
-                    number: ether_base.saturating_add(known.number),
-                });
-            }
-        }
-    }
+    crate::RULES.derive(&mut cx.numbers_mut(), ether_base);
     let shared = Shared::new(cx, link, net, SESSIONS_MAX);
     cx.add_protocol(crate::ENTRY.kind, name, Vip::new(shared))
 }

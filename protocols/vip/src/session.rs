@@ -13,6 +13,7 @@ use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_kit::control::{
     MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
 };
+use xk_kit::neighbour::PeerOnLink;
 use xk_kit::offload::Offloads;
 use xk_kit::standins::StandIn;
 
@@ -76,7 +77,10 @@ impl Path {
     pub(crate) fn hear(&self, lower: &SessionRef) {
         lower.head().set_tag(self.mark.get());
         let mut heard = self.heard.borrow_mut();
-        heard.retain(|weak| weak.upgrade().is_some_and(|s| !s.head().is_closed()));
+        heard.retain(|weak| {
+            let known = weak.upgrade().filter(|s| !s.head().is_closed());
+            known.is_some_and(|known| known != *lower)
+        });
         if heard.len() >= HEARD_MAX {
             let oldest = heard.remove(0);
             if let Some(oldest) = oldest.upgrade() {
@@ -86,9 +90,28 @@ impl Path {
         heard.push(lower.downgrade());
     }
 
+    /// Whether messages of the peer have come.
+    pub(crate) fn has_heard(&self) -> bool {
+        !self.heard.borrow().is_empty()
+    }
+
+    /// Lets go of stations that are another host by now: the next message through one finds out anew whose it is.
+    pub(crate) fn unhear(&self, is_other: impl Fn(&SessionRef) -> bool) {
+        let heard = self.heard.take();
+        let (gone, kept): (Vec<_>, Vec<_>) = heard
+            .into_iter()
+            .partition(|weak| weak.upgrade().is_none_or(|lower| is_other(&lower)));
+        self.heard.borrow_mut().extend(kept);
+        self.unmark(&gone);
+    }
+
     /// Sessions of the link layer lead nowhere now: the next message through one finds out anew whose it is.
     pub(crate) fn forget_heard(&self) {
-        for session in self.heard.take().iter().filter_map(WeakSession::upgrade) {
+        self.unmark(&self.heard.take());
+    }
+
+    fn unmark(&self, sessions: &[WeakSession]) {
+        for session in sessions.iter().filter_map(WeakSession::upgrade) {
             if session.head().tag() == self.mark.get() {
                 session.head().set_tag(0);
             }
@@ -262,6 +285,10 @@ impl Session for VipSession {
             question.host = path.local;
             return Answer::Answered;
         }
+        if let Some(question) = ask.get::<PeerOnLink>() {
+            question.on_link = self.shared.is_on_link(cx, path);
+            return Answer::Answered;
+        }
         // Short messages may go over a link that adds octets, whatever other ways do.
         let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
         let is_ips =
@@ -284,6 +311,10 @@ impl Session for VipSession {
         }
         match self.current() {
             Some(lower) => lower.control(cx, ask),
+            // On several links we are several hosts, and to this peer that of its own.
+            None if path.has_heard() && ask.get::<MyHost>().is_some() => {
+                self.shared.link.control(cx, ask)
+            }
             None => self.shared.net.control(cx, ask),
         }
     }

@@ -10,8 +10,8 @@ use xk_core::object::{Enable, OpenError, SessionTable};
 use xk_core::{Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time, Upper};
 use xk_kit::addr::Ipv4;
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{PeerEther, Resolve, max_packet};
-use xk_kit::neighbour::{RunsVirtual, is_on_link};
+use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
+use xk_kit::neighbour::{HostAt, RunsVirtual, is_on_link};
 use xk_kit::standins::{Marks, StandIn, StandIns};
 
 /// How long a host that was asked for and did not answer is not asked for again by an open.
@@ -144,25 +144,66 @@ impl Shared {
         }
     }
 
+    /// Whether the host is on the link now.
+    pub(crate) fn is_on_link(&self, cx: &Kernel, path: &Path) -> bool {
+        path.is_cast() || is_on_link(cx, &self.net, &self.link, path.host())
+    }
+
+    /// Whether the peer would know us by the host of ours that the session is for: in frames we are that of the link.
+    fn is_known_by_frames(&self, cx: &Kernel, path: &Path) -> bool {
+        let Part::Host(local) = path.local_part() else {
+            return true;
+        };
+        let host = Ipv4::UNSPECIFIED;
+        let own = self.link.ask(cx, MyHost { host });
+        own.is_none_or(|own| own.host == local)
+    }
+
+    /// Lets go of stations that have been this host and are another one by now.
+    fn unhear(&self, cx: &Kernel, path: &Path) {
+        let ether = |session: &SessionRef| {
+            let asked = session.ask(cx, PeerEther::default());
+            asked.map(|asked| asked.address)
+        };
+        let known = path.link.get().and_then(|link| ether(&link));
+        path.unhear(|lower| {
+            let host = Ipv4::UNSPECIFIED;
+            if lower.ask(cx, PeerHost { host }).is_some() {
+                // The way by IP: it knows hosts itself.
+                return false;
+            }
+            let address = ether(lower);
+            match (address, known) {
+                (Some(address), Some(known)) => address != known,
+                // A host whose address is forgotten may speak until the station is known to be another.
+                (Some(address), None) => {
+                    let found = self.link.ask(cx, HostAt { address, host });
+                    found.is_some_and(|found| found.host != path.host())
+                }
+                (None, _) => true,
+            }
+        });
+    }
+
     /// Opens the way over the link if the host is there, lets go of it if not, and finds out whether it can be used.
     pub(crate) fn settle(&self, cx: &Kernel, path: &Path) {
         if path.is_closed.get() {
             return;
         }
-        let on_link = path.is_cast() || is_on_link(cx, &self.net, &self.link, path.host());
+        let on_link = self.is_on_link(cx, path) && self.is_known_by_frames(cx, path);
         let lost = path.link.get().is_none_or(|link| link.head().is_closed());
         if lost || !on_link {
             path.limit.set(0);
             self.close_link(cx, path);
         }
-        if !on_link {
-            return;
+        if on_link {
+            if lost {
+                // Whoever cannot be opened on the link is reached by IP.
+                let _ = self.open_link(cx, path);
+            }
+            path.limit.set(self.limit(cx, path));
         }
-        if lost {
-            // Whoever cannot be opened on the link is reached by IP.
-            let _ = self.open_link(cx, path);
-        }
-        path.limit.set(self.limit(cx, path));
+        self.unhear(cx, path);
     }
 
     /// Lets go of the way over the link.
@@ -267,9 +308,11 @@ impl Shared {
     pub(crate) fn look(&self, cx: &Kernel, this: &ProtocolRef) {
         self.looks.set(false);
         for session in self.sessions.sessions(usize::MAX) {
-            // One that has not sent yet finds its ways when it does.
-            if let Some(path) = path_of(cx, &session).filter(|p| p.is_settled.get()) {
-                self.settle(cx, &path);
+            match path_of(cx, &session) {
+                Some(path) if path.is_settled.get() => self.settle(cx, &path),
+                // One that has not sent yet finds its ways when it does.
+                Some(path) => self.unhear(cx, &path),
+                None => {}
             }
         }
         if !self.sessions.is_empty() {

@@ -26,11 +26,12 @@
 //! shown to the upper protocol as coming through the session to the host. What comes from a station of which it is not known
 //! which host it is, is refused ("unknown station").
 //!
-//! A session stays what it is: a host that moves off the link is reached again by a session opened after that. Where that does
-//! not do, `vip` does.
+//! A session stays what it is: a host that moves off the link is reached again by a session opened after that. The upper protocol is
+//! told (`way-changed`) whenever more or less is known of a host, and may open anew; `vipsize` does. Where that does not do,
+//! `vip` does. A station that becomes another host is shown as that one from then on.
 //!
 //! # Control
-//! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes `host-changed`, and passes `network-error`
+//! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes `host-changed`, asks `way-changed` above, and passes `network-error`
 //! and `is-outstanding` on to the upper protocol. It refuses upper protocols that answer `needs-pseudo-header`.
 //!
 //! # Parameters
@@ -57,13 +58,17 @@
 extern crate alloc;
 
 mod protocol;
+mod shared;
 
-pub use protocol::{VipAddr, build};
+pub use protocol::{VipAddr, add, build};
+
+/// What is added to numbers on IP unless the graph says otherwise.
+pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
 use xk_core::graph::{
-    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules,
+    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way,
 };
 
 /// How its uppers are known on the Ethernet, and who cannot stand on it.
@@ -89,6 +94,18 @@ pub static RULES: VirtualRules = VirtualRules {
             upper: "icmp",
             why: "it speaks of IP's own packets",
             instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+    ],
+    ways: &[
+        Way {
+            on: "eth",
+            straight: true,
+            is: "the layer above the link, such as `arp`",
+        },
+        Way {
+            on: "eth",
+            straight: false,
+            is: "the layer that reaches all, such as `ip`",
         },
     ],
 };

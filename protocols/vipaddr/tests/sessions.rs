@@ -1,7 +1,6 @@
 //! What `vipaddr` promises where nothing is on the link: the sessions of the layer that reaches all, as they are.
 
 use core::net::Ipv4Addr;
-use xk_core::graph::{Build, Params};
 use xk_core::numbers::Number;
 use xk_core::object::OpenError;
 use xk_core::{Part, Participants};
@@ -20,23 +19,16 @@ fn the_session_is_the_layers_own() {
         ..Lower::host(OWN, 90)
     };
     let link = Bottom::add(cx, "link", link);
-    let vipaddr = (xk_vipaddr::ENTRY.build)(&mut Build {
-        cx,
-        entry: &xk_vipaddr::ENTRY,
-        name: "vipaddr",
-        lowers: &[link.protocol().clone(), net.protocol().clone()],
-        params: &Params::default(),
-    })
-    .expect("it has both lowers");
-    for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
-        let upper = "top";
-        let entry = Number {
-            upper,
-            lower,
-            number,
-        };
-        cx.numbers_mut().add(entry).expect("one number");
-    }
+    let number = Number {
+        upper: "top",
+        lower: "ip",
+        number: 90,
+    };
+    cx.numbers_mut().add(number).expect("one number");
+    let both = (link.protocol().clone(), net.protocol().clone());
+    let vipaddr = xk_vipaddr::add(cx, "vipaddr", both, xk_vipaddr::ETHER_BASE);
+    // The number on Ethernet follows.
+    assert_eq!(cx.numbers_mut().find_kinds("top", "eth"), Some(0x395a));
     let top = Top::add(cx, "top");
     let stranger = Top::add_kind(cx, "stranger", "stranger");
     cx.start().expect("it starts");

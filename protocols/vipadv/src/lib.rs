@@ -22,7 +22,8 @@
 //! such packets, as RFC 826 demands (4.3BSD negotiated trailers this way).
 //!
 //! A host that says so is remembered with its hardware address for `lifetime`; what another station says in its name replaces
-//! that. When the table is full, the host goes that was heard longest ago. Whoever watches is told of each change.
+//! that. When the table is full, the host goes that was heard longest ago, of those that nobody has asked about if there are any.
+//! Whoever watches is told of each change.
 //!
 //! # Control
 //! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from its table, else below),
@@ -61,12 +62,12 @@ pub mod fuzz;
 mod protocol;
 mod table;
 
-pub use protocol::{Assume, Settings, VipAdv, VipTable, add, build};
+pub use protocol::{Assume, EVICTED, Settings, VipAdv, VipTable, add, build};
 pub use table::VipHost;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
@@ -89,6 +90,11 @@ pub static ENTRY: Entry = Entry {
     virtual_rules: Some(&VirtualRules {
         derived: &[],
         excluded: &[],
+        ways: &[Way {
+            on: "eth",
+            straight: true,
+            is: "the layer above the link, `arp`",
+        }],
     }),
     parameters: &[
         ParamSpec::new(

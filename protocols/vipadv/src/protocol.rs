@@ -7,7 +7,10 @@ use core::time::Duration;
 use xk_core::control::{ListMaps, Question};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError};
-use xk_core::{Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::reason::Class;
+use xk_core::{
+    Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+};
 use xk_kit::addr::Ipv4;
 use xk_kit::neighbour::{
     Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
@@ -21,6 +24,9 @@ const TOKEN_AGE: u64 = 2;
 const RETRY: Duration = Duration::from_secs(1);
 /// How many may watch.
 const WATCHERS_MAX: usize = 16;
+
+/// A host that was spoken to gave way to another one in a full table.
+pub static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
 
 /// Which hosts are taken to run virtual protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +186,10 @@ impl VipAdv {
             self.tell(cx, heard.host);
         }
         if let Some(gone) = gone {
-            self.tell(cx, gone);
+            if gone.was_needed {
+                this.head().drops().count(&EVICTED);
+            }
+            self.tell(cx, gone.host);
         }
         Answer::Answered
     }
@@ -221,6 +230,7 @@ impl VipAdv {
             Assume::All => true,
             Assume::None => false,
             Assume::Table => self.table.get(host).is_some_and(|known| {
+                self.table.need(host);
                 known.address == address && now < known.heard.after(self.settings.lifetime)
             }),
         }

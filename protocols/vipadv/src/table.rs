@@ -17,10 +17,18 @@ pub struct VipHost {
     pub heard: Time,
 }
 
-/// By host; the one heard longest ago first in `order`.
+/// A host that had to go for another.
+pub(crate) struct Gone {
+    pub(crate) host: Ipv4,
+    /// Whether it had been asked about.
+    pub(crate) was_needed: bool,
+}
+
+/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that nobody has asked about.
 pub(crate) struct Table {
     hosts: Map<u32, VipHost>,
     order: Lru<u32>,
+    unneeded: Lru<u32>,
     lifetime: Duration,
 }
 
@@ -29,6 +37,7 @@ impl Table {
         Self {
             hosts: Map::new(boot_key, entries_max),
             order: Lru::new(boot_key, entries_max),
+            unneeded: Lru::new(boot_key, entries_max),
             lifetime,
         }
     }
@@ -38,26 +47,49 @@ impl Table {
         self.hosts.get(&host.to_bits())
     }
 
-    /// Takes in what a host says. Answers whether that is news, and which other host had to go for it.
-    pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Ipv4>) {
+    /// Notes that somebody wants to know of a host.
+    pub(crate) fn need(&self, host: Ipv4) {
+        self.unneeded.remove(&host.to_bits());
+    }
+
+    /// Takes in what a host says. Answers whether that is news, and which other host had to go for it: one that nobody has asked
+    /// about if there is one, or else whoever makes up many hosts would drive out those that are spoken to.
+    pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
         let key = said.host.to_bits();
         let before = self.hosts.get(&key);
         let is_full = self.hosts.len() >= self.hosts.entries_max();
         let gone = match before {
-            None if is_full => self.order.evict(1, |_| true),
+            None if is_full => self.give_way(),
             _ => None,
         };
-        if let Some(gone) = &gone {
-            self.hosts.unbind(gone);
-        }
         let news = before.is_none_or(|before| before.address != said.address);
         if self.hosts.replace(key, said).is_err() {
-            return (false, gone.map(Ipv4::from_bits));
+            return (false, gone);
         }
         if !self.order.touch(&key) {
             let _ = self.order.insert(key);
+            let _ = self.unneeded.insert(key);
+        } else {
+            self.unneeded.touch(&key);
         }
-        (news, gone.map(Ipv4::from_bits))
+        (news, gone)
+    }
+
+    /// Makes room for one.
+    fn give_way(&self) -> Option<Gone> {
+        let unneeded = self.unneeded.oldest();
+        let key = unneeded.or_else(|| self.order.oldest())?;
+        self.forget(key);
+        Some(Gone {
+            host: Ipv4::from_bits(key),
+            was_needed: unneeded.is_none(),
+        })
+    }
+
+    fn forget(&self, key: u32) {
+        self.order.remove(&key);
+        self.unneeded.remove(&key);
+        self.hosts.unbind(&key);
     }
 
     /// Forgets those that have been silent for too long; answers them.
@@ -69,8 +101,7 @@ impl Table {
             if !is_old {
                 break;
             }
-            self.order.remove(&key);
-            self.hosts.unbind(&key);
+            self.forget(key);
             gone.push(Ipv4::from_bits(key));
         }
         gone
@@ -106,6 +137,7 @@ impl Table {
 
     pub(crate) fn clear(&self) {
         self.order.clear();
+        self.unneeded.clear();
         self.hosts.clear();
     }
 }

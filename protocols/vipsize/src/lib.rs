@@ -21,12 +21,14 @@
 //! (`opt-packet`, asked when it is opened), or what the graph says.
 //!
 //! An offer is made to all layers below, and messages are taken by whichever way they come; one peer has one session. After the
-//! first message from a peer the ways back are opened when the first answer goes.
+//! first message from a peer the ways back are opened when the first answer goes. When a layer below says that a host may be reached
+//! another way now (`vipaddr` does), all ways to it are opened anew for the next message.
 //!
 //! # Control
-//! A session answers `peer-host`, `max-packet` (the last layer's), `opt-packet` (the largest cutoff, or the last layer's own),
-//! `describe`, and forwards the rest to the last layer's session. The protocol answers `list-sessions`, `list-maps`, and forwards the rest
-//! to the last layer; from below it passes `network-error` and `is-outstanding` on to the session's upper protocol.
+//! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last layer's own), `describe`; asks the way that the
+//! last message went for `last-kept`, and all ways for `free-kept` and `ask-kept`; and forwards the rest to the last layer's session
+//! (so `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the rest
+//! to the last layer; from below it takes `way-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol.
 //!
 //! # Parameters
 //! - `sessions_max`: how many sessions it holds.
@@ -55,7 +57,7 @@ extern crate alloc;
 mod protocol;
 mod session;
 
-pub use protocol::{VipSize, build};
+pub use protocol::{VipSize, add, build};
 
 use xk_core::control::QuestionInfo;
 use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, VirtualRules};
@@ -83,6 +85,7 @@ pub static ENTRY: Entry = Entry {
     virtual_rules: Some(&VirtualRules {
         derived: &[],
         excluded: &[],
+        ways: &[],
     }),
     parameters: &[ParamSpec::new(
         "sessions_max",
@@ -107,6 +110,7 @@ pub static ENTRY: Entry = Entry {
     }],
     questions: &[
         question("peer-host", "the peer, of a session"),
+        question("peer-on-link", "whether the peer is on the link now"),
         question("max-packet", "that of the last layer"),
         question("opt-packet", "the largest message that goes whole"),
         question("describe", "a session's host and cutoffs"),

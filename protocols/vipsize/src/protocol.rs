@@ -1,6 +1,6 @@
 //! The protocol object: opens and enables all below, and leads what arrives to its session.
 
-use crate::session::{ItsPath, Path, SizeSession};
+use crate::session::{ItsPath, LOWERS_MAX, Path, SizeSession};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -16,10 +16,12 @@ use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_kit::control::{
     HostConflict, IsOutstanding, MinPacket, NetworkError, PseudoHeader, SendError,
 };
-use xk_kit::neighbour::{UNKNOWN_STATION, peer_host};
+use xk_kit::neighbour::{UNKNOWN_STATION, WayChanged, peer_host};
 use xk_kit::offload::Offloads;
 use xk_kit::standins::{Marks, StandIn, StandIns, UPPERS_MAX};
 
+/// How many sessions it holds unless the graph says otherwise.
+const SESSIONS_MAX: usize = 4096;
 /// How many offers it takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
@@ -57,32 +59,24 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         .blocks("cutoff")
         .map(|block| block.octets("octets", 0))
         .collect();
-    for (index, cutoff) in cutoffs.iter().enumerate() {
-        let before = index.checked_sub(1).and_then(|at| cutoffs.get(at));
-        let rises = before.is_none_or(|before| before < cutoff);
-        if !rises || index + 1 >= build.lowers.len() {
-            return Err(BuildError::Param {
-                name: "cutoff",
-                index,
-                expected: "rising cutoffs, one for each layer but the last".into(),
-            });
-        }
-    }
-    let sessions_max: usize = build.params.number("sessions_max", 4096);
-    let key = build.cx.boot_key();
-    let shared = Shared {
-        lowers: build.lowers.to_vec(),
-        cutoffs,
-        sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)),
-        marks: Marks::default(),
-        uppers: StandIns::default(),
-        offers: RefCell::default(),
-        offer_last: Cell::new(0),
-    };
-    build.add(VipSize {
-        shared: Rc::new(shared),
-        place: 0,
-    })
+    let sessions_max: usize = build.params.number("sessions_max", SESSIONS_MAX);
+    let made = VipSize::new(build.cx, build.lowers.to_vec(), cutoffs, sessions_max)?;
+    build.add(made)
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file: on `lowers`, two to eight, from the one for the smallest
+/// messages to the one for the largest; `cutoffs` may be fewer, and each that is missing is asked for.
+///
+/// # Errors
+/// [`BuildError::Lower`] if there are too few or too many layers below, [`BuildError::Param`] as for [`build`].
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    lowers: Vec<ProtocolRef>,
+    cutoffs: Vec<usize>,
+) -> Result<ProtocolRef, BuildError> {
+    let made = VipSize::new(cx, lowers, cutoffs, SESSIONS_MAX)?;
+    Ok(cx.add_protocol(crate::ENTRY.kind, name, made))
 }
 
 fn path_of(cx: &Kernel, session: &SessionRef) -> Option<Rc<Path>> {
@@ -127,6 +121,50 @@ impl Shared {
 }
 
 impl VipSize {
+    fn new(
+        cx: &Kernel,
+        lowers: Vec<ProtocolRef>,
+        cutoffs: Vec<usize>,
+        sessions_max: usize,
+    ) -> Result<Self, BuildError> {
+        let count = lowers.len();
+        if count < 2 {
+            return Err(BuildError::Lower { at: count });
+        }
+        if count > LOWERS_MAX {
+            return Err(BuildError::Param {
+                name: "lowers",
+                index: LOWERS_MAX,
+                expected: "two to eight layers below".into(),
+            });
+        }
+        for (index, cutoff) in cutoffs.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|at| cutoffs.get(at));
+            let rises = before.is_none_or(|before| before < cutoff);
+            if !rises || index + 1 >= count {
+                return Err(BuildError::Param {
+                    name: "cutoff",
+                    index,
+                    expected: "rising cutoffs, one for each layer but the last".into(),
+                });
+            }
+        }
+        let key = cx.boot_key();
+        let shared = Shared {
+            lowers,
+            cutoffs,
+            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)),
+            marks: Marks::default(),
+            uppers: StandIns::default(),
+            offers: RefCell::default(),
+            offer_last: Cell::new(0),
+        };
+        Ok(Self {
+            shared: Rc::new(shared),
+            place: 0,
+        })
+    }
+
     fn place(
         &self,
         cx: &Kernel,
@@ -347,6 +385,14 @@ impl Protocol for VipSize {
         }
         if let Some(question) = ask.get::<ListMaps>() {
             question.maps.push(("active", shared.sessions.stats()));
+            return Answer::Answered;
+        }
+        if let Some(changed) = ask.get::<WayChanged>() {
+            let key = (changed.host.to_bits(), self.place as u32);
+            let session = shared.sessions.get(&key);
+            if let Some(path) = session.and_then(|session| path_of(cx, &session)) {
+                path.let_go(cx);
+            }
             return Answer::Answered;
         }
         // A question for those above that nobody there has understood comes back: it ends here.

@@ -6,10 +6,14 @@ use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, PushError, Refused, SessionSlot};
-use xk_core::{Answer, Ask, Kernel, Message, Participants, Question, Session, SessionRef};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Question, Session, SessionRef,
+};
 use xk_kit::addr::Ipv4;
 use xk_kit::call::{LargestPush, NeedsPseudoHeader};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket, PeerHost, PseudoHeader, opt_packet};
+use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::neighbour::{PeerOnLink, is_far};
 use xk_kit::offload::Offloads;
 use xk_kit::standins::StandIn;
 
@@ -30,6 +34,9 @@ pub(crate) struct Path {
     cutoffs: [Cell<usize>; LOWERS_MAX],
     /// How many ways are open.
     count: Cell<usize>,
+    /// By which the last message went.
+    last_used: Cell<usize>,
+    is_closed: Cell<bool>,
 }
 
 impl Path {
@@ -42,6 +49,8 @@ impl Path {
             lowers: Default::default(),
             cutoffs: Default::default(),
             count: Cell::new(0),
+            last_used: Cell::new(0),
+            is_closed: Cell::new(false),
         }
     }
 
@@ -52,6 +61,12 @@ impl Path {
     fn last(&self) -> Option<SessionRef> {
         let last = self.count.get().checked_sub(1)?;
         self.lowers.get(last)?.get()
+    }
+
+    /// The ways that are open.
+    fn ways(&self) -> impl Iterator<Item = SessionRef> {
+        let ways = self.lowers.iter().take(self.count.get());
+        ways.filter_map(SessionSlot::get)
     }
 
     /// Opens all ways.
@@ -82,11 +97,16 @@ impl Path {
             cutoff.set(usize::MAX);
         }
         self.count.set(count);
+        if self.is_closed.get() {
+            // While a layer below waited.
+            self.let_go(cx);
+            return Err(OpenError::NoLower);
+        }
         Ok(())
     }
 
-    /// Closes all ways.
-    fn let_go(&self, cx: &Kernel) {
+    /// Closes all ways; they are opened anew for the next message.
+    pub(crate) fn let_go(&self, cx: &Kernel) {
         self.count.set(0);
         for slot in &self.lowers {
             if let Some(lower) = slot.take() {
@@ -115,9 +135,33 @@ impl SizeSession {
     fn way(&self, octets: usize) -> Option<SessionRef> {
         let path = &*self.path;
         let cutoffs = path.cutoffs.iter().take(path.count.get());
-        let mut ways = cutoffs.zip(&path.lowers);
-        let (_, lower) = ways.find(|(cutoff, _)| octets <= cutoff.get())?;
+        let mut ways = cutoffs.zip(&path.lowers).enumerate();
+        let (at, (_, lower)) = ways.find(|(_, (cutoff, _))| octets <= cutoff.get())?;
+        path.last_used.set(at);
         lower.get()
+    }
+
+    /// Questions about copies of what was sent (`xk_kit::kept`) are for the way that it went. Any way may have kept it that is asked
+    /// for by name: names are numbers that the instances count by themselves, from anywhere.
+    fn answer_kept(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        let path = &*self.path;
+        if let Some(question) = ask.get::<LastKept>() {
+            let way = path.lowers.get(path.last_used.get());
+            let kept = way.and_then(SessionSlot::get);
+            let kept = kept.and_then(|way| way.ask(cx, LastKept::default()));
+            question.ticket = kept.map_or(0, |kept| kept.ticket);
+        } else if let Some(question) = ask.get::<FreeKept>() {
+            for way in path.ways() {
+                let _ = way.ask(cx, *question);
+            }
+        } else {
+            let question = ask.get::<AskKept>()?;
+            let states = path.ways().filter_map(|way| way.ask(cx, *question));
+            let mut states = states.map(|asked| asked.state);
+            let known = states.find(|state| *state != KeptState::Gone);
+            question.state = known.unwrap_or_default();
+        }
+        Some(Answer::Answered)
     }
 
     /// The first message of a session that a message made, and the first after a way was closed by others.
@@ -172,6 +216,9 @@ impl Session for SizeSession {
             question.host = path.host();
             return Answer::Answered;
         }
+        if let Some(answer) = self.answer_kept(cx, ask) {
+            return answer;
+        }
         // Short messages may go over a link that adds octets, whatever other ways do.
         let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
         let is_ips =
@@ -188,10 +235,22 @@ impl Session for SizeSession {
             return Answer::Answered;
         }
         let last = path.last();
+        if let Some(question) = ask.get::<PeerOnLink>() {
+            let Some(last) = last else {
+                return Answer::Unknown;
+            };
+            question.on_link = !is_far(cx, &last);
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<OptPacket>() {
+            let of = |lower: &ProtocolRef| lower.ask(cx, OptPacket::default());
             let own = match &last {
                 Some(last) => last.ask(cx, OptPacket::default()),
-                None => shared.last().and_then(|l| l.ask(cx, OptPacket::default())),
+                // Before there are ways, what the layers say by themselves.
+                None => {
+                    let all = shared.lowers.iter().filter_map(of);
+                    all.max_by_key(|own| own.octets)
+                }
             };
             let count = path.count.get().saturating_sub(1);
             let cutoffs = path.cutoffs.iter().take(count);
@@ -218,6 +277,7 @@ impl Session for SizeSession {
         if shared.sessions.get(&path.key).as_ref() == Some(this) {
             shared.sessions.unbind(&path.key);
         }
+        path.is_closed.set(true);
         path.let_go(cx);
         shared.marks.leave(path.mark.get());
         Closing::Done

@@ -1,14 +1,14 @@
 //! Calls from a program.
 
-use crate::entrance::lock;
+use crate::entrance::{Entry, lock};
 use crate::error::{Error, ErrorKind};
+use crate::inside::Request;
 use crate::stack::{Shared, Stack};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use xk_core::Participant;
-use xk_core::object::CallCause;
 use xk_xdr::Xdr;
 
 /// Names calls and targets, in all stacks of the process.
@@ -22,6 +22,13 @@ pub(crate) struct Target {
     stack: Arc<Shared>,
 }
 
+impl Target {
+    /// Another call may come in.
+    pub(crate) fn look_again(&self) {
+        self.stack.entrance.look_again();
+    }
+}
+
 impl Drop for Target {
     fn drop(&mut self) {
         let id = self.id;
@@ -29,7 +36,7 @@ impl Drop for Target {
             inside.forget(cx, id);
         });
         // A stack that has ended has forgotten.
-        let _ = self.stack.entrance.post(job, true);
+        let _ = self.stack.entrance.post(job);
     }
 }
 
@@ -50,9 +57,15 @@ impl fmt::Debug for Client {
     }
 }
 
+/// How much later than its deadline a call ends at most, whatever the stack's thread does.
+const GRACE: Duration = Duration::from_millis(500);
+
 impl Client {
+    /// How long a call takes at most, unless it is told otherwise.
+    pub const DEADLINE: Duration = Duration::from_secs(10);
+
     pub(crate) fn new(stack: &Stack, peer: Participant) -> Self {
-        Self::of(&stack.shared, peer, None, None)
+        Self::of(&stack.shared, peer, None, Some(Self::DEADLINE))
     }
 
     fn of(
@@ -82,12 +95,23 @@ impl Client {
         Self::of(&target.stack, target.peer.clone(), program, self.deadline)
     }
 
-    /// One whose calls wait at most this long each. Without a deadline the layers' own timers decide alone.
+    /// One whose calls take at most this long each, instead of [`Client::DEADLINE`]. As long a call also waits for a peer that is not
+    /// there yet: a server that is about to start, or a link that is about to come up.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {
             target: Arc::clone(&self.target),
             deadline: Some(deadline),
+        }
+    }
+
+    /// One whose calls take as long as they take: the timers of the layers decide whether there is a server, and nobody how long it may
+    /// work, nor how long a peer is waited for that is not there.
+    #[must_use]
+    pub fn without_deadline(&self) -> Self {
+        Self {
+            target: Arc::clone(&self.target),
+            deadline: None,
         }
     }
 
@@ -109,31 +133,43 @@ impl Client {
         Ok(xk_xdr::from_slice(&reply).map_err(ErrorKind::Reply)?)
     }
 
-    /// Begins a call and does not wait.
+    /// Begins a call and does not wait for its reply; only for room, where thousands of other calls wait to be made.
     ///
     /// # Errors
-    /// The stack has ended.
+    /// The stack has ended, or no room came before the deadline.
     pub fn start(&self, procedure: u32, arguments: &[u8]) -> Result<Pending, Error> {
         let tag = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(State::default());
+        // What is too far away to be told is no deadline.
+        let due = self.deadline.and_then(|d| Instant::now().checked_add(d));
         let job = {
             let end = End(Arc::clone(&state));
-            let (target, deadline) = (Arc::clone(&self.target), self.deadline);
-            let request = arguments.to_vec();
+            let target = Arc::clone(&self.target);
+            let octets = arguments.to_vec();
             Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
-                let result = match end.0.cancelled.load(Ordering::SeqCst) {
-                    true => Err(CallCause::Cancelled.into()),
-                    false => inside.call(cx, &target, procedure, &request, deadline, tag),
+                let request = Request {
+                    target: &target,
+                    procedure,
+                    octets: &octets,
+                    due,
+                    tag,
+                    cancelled: &end.0.cancelled,
                 };
-                let waiter = end.0.finish(result);
+                let waiter = end.0.finish(inside.call(cx, &request));
                 if let Some(waiter) = waiter {
                     inside.wake(cx, waiter);
                 }
             })
         };
         let stack = &self.target.stack;
-        if !stack.entrance.post(job, stack.is_here()) {
-            return Err(ErrorKind::Ended.into());
+        let entry = match stack.is_here() {
+            true => stack.entrance.post_call_here(job),
+            false => stack.entrance.post_call(job, due),
+        };
+        match entry {
+            Entry::Taken => {}
+            Entry::Full => return Err(ErrorKind::Full.into()),
+            Entry::Ended => return Err(ErrorKind::Ended.into()),
         }
         Ok(Pending {
             canceller: Canceller {
@@ -141,6 +177,7 @@ impl Client {
                 tag,
                 stack: Arc::clone(stack),
             },
+            due,
         })
     }
 }
@@ -176,6 +213,25 @@ impl State {
         lock(&self.result).done
     }
 
+    /// Waits on a thread that does not turn the loop; false if it is not over by `until`.
+    fn wait(&self, until: Option<Instant>) -> bool {
+        let mut outcome = lock(&self.result);
+        while !outcome.done {
+            outcome = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self
+                    .changed
+                    .wait(outcome)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return false,
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(outcome, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        true
+    }
+
     fn take(&self) -> Result<Vec<u8>, Error> {
         let result = lock(&self.result).result.take();
         result.unwrap_or_else(|| Err(ErrorKind::Ended.into()))
@@ -203,6 +259,7 @@ impl Drop for End {
 #[must_use]
 pub struct Pending {
     canceller: Canceller,
+    due: Option<Instant>,
 }
 
 impl Pending {
@@ -212,14 +269,9 @@ impl Pending {
     /// As for [`Client::call`].
     pub fn wait(self) -> Result<Vec<u8>, Error> {
         let Canceller { state, stack, .. } = &self.canceller;
-        if !stack.wait_here(state)? {
-            let mut outcome = lock(&state.result);
-            while !outcome.done {
-                outcome = state
-                    .changed
-                    .wait(outcome)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
+        if !stack.wait_here(state)? && !state.wait(self.due.and_then(|due| due.checked_add(GRACE)))
+        {
+            return Err(ErrorKind::Stuck.into());
         }
         state.take()
     }
@@ -241,7 +293,7 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a call back: whoever waits for it gets [`CallCause::Cancelled`].
+/// Takes a call back: whoever waits for it gets [`CallCause::Cancelled`](crate::CallCause::Cancelled).
 #[derive(Clone)]
 pub struct Canceller {
     state: Arc<State>,
@@ -260,6 +312,6 @@ impl Canceller {
             inside.cancel(cx, tag);
         });
         // With a stack that has ended the call has, too.
-        let _ = self.stack.entrance.post(job, true);
+        let _ = self.stack.entrance.post(job);
     }
 }

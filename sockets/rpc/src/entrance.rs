@@ -1,8 +1,9 @@
-//! Where threads come into a stack: a bounded queue of jobs and a bell.
+//! Where threads come into a stack: a bounded queue of calls, one of other jobs, and a bell.
 //!
 //! To the stack the entrance is a wire: its loop polls it with the others, and announces here that it is about to sleep. Only
 //! then is the bell rung, so no system call is made while the stack is awake. A job may block: then its shepherd waits, and the
-//! loop goes on with the next one.
+//! loop goes on with the next one. Calls are let in as long as there are shepherds to wait for their replies; what ends a call or a
+//! wait never stands behind them.
 
 use crate::inside::Inside;
 use rustix::event::EventfdFlags;
@@ -12,11 +13,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, ProtocolRef};
 
-/// How many jobs wait at most; who comes then waits in turn.
-const JOBS_MAX: usize = 4096;
+/// How many calls wait to be let in at most; who comes then waits in turn.
+pub(crate) const CALLS_QUEUED_MAX: usize = 4096;
 
 pub(crate) type Job = Box<dyn FnOnce(&Kernel, &Rc<Inside>) + Send>;
 
@@ -41,8 +43,19 @@ pub(crate) struct Entrance {
 
 #[derive(Default)]
 struct Queue {
+    /// What is done at once. Each belongs to something that the program holds: a call, a client, a server, a promise.
     jobs: VecDeque<Job>,
+    calls: VecDeque<Job>,
     ended: bool,
+}
+
+/// What became of a call that wanted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Taken,
+    /// As many wait as may.
+    Full,
+    Ended,
 }
 
 impl Entrance {
@@ -59,16 +72,9 @@ impl Entrance {
         })
     }
 
-    /// Has a job done in the stack; false if the stack has ended. Waits for room unless `at_once`, which those are who come from
-    /// the stack itself.
-    pub(crate) fn post(&self, job: Job, at_once: bool) -> bool {
+    /// Has a job done in the stack; false if the stack has ended.
+    pub(crate) fn post(&self, job: Job) -> bool {
         let mut queue = lock(&self.queue);
-        while queue.jobs.len() >= JOBS_MAX && !queue.ended && !at_once {
-            queue = self
-                .room
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
         if queue.ended {
             return false;
         }
@@ -76,6 +82,47 @@ impl Entrance {
         drop(queue);
         self.ring();
         true
+    }
+
+    /// Has a call made in the stack, from another thread. Waits for room until `due`.
+    pub(crate) fn post_call(&self, call: Job, due: Option<Instant>) -> Entry {
+        let mut queue = lock(&self.queue);
+        while queue.calls.len() >= CALLS_QUEUED_MAX && !queue.ended {
+            queue = match due.map(|due| due.saturating_duration_since(Instant::now())) {
+                None => self
+                    .room
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return Entry::Full,
+                Some(left) => {
+                    let waited = self.room.wait_timeout(queue, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        if queue.ended {
+            return Entry::Ended;
+        }
+        queue.calls.push_back(call);
+        drop(queue);
+        self.ring();
+        Entry::Taken
+    }
+
+    /// The same from the thread that turns the loop, which must not wait for itself; nor has a service's call to wait for others that
+    /// may wait for this service.
+    pub(crate) fn post_call_here(&self, call: Job) -> Entry {
+        let mut queue = lock(&self.queue);
+        if queue.ended {
+            return Entry::Ended;
+        }
+        if queue.jobs.len() >= CALLS_QUEUED_MAX {
+            return Entry::Full;
+        }
+        queue.jobs.push_back(call);
+        drop(queue);
+        self.ring();
+        Entry::Taken
     }
 
     /// No handle is left.
@@ -92,10 +139,13 @@ impl Entrance {
     pub(crate) fn end(&self) {
         let mut queue = lock(&self.queue);
         queue.ended = true;
-        let jobs = std::mem::take(&mut queue.jobs);
+        let (jobs, calls) = (
+            std::mem::take(&mut queue.jobs),
+            std::mem::take(&mut queue.calls),
+        );
         drop(queue);
         self.room.notify_all();
-        drop(jobs);
+        drop((jobs, calls));
     }
 
     fn ring(&self) {
@@ -106,17 +156,30 @@ impl Entrance {
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    /// The next one, if it may come in: a call if there is `room` for one.
+    fn next(&self, room: usize) -> Option<Job> {
         let mut queue = lock(&self.queue);
-        let job = queue.jobs.pop_front();
-        if queue.jobs.len() + 1 == JOBS_MAX {
-            self.room.notify_all();
-        }
-        if !queue.jobs.is_empty() {
+        let mut room = room;
+        let job = match queue.jobs.pop_front() {
+            Some(job) => job,
+            None if room > 0 => {
+                let call = queue.calls.pop_front()?;
+                room -= 1;
+                self.room.notify_one();
+                call
+            }
+            None => return None,
+        };
+        if !queue.jobs.is_empty() || room > 0 && !queue.calls.is_empty() {
             // The job may block: whoever leads the loop then finds the others.
             self.pending.store(true, Ordering::SeqCst);
         }
-        job
+        Some(job)
+    }
+
+    /// There is room for a call where none was: called by the stack itself, which looks again before it sleeps.
+    pub(crate) fn look_again(&self) {
+        self.pending.store(true, Ordering::SeqCst);
     }
 }
 
@@ -132,7 +195,7 @@ impl Wire for Door {
             return 0;
         }
         for done in 0..budget {
-            let Some(job) = self.entrance.next() else {
+            let Some(job) = self.entrance.next(self.inside.room(cx)) else {
                 return done;
             };
             job(cx, &self.inside);

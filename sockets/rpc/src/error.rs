@@ -1,7 +1,8 @@
 //! Why a call, a service or a stack did not come about.
 
+use crate::entrance::CALLS_QUEUED_MAX;
 use std::fmt;
-use xk_core::object::{CallCause, OpenError};
+use xk_core::object::{CallCause, OpenError, PushError};
 use xk_xdr::{DecodeError, EncodeError};
 
 /// What went wrong, and which layer says so.
@@ -26,7 +27,11 @@ pub enum ErrorKind {
     Reply(DecodeError),
     /// The stack has ended, or its process was interrupted.
     Ended,
-    /// The graph has mistakes, or the machine lacks what it needs.
+    /// As many calls wait to be made as may.
+    Full,
+    /// The deadline is over, and the stack's thread does not say so itself: something keeps it.
+    Stuck,
+    /// The graph has mistakes, the machine lacks what it needs, or what is asked does not fit the graph.
     Graph(String),
 }
 
@@ -59,11 +64,21 @@ impl fmt::Display for Error {
             write!(f, "{layer}: ")?;
         }
         match &self.kind {
+            ErrorKind::Call(cause @ CallCause::Push(PushError::Unreachable)) => {
+                write!(f, "{cause}: is the server running?")
+            }
             ErrorKind::Call(cause) => cause.fmt(f),
             ErrorKind::Open(error) => error.fmt(f),
             ErrorKind::Arguments(error) => write!(f, "the arguments: {error}"),
             ErrorKind::Reply(error) => write!(f, "the reply: {error}"),
             ErrorKind::Ended => f.write_str("the stack has ended"),
+            ErrorKind::Full => write!(
+                f,
+                "{CALLS_QUEUED_MAX} calls wait to be made: wait for some of their replies first"
+            ),
+            ErrorKind::Stuck => f.write_str(
+                "timed out while the stack's thread was kept: does a service of this stack block? `Call::elsewhere` is for that",
+            ),
             ErrorKind::Graph(text) => f.write_str(text),
         }
     }

@@ -8,9 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use xk_core::object::{CallCause, CallError, ProtocolId, PushError};
-use xk_core::shepherd::Semaphore;
+use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::wire::Wire;
 use xk_core::{
     Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
@@ -21,6 +22,10 @@ use xk_kit::call::{CallOptions, CancelCall, PROCEDURE, PROGRAM, VERSION};
 pub(crate) const HEADROOM: usize = 128;
 /// How many sessions are kept for the next call of one procedure.
 const IDLE_MAX: usize = 64;
+/// How long a call waits before it tries a peer again that was not there; doubled each time, up to the second.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(64);
 
 /// How the layer below names a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,37 @@ pub(crate) enum Naming {
 /// Idle sessions of one target, by procedure.
 type Idle = HashMap<(u64, u32), Vec<SessionRef>>;
 
+/// A call that waits.
+enum Running {
+    /// For its reply, on this session.
+    Called(SessionRef),
+    /// For the peer to be there.
+    Pausing(Rc<Semaphore>),
+}
+
+/// What is called, and until when.
+pub(crate) struct Request<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) procedure: u32,
+    pub(crate) octets: &'a [u8],
+    pub(crate) due: Option<Instant>,
+    /// Names the call for whoever takes it back.
+    pub(crate) tag: u64,
+    /// It has been taken back.
+    pub(crate) cancelled: &'a AtomicBool,
+}
+
+impl Request<'_> {
+    fn left(&self) -> Option<Duration> {
+        self.due
+            .map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+}
+
 /// The part of this crate that lives in the stack.
 #[derive(Default)]
 pub(crate) struct Inside {
@@ -41,7 +77,9 @@ pub(crate) struct Inside {
     this: RefCell<Option<ProtocolRef>>,
     idle: RefCell<Idle>,
     /// Calls that wait, by their tags.
-    running: RefCell<HashMap<u64, SessionRef>>,
+    running: RefCell<HashMap<u64, Running>>,
+    /// Calls that were let in and are not over.
+    calls: Cell<usize>,
     /// Shepherds that wait for something from another thread, by number.
     waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
     next_waiter: Cell<u64>,
@@ -113,18 +151,65 @@ impl Inside {
         Ok(all)
     }
 
-    /// Makes a call on this shepherd, which waits for the reply.
-    pub(crate) fn call(
-        &self,
-        cx: &Kernel,
-        target: &Target,
-        procedure: u32,
-        request: &[u8],
-        deadline: Option<Duration>,
-        tag: u64,
-    ) -> Result<Vec<u8>, Error> {
-        let key = (target.id, procedure);
-        let session = self.session(cx, target, procedure)?;
+    /// How many more calls from other threads may come in: half of the shepherds are for those who serve.
+    pub(crate) fn room(&self, cx: &Kernel) -> usize {
+        let max = cx.shepherds().limits().shepherds_max as usize / 2;
+        max.max(1).saturating_sub(self.calls.get())
+    }
+
+    /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the peer, if that is not there yet.
+    pub(crate) fn call(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+        self.calls.set(self.calls.get() + 1);
+        let result = self.call_until_there(cx, request);
+        let was_full = self.room(cx) == 0;
+        self.calls.set(self.calls.get() - 1);
+        if was_full {
+            request.target.look_again();
+        }
+        result
+    }
+
+    fn call_until_there(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+        let mut pause = PAUSE_MIN;
+        let mut absent = None;
+        loop {
+            if request.is_cancelled() {
+                return Err(CallCause::Cancelled.into());
+            }
+            if request.left().is_some_and(|left| left.is_zero()) {
+                let late = || CallCause::TimedOut { tries: 0 }.into();
+                return Err(absent.unwrap_or_else(late));
+            }
+            let result = self.call_once(cx, request);
+            match result.as_ref().err().and_then(Error::cause) {
+                // The layers of calls at most once say so of what was not sent: another try executes nothing twice.
+                Some(CallCause::Push(PushError::Unreachable)) => absent = result.err(),
+                _ => return result,
+            }
+            self.pause(cx, request, pause)?;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits a little, or until the call is taken back.
+    fn pause(&self, cx: &Kernel, request: &Request<'_>, time: Duration) -> Result<(), Error> {
+        let time = request.left().map_or(time, |left| left.min(time));
+        let over = Rc::new(Semaphore::new(0));
+        let pausing = Running::Pausing(Rc::clone(&over));
+        self.running.borrow_mut().insert(request.tag, pausing);
+        let waited = cx.wait(&over, Some(time));
+        self.running.borrow_mut().remove(&request.tag);
+        match waited {
+            Ok(()) => Err(CallCause::Cancelled.into()),
+            Err(WaitError::TimedOut) => Ok(()),
+            Err(error) => Err(ErrorKind::Call(CallError::from(error).cause).into()),
+        }
+    }
+
+    fn call_once(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+        let (target, tag) = (request.target, request.tag);
+        let key = (target.id, request.procedure);
+        let session = self.session(cx, target, request.procedure)?;
         let named = |error: CallError| Error {
             kind: ErrorKind::Call(error.cause),
             layer: error
@@ -132,16 +217,19 @@ impl Inside {
                 .and_then(|layer| cx.protocol(layer))
                 .map(|layer| layer.name().to_owned()),
         };
-        let message = cx.pool().copy_from(HEADROOM, request);
+        let message = cx.pool().copy_from(HEADROOM, request.octets);
         let mut message = message.map_err(|_| named(PushError::NoBuffers.into()))?;
         let options = CallOptions {
-            deadline: deadline.map_or(Time::MAX, |d| cx.now().after(d)),
+            deadline: request
+                .left()
+                .map_or(Time::MAX, |left| cx.now().after(left)),
             tag,
         };
         if message.set_attribute(options).is_err() {
             return Err(named(PushError::NoBuffers.into()));
         }
-        self.running.borrow_mut().insert(tag, session.clone());
+        let called = Running::Called(session.clone());
+        self.running.borrow_mut().insert(tag, called);
         let result = session.call(cx, message);
         self.running.borrow_mut().remove(&tag);
         self.put_back(cx, key, session);
@@ -201,11 +289,13 @@ impl Inside {
 
     /// Takes a call back, if it waits.
     pub(crate) fn cancel(&self, cx: &Kernel, tag: u64) {
-        let session = self.running.borrow().get(&tag).cloned();
-        if let Some(session) = session {
-            // It may have its reply by now; a layer that knows of no cancelling goes on waiting.
-            let _ = session.ask(cx, CancelCall { tag });
-        }
+        let session = match self.running.borrow().get(&tag) {
+            Some(Running::Called(session)) => session.clone(),
+            Some(Running::Pausing(over)) => return cx.signal(over),
+            None => return,
+        };
+        // It may have its reply by now; a layer that knows of no cancelling goes on waiting.
+        let _ = session.ask(cx, CancelCall { tag });
     }
 
     /// A place for this shepherd to wait until another thread has it woken.

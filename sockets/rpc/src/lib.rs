@@ -27,11 +27,17 @@
 //! # Types
 //! `xk rpcgen FILE.x` makes Rust of a file of the RPC language: for each version of a program a trait of its procedures, a server that is a
 //! [`Service`] of whatever implements it, and a client with a method for each. By hand it is [`Call::arguments`], [`Reply::of`] and
-//! [`Client::invoke`] with any [`xdr::Xdr`].
+//! [`Client::invoke`] with any [`xdr::Xdr`]. `xk_rpcgen::build` does the same from a build script.
 //!
 //! # Waiting
-//! A call waits for its reply, at most as long as [`Client::with_deadline`] says. [`Client::start`] does not: its [`Pending`] is waited
-//! for, or taken back from any thread by a [`Canceller`]; dropping it takes the call back. [`Error`] says which layer gave up, and why.
+//! A call ends: with its reply, with what a layer gives up for, or at its deadline, which is [`Client::DEADLINE`] unless
+//! [`Client::with_deadline`] says otherwise. Until then it also waits for a peer that is not there yet, so it does not matter who is
+//! started first. [`Client::start`] does not wait: its [`Pending`] is waited for, or taken back from any thread by a [`Canceller`];
+//! dropping it takes the call back. [`Error`] says which layer gave up, and why.
+//!
+//! # Many calls
+//! Half of the stack's shepherds may wait for replies to calls from other threads, 512 of them. Calls beyond that wait in a queue of 4096, and
+//! who finds that full waits for room until its deadline, and gets [`ErrorKind::Full`].
 //!
 //! # Who drives the stack
 //! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; all handles may be used by many threads at once. One

@@ -2,7 +2,7 @@
 
 use crate::entrance::{Entrance, lock};
 use crate::error::{Error, ErrorKind};
-use crate::inside::{HEADROOM, Inside};
+use crate::inside::{HEADROOM, Inside, Naming};
 use crate::stack::Stack;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use xk_core::object::{Enable, ProtocolId, Refused};
+use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
@@ -235,7 +235,7 @@ impl<T> Drop for Promise<T> {
         let waiter = self.waiter;
         let wake = Box::new(move |cx: &Kernel, inside: &Rc<Inside>| inside.wake(cx, waiter));
         // In a stack that has ended nobody waits.
-        let _ = self.entrance.post(wake, true);
+        let _ = self.entrance.post(wake);
     }
 }
 
@@ -265,6 +265,10 @@ impl<T> Drop for Later<'_, T> {
     }
 }
 
+/// What is wrong with a second service where procedures have numbers and nothing else.
+const ONE_SERVICE: &str = "a service is offered here already, and procedures are known by their numbers alone: serve several \
+                           programs or versions on a stack with `sunprog`";
+
 /// A service as long as it is offered.
 pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
 
@@ -291,7 +295,7 @@ impl Offer {
         local: Participant,
         service: Box<dyn Service>,
     ) -> Result<Offered, Error> {
-        let (below, _) = inside.below()?;
+        let (below, naming) = inside.below()?;
         let local = inside.participant(&local, service.program(), None)?;
         let service: Rc<dyn Service> = Rc::from(service);
         let service = Rc::new(RefCell::new(Some(service)));
@@ -303,7 +307,10 @@ impl Offer {
         let this = cx.add_protocol("service", "service", offer);
         let enabled = below.open_enable(cx, Upper::new(&this), Participants::local(local));
         let enable = enabled.map_err(|error| Error {
-            kind: ErrorKind::Open(error),
+            kind: match (error, naming) {
+                (OpenError::InUse, Naming::Procedures) => ErrorKind::Graph(ONE_SERVICE.into()),
+                (error, _) => ErrorKind::Open(error),
+            },
             layer: Some(below.name().to_owned()),
         })?;
         inside.keep_service(this.id(), service);

@@ -88,7 +88,7 @@ impl Shared {
             // Nobody may be left to hear it.
             let _ = answer.send(work(cx, inside));
         });
-        if !self.entrance.post(job, false) {
+        if !self.entrance.post(job) {
             return Err(ErrorKind::Ended.into());
         }
         answered.recv().map_err(|_| ErrorKind::Ended.into())
@@ -149,7 +149,7 @@ impl Stack {
 
     pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Inside>) + Send + 'static) {
         // A stack that has ended needs nothing done.
-        let _ = self.shared.entrance.post(Box::new(work), true);
+        let _ = self.shared.entrance.post(Box::new(work));
     }
 }
 

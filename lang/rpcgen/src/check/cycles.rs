@@ -37,7 +37,7 @@ fn mentioned(ty: &Type, each: &mut dyn FnMut(usize)) {
     }
 }
 
-fn needs(kind: &Kind) -> Vec<usize> {
+pub(super) fn needs(kind: &Kind) -> Vec<usize> {
     let mut all = Vec::new();
     let mut each = |at| all.push(at);
     match kind {

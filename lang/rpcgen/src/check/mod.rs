@@ -3,6 +3,7 @@
 mod cycles;
 mod lists;
 mod program;
+mod sizes;
 mod types;
 
 use self::cycles::UnionPlace;
@@ -88,6 +89,7 @@ pub(crate) fn check(
     }
     if !checker.found.has_errors() {
         checker.find_lists();
+        checker.measure();
     }
     checker.model
 }

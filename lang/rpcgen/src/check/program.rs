@@ -75,10 +75,12 @@ impl Checker<'_> {
             let name = &procedure.name.value;
             let result = self.anonymous(&procedure.result, &format!("{name}_result"));
             let mut arguments: Vec<Type> = Vec::new();
-            for (at, argument) in procedure.arguments.iter().enumerate() {
+            let mut argument_names = Vec::new();
+            for (at, (argument, own)) in procedure.arguments.iter().enumerate() {
                 let ty = self.anonymous(argument, &format!("{name}_argument{}", at + 1));
                 if ty != Type::Void {
                     arguments.push(ty);
+                    argument_names.push(own.as_ref().map(|name| name.value.clone()));
                 } else if procedure.arguments.len() > 1 {
                     self.found
                         .error(argument.span, "`void` stands alone or not at all")
@@ -103,6 +105,7 @@ impl Checker<'_> {
                 name: name.clone(),
                 number,
                 arguments,
+                argument_names,
                 result,
             });
         }

@@ -46,7 +46,14 @@ pub(super) fn value<'a>(
             let number: u64 = read(from, path)?;
             whole(to, number, number);
         }
-        Type::Float => floating(to, read::<f32>(from, path)?.into()),
+        Type::Float => {
+            let number: f32 = read(from, path)?;
+            // With the digits that it needs as one of 32 bits.
+            match number.is_finite() {
+                true => write(to, format_args!("{number:?}")),
+                false => floating(to, number.into()),
+            }
+        }
         Type::Double => floating(to, read(from, path)?),
         Type::Bool => write(to, read::<bool>(from, path)?),
         Type::Quadruple => opaque(from, 16, path, to)?,

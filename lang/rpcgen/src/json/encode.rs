@@ -45,11 +45,7 @@ pub(super) fn value<'a>(
         Type::Unsigned => put(whole::<u32>(value, path)?.encode(to), path),
         Type::Hyper => put(whole::<i64>(value, path)?.encode(to), path),
         Type::UnsignedHyper => put(whole::<u64>(value, path)?.encode(to), path),
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "the nearest is what is meant"
-        )]
-        Type::Float => put((floating(value, path)? as f32).encode(to), path),
+        Type::Float => put(single(value, path)?.encode(to), path),
         Type::Double => put(floating(value, path)?.encode(to), path),
         Type::Bool => match value {
             Value::Bool(value) => put(value.encode(to), path),
@@ -301,6 +297,21 @@ fn floating(value: &Value, path: &Path<'_>) -> Result<f64> {
     };
     let expected = r#"a number, "NaN", "Infinity" or "-Infinity""#;
     number.ok_or_else(|| path.wrong(describe(value), expected))
+}
+
+/// The nearest number of 32 bits, if there is one.
+fn single(value: &Value, path: &Path<'_>) -> Result<f32> {
+    let number = floating(value, path)?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the nearest is what is meant"
+    )]
+    let nearest = number as f32;
+    if nearest.is_infinite() && number.is_finite() {
+        let expected = "a number of 32 bits, at most 3.4028235e38";
+        return Err(path.wrong(describe(value), expected));
+    }
+    Ok(nearest)
 }
 
 fn opaque(value: &Value, path: &Path<'_>) -> Result<Vec<u8>> {

@@ -121,10 +121,7 @@ impl Model {
                 "one of the type `{}`",
                 self.describe(&procedure.arguments[0])
             ),
-            _ => format!(
-                "an array of {count}: {}",
-                self.describe_procedure(procedure)
-            ),
+            _ => format!("an array of {count}"),
         };
         let wrong = |what: &str| Err(Path::new("arguments").wrong(what, expected()));
         match (procedure.arguments.as_slice(), arguments) {

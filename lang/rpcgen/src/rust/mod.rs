@@ -16,6 +16,8 @@ pub struct Options {
     pub file: String,
     /// Only types: no services and clients, and nothing of `xk_rpc`.
     pub types_only: bool,
+    /// It goes where `include!` stands, which takes no attributes of a module; a file for `mod` has some.
+    pub included: bool,
 }
 
 impl Default for Options {
@@ -23,9 +25,15 @@ impl Default for Options {
         Self {
             file: "the RPC language".into(),
             types_only: false,
+            included: false,
         }
     }
 }
+
+/// Nobody has to use all that a file offers, nor to like how generated code looks.
+const ALLOWED: &str = "
+#![allow(dead_code, unreachable_pub, clippy::all, reason = \"generated\")]
+";
 
 /// The Rust source: a module for `mod` or `include!`. It needs `xk-rpc`, or `xk-xdr` if it has types alone.
 pub fn to_rust(model: &Model, options: &Options) -> String {
@@ -168,6 +176,9 @@ impl Rust<'_> {
             "// Made by `xk rpcgen` from {}: change that instead.\n",
             options.file
         );
+        if !options.included {
+            all.push_str(ALLOWED);
+        }
         let uses_xdr = body.contains("xdr::");
         let uses_trait = body.contains("impl Xdr for");
         let calls = body.contains("impl<T: ");

@@ -23,6 +23,7 @@ const TAKEN: &[&str] = &[
     "Reply",
     "Result",
     "Self",
+    "Send",
     "Service",
     "Some",
     "String",
@@ -30,6 +31,11 @@ const TAKEN: &[&str] = &[
     "Xdr",
     "T",
     "S",
+];
+
+/// Modules of these names would hide what generated code means: crates, a module and the types that Rust has itself.
+const MODULES_TAKEN: &[&str] = &[
+    "xdr", "xk_rpc", "xk_xdr", "bool", "f32", "f64", "i32", "i64", "u32", "u64", "u8",
 ];
 
 /// Words that are no names in Rust.
@@ -60,7 +66,7 @@ impl Scope {
         let mut count = 1;
         while !self.0.insert(own.clone()) {
             count += 1;
-            own = format!("{name}_{count}");
+            own = format!("{}_{count}", name.trim_end_matches('_'));
         }
         own
     }
@@ -120,8 +126,7 @@ impl Names {
         if !programs {
             return names;
         }
-        // `xdr` is imported.
-        let mut modules = Scope::of(&["xdr"]);
+        let mut modules = Scope::of(MODULES_TAKEN);
         for program in &model.programs {
             let versions = program.versions.iter().map(|version| {
                 let service = types.unique_type(&camel(&version.name));

@@ -72,10 +72,7 @@ impl Rust<'_> {
         let names = procedures.map(|procedure| Names {
             method: methods.unique(&snake(&procedure.name)),
             constant: constants.unique(&procedure.name.to_uppercase()),
-            arguments: match procedure.arguments.len() {
-                1 => vec!["argument".into()],
-                count => (1..=count).map(|n| format!("argument{n}")).collect(),
-            },
+            arguments: arguments(procedure),
         });
         names.collect()
     }
@@ -228,6 +225,22 @@ impl Rust<'_> {
         }
         self.line("}");
     }
+}
+
+/// What the arguments are called: as in the file, or by their places.
+fn arguments(procedure: &Procedure) -> Vec<String> {
+    let mut scope = Scope::of(&["call", "result"]);
+    let parts = (1..=procedure.arguments.len()).map(|at| format!("part{at}"));
+    parts.for_each(|part| drop(scope.unique(&part)));
+    let is_only = procedure.arguments.len() == 1;
+    let names = procedure.argument_names.iter().zip(1..);
+    names
+        .map(|(name, at)| match name {
+            Some(name) => scope.unique(&snake(name)),
+            None if is_only => "argument".into(),
+            None => scope.unique(&format!("argument{at}")),
+        })
+        .collect()
 }
 
 /// The procedure that says nothing but that the server is there.

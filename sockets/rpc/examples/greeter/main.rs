@@ -4,12 +4,6 @@
 //! else changes.
 
 // Written by: xk rpcgen greeter.x --out service.rs
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::all,
-    reason = "it is written for modules that are public"
-)]
 mod service;
 
 use service::{Greeter1, Greeter1Client, Greeter1Server, Greeting};

@@ -1,5 +1,7 @@
 // Made by `xk rpcgen` from greeter.x: change that instead.
 
+#![allow(dead_code, unreachable_pub, clippy::all, reason = "generated")]
+
 use xk_rpc::xdr::{self, Xdr};
 use xk_rpc::{Call, Client, Error, Refusal, Reply, Service};
 

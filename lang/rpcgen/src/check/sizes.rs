@@ -1,0 +1,44 @@
+//! How much a value of each type takes at least, once for each type: a few lines of structures within structures may mean more than
+//! any message holds, and more than anybody has time to count.
+
+use super::Checker;
+use super::cycles::needs;
+use crate::model::Size;
+
+/// Octets of a value at least: what a length counts (RFC 4506, section 4.10).
+const OCTETS_MAX: u64 = u32::MAX as u64;
+/// Values within a value that takes no octets for them, or a few.
+const CELLS_MAX: u64 = 1 << 28;
+
+impl Checker<'_> {
+    /// The sizes of all types; that none contains itself is known.
+    pub(super) fn measure(&mut self) {
+        let count = self.model.types.len();
+        self.model.sizes = vec![Size::default(); count];
+        let mut known = vec![false; count];
+        for start in 0..count {
+            let mut way = vec![start];
+            while let Some(at) = way.last().copied() {
+                let Some(def) = self.model.types.get(at).filter(|_| !known[at]) else {
+                    way.pop();
+                    continue;
+                };
+                let before = way.len();
+                way.extend(needs(&def.kind).into_iter().filter(|next| !known[*next]));
+                if way.len() > before {
+                    continue;
+                }
+                let size = self.model.size_of_kind(&def.kind);
+                self.model.sizes[at] = size;
+                known[at] = true;
+                if size.octets > OCTETS_MAX || size.cells > CELLS_MAX {
+                    let what = format!("no message holds a value of `{}`", def.name);
+                    self.found
+                        .error(self.places[at], what)
+                        .help("make it smaller, or its arrays of any length: `T x<>`");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `vipsize` added to a kernel without a graph file, on layers of made-up sizes.
+
+use core::net::Ipv4Addr;
+use xk_core::graph::BuildError;
+use xk_core::numbers::Number;
+use xk_core::{Part, Participants, ProtocolRef};
+use xk_kit::control::{MaxPacket, OptPacket};
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+#[test]
+fn each_size_has_its_way() {
+    let kernel = TestKernel::new(1);
+    let cx = &kernel;
+    let number = Number {
+        upper: "top",
+        lower: "ip",
+        number: 90,
+    };
+    cx.numbers_mut().add(number).expect("one number");
+    let bottoms = ["a", "b", "c"].map(|name| Bottom::add(cx, name, Lower::host(OWN, 90)));
+    let lowers: Vec<ProtocolRef> = bottoms.iter().map(|b| b.protocol().clone()).collect();
+    let vipsize = xk_vipsize::add(cx, "vipsize", lowers.clone(), vec![10, 100]).expect("it fits");
+    let top = Top::add(cx, "top");
+    cx.start().expect("it starts");
+    let both = Participants::pair(Part::Any, Part::Host(PEER));
+    let session = top.open(cx, &vipsize, both).expect("a session");
+    for (len, way) in [(0, 0), (10, 0), (11, 1), (100, 1), (101, 2), (1400, 2)] {
+        session
+            .push(cx, cx.message(&vec![7; len]))
+            .expect("it goes");
+        let sent: Vec<usize> = bottoms.iter().map(|b| b.take_sent().len()).collect();
+        let expected: Vec<usize> = (0..3).map(|at| usize::from(at == way)).collect();
+        assert_eq!(sent, expected, "{len} octets");
+    }
+    let last = bottoms[2].protocol();
+    let max = last.ask(cx, MaxPacket::default()).map(|q| q.octets);
+    assert_eq!(session.ask(cx, MaxPacket::default()).map(|q| q.octets), max);
+    let opt = last.ask(cx, OptPacket::default()).map(|q| q.octets);
+    assert_eq!(session.ask(cx, OptPacket::default()).map(|q| q.octets), opt);
+    let few = xk_vipsize::add(cx, "few", lowers[..1].to_vec(), vec![]);
+    assert!(matches!(few, Err(BuildError::Lower { at: 1 })));
+    let many = xk_vipsize::add(cx, "many", vec![lowers[0].clone(); 9], vec![]);
+    assert!(matches!(many, Err(BuildError::Param { .. })));
+    for cutoffs in [vec![10, 10], vec![1, 2, 3]] {
+        let wrong = xk_vipsize::add(cx, "wrong", lowers.clone(), cutoffs);
+        assert!(matches!(
+            wrong,
+            Err(BuildError::Param { name: "cutoff", .. })
+        ));
+    }
+}
