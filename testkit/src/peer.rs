@@ -2,14 +2,19 @@
 //!
 //! The standard harness cannot report at run time that a test was skipped, so tests that need root or a program live in test
 //! programs of their own (`harness = false`), whose `main` calls [`main`]. They run one after another, in the order given,
-//! since they share the machine. The output has the standard harness's form, so that tools that read the one read the other.
+//! since they share the machine; those that do not mind company may run beside one another, by [`main_with_company`]. The
+//! output has the standard harness's form, so that tools that read the one read the other.
 //!
-//! Arguments understood: words (a test runs when its name contains one of them), `--exact`, `--skip WORD`, `--list`. Other
-//! options of the standard harness are accepted and change nothing, for `cargo test` hands them to every test program.
+//! Arguments understood: words (a test runs when its name contains one of them), `--exact`, `--skip WORD`, `--list`,
+//! `--test-threads N` (at most so many beside one another). Other options of the standard harness are accepted and change
+//! nothing, for `cargo test` hands them to every test program.
 
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use crate::needs;
@@ -17,20 +22,34 @@ use crate::needs;
 /// A test: its name and its function, which fails by panicking and skips through [`needs`].
 pub type Test = (&'static str, fn());
 
+/// How many tests run beside one another, unless more are asked for.
+const COMPANY_MAX: usize = 8;
+
+/// A test's stack: what Linux gives the first thread of a program.
+const STACK_OCTETS: usize = 8 << 20;
+
 /// The exit code of the standard harness when a test failed.
 const FAILED: u8 = 101;
 
 /// Runs the tests that the program's arguments select and gives the exit code: 0, or 101 when one failed.
 #[must_use]
 pub fn main(tests: &[Test]) -> ExitCode {
+    main_with_company(&[], tests)
+}
+
+/// The same with tests before them, `company`, that have nothing to do with one another and do not mind a busy machine. They
+/// mostly wait, so twice as many run at a time as it has processors, within reason.
+#[must_use]
+pub fn main_with_company(company: &[Test], alone: &[Test]) -> ExitCode {
     let plan = Plan::from_arguments(std::env::args().skip(1));
     if plan.list {
-        for (name, _) in tests.iter().filter(|(name, _)| plan.selects(name)) {
+        let all = company.iter().chain(alone);
+        for (name, _) in all.filter(|(name, _)| plan.selects(name)) {
             println!("{name}: test");
         }
         return ExitCode::SUCCESS;
     }
-    let summary = run(tests, &plan);
+    let summary = run(company, alone, &plan);
     println!("\n{summary}\n");
     if summary.failed.is_empty() {
         ExitCode::SUCCESS
@@ -44,6 +63,7 @@ pub fn main(tests: &[Test]) -> ExitCode {
 struct Plan {
     list: bool,
     exact: bool,
+    threads: Option<NonZeroUsize>,
     words: Vec<String>,
     without: Vec<String>,
 }
@@ -58,9 +78,13 @@ impl Plan {
                 "--list" => plan.list = true,
                 "--exact" => plan.exact = true,
                 "--skip" => plan.without.extend(arguments.next()),
+                "--test-threads" => {
+                    plan.threads = arguments.next().and_then(|number| number.parse().ok());
+                }
                 // These take a value, which must not be read as the name of a test.
-                "--test-threads" | "--color" | "--format" | "--logfile" | "-Z"
-                | "--shuffle-seed" => drop(arguments.next()),
+                "--color" | "--format" | "--logfile" | "-Z" | "--shuffle-seed" => {
+                    drop(arguments.next());
+                }
                 option if option.starts_with('-') => {}
                 word => plan.words.push(word.to_owned()),
             }
@@ -91,6 +115,28 @@ struct Summary {
     seconds: f64,
 }
 
+impl Summary {
+    /// Counts a test and prints its line.
+    fn note(&mut self, name: &'static str, outcome: Outcome) {
+        let word = match outcome {
+            Err(_) => {
+                self.failed.push(name);
+                "FAILED".to_owned()
+            }
+            Ok(Some(reason)) => {
+                self.skipped += 1;
+                format!("skipped ({reason})")
+            }
+            Ok(None) => {
+                self.passed += 1;
+                "ok".to_owned()
+            }
+        };
+        println!("test {name} ... {word}");
+        let _closed = std::io::stdout().flush();
+    }
+}
+
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
@@ -110,44 +156,29 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Runs what the plan selects and prints a line for each.
-fn run(tests: &[Test], plan: &Plan) -> Summary {
+/// Runs what the plan selects, first what may run beside one another, and prints a line for each.
+fn run(company: &[Test], alone: &[Test], plan: &Plan) -> Summary {
     let begun = Instant::now();
-    let chosen: Vec<&Test> = tests
-        .iter()
-        .filter(|(name, _)| plan.selects(name))
-        .collect();
-    println!(
-        "\nrunning {} test{}",
-        chosen.len(),
-        if chosen.len() == 1 { "" } else { "s" }
-    );
-    let mut summary = Summary {
-        filtered_out: tests.len() - chosen.len(),
-        ..Summary::default()
+    let choose = |tests: &[Test]| -> Vec<Test> {
+        let chosen = tests.iter().filter(|(name, _)| plan.selects(name));
+        chosen.copied().collect()
     };
-    for (name, test) in chosen {
-        needs::set_test_name(name);
-        let _stale = needs::take_skipped();
-        let outcome = catch_unwind(AssertUnwindSafe(test));
-        let skipped = needs::take_skipped();
-        let word = match (&outcome, skipped) {
-            (Err(_), _) => {
-                summary.failed.push(name);
-                "FAILED".to_owned()
-            }
-            (Ok(()), Some(reason)) => {
-                summary.skipped += 1;
-                format!("skipped ({reason})")
-            }
-            (Ok(()), None) => {
-                summary.passed += 1;
-                "ok".to_owned()
-            }
-        };
-        println!("test {name} ... {word}");
-        let _ = std::io::stdout().flush();
-    }
+    let (beside, after) = (choose(company), choose(alone));
+    let chosen = beside.len() + after.len();
+    println!(
+        "\nrunning {chosen} test{}",
+        if chosen == 1 { "" } else { "s" }
+    );
+    let summary = Mutex::new(Summary {
+        filtered_out: company.len() + alone.len() - chosen,
+        ..Summary::default()
+    });
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let usual = (2 * processors).min(COMPANY_MAX);
+    let threads = plan.threads.map_or(usual, NonZeroUsize::get);
+    run_some(&beside, threads, &summary);
+    run_some(&after, 1, &summary);
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !summary.failed.is_empty() {
         println!("\nfailures:");
         for name in &summary.failed {
@@ -156,6 +187,42 @@ fn run(tests: &[Test], plan: &Plan) -> Summary {
     }
     summary.seconds = begun.elapsed().as_secs_f64();
     summary
+}
+
+/// Runs these tests in their order, `threads` at a time.
+fn run_some(tests: &[Test], threads: usize, summary: &Mutex<Summary>) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = run_one(*test);
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            summary.note(test.0, outcome);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.min(tests.len()) {
+            scope.spawn(work);
+        }
+    });
+}
+
+/// How a test ended: well, skipped for a reason, or by a panic.
+type Outcome = thread::Result<Option<String>>;
+
+/// Runs a test on a thread of its own, of its name: a message of a panic names the thread.
+fn run_one((name, test): Test) -> Outcome {
+    let inside = || {
+        needs::set_test_name(name);
+        test();
+        needs::take_skipped()
+    };
+    let thread = thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK_OCTETS);
+    thread::scope(|scope| {
+        let running = thread.spawn_scoped(scope, inside).expect("a thread");
+        running.join()
+    })
 }
 
 #[cfg(test)]
@@ -184,12 +251,36 @@ mod tests {
             ("fails", || std::panic::resume_unwind(Box::new("quietly"))),
             ("left out", || {}),
         ];
-        let mut summary = run(&tests, &plan(&["--skip", "left"]));
-        summary.seconds = 1.234;
-        assert_eq!(
-            summary.to_string(),
-            "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 1 filtered out; finished in 1.23s"
+        let closing = "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 1 filtered out; finished in 1.23s";
+        for (company, alone) in [(&[][..], &tests[..]), (&tests, &[]), tests.split_at(2)] {
+            let mut summary = run(company, alone, &plan(&["--skip", "left"]));
+            summary.seconds = 1.234;
+            assert_eq!(summary.to_string(), closing);
+            assert_eq!(summary.failed, ["fails"]);
+        }
+    }
+
+    #[test]
+    fn company_is_there_at_the_same_time_and_nobody_else() {
+        static HERE: AtomicUsize = AtomicUsize::new(0);
+        static ENDED: AtomicUsize = AtomicUsize::new(0);
+        // Each waits until the other is there.
+        fn meets() {
+            HERE.fetch_add(1, Ordering::SeqCst);
+            while HERE.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+            ENDED.fetch_add(1, Ordering::SeqCst);
+        }
+        fn is_alone() {
+            assert_eq!(ENDED.load(Ordering::SeqCst), 2);
+        }
+        let plan = plan(&["--test-threads", "2"]);
+        let summary = run(
+            &[("one", meets), ("other", meets)],
+            &[("last", is_alone)],
+            &plan,
         );
-        assert_eq!(summary.failed, ["fails"]);
+        assert_eq!((summary.passed, summary.failed.len()), (3, 0));
     }
 }

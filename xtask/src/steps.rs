@@ -385,10 +385,10 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
     if !world.has(PEERS) {
         return Ok(Outcome::Passed(counts));
     }
-    let free = [
-        "test", "-p", PEERS, "--test", "smoltcp", "--test", "carriers",
-    ];
-    let outcome = with_tests(process::run(world.cargo().args(free))?);
+    let outcome = with_tests(process::run(&mut tests_of(
+        world,
+        &["smoltcp", "carriers"],
+    ))?);
     let Outcome::Passed(more) = outcome else {
         return Ok(outcome);
     };
@@ -396,20 +396,37 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
     Ok(Outcome::Passed(counts))
 }
 
+/// Builds and runs the test programs of these names.
+///
+/// They are chosen from the whole workspace, not by package: cargo gives third parties' crates the features that the chosen
+/// packages want together, and with any other choice than that of the step `tests` builds nearly everything once more.
+fn tests_of(world: &World, names: &[&str]) -> Command {
+    let mut command = world.cargo();
+    command
+        .args(["test", "--workspace"])
+        .args(names.iter().flat_map(|name| ["--test", name]));
+    command
+}
+
+/// Builds a program, as a companion of one of its package's tests, which makes the same choice as [`tests_of`].
+fn build_beside(world: &World, test: &str) -> io::Result<Outcome> {
+    process::run(tests_of(world, &[test]).args(["--quiet", "--no-run"]))
+}
+
 fn step_fuzz(world: &World) -> io::Result<Outcome> {
     if !world.has("xk-fuzz") {
         return Ok(Outcome::Skipped("the tree has no crate xk-fuzz".into()));
     }
-    process::run(world.cargo().args([
-        "run",
-        "--quiet",
-        "-p",
-        "xk-fuzz",
-        "--",
-        "smoke",
-        "--seconds",
-        SMOKE_SECONDS,
-    ]))
+    let built = build_beside(world, "smoke")?;
+    if !matches!(built, Outcome::Passed(_)) {
+        return Ok(built);
+    }
+    let fuzz = world.target.join("debug/xk-fuzz");
+    process::run(
+        world
+            .program(&fuzz.to_string_lossy())
+            .args(["smoke", "--seconds", SMOKE_SECONDS]),
+    )
 }
 
 fn step_miri(world: &World) -> io::Result<Outcome> {
@@ -477,13 +494,11 @@ fn step_peers(world: &World) -> io::Result<Outcome> {
         ));
     }
     // One of them runs the command.
-    let built = process::run(world.cargo().args(["build", "--quiet", "--package", "xk"]))?;
+    let built = build_beside(world, "command")?;
     if !matches!(built, Outcome::Passed(_)) {
         return Ok(built);
     }
-    Ok(with_tests(process::run(
-        world.cargo().args(["test", "-p", PEERS, "--test", "peers"]),
-    )?))
+    Ok(with_tests(process::run(&mut tests_of(world, &["peers"]))?))
 }
 
 fn step_new_protocol(world: &World) -> io::Result<Outcome> {

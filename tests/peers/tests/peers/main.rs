@@ -24,7 +24,7 @@ mod xdp;
 use std::process::ExitCode;
 
 use xk_peers::scene::Wire;
-use xk_testkit::peer;
+use xk_testkit::peer::{self, Test};
 
 /// The tests, each over the wires that stand in its line.
 macro_rules! tests {
@@ -39,77 +39,84 @@ macro_rules! tests {
 }
 
 fn main() -> ExitCode {
-    peer::main(tests! {
-        host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan XdpGeneric XdpNative;
-        host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
-        host::answers_pings_with_options over Tap Veth;
-        host::echoes_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
-        host::refuses_closed_ports over Tap TapOffload Veth VethOffload Vxlan;
-        host::refuses_unknown_protocols over Tap Veth;
-        host::keeps_silent_towards_broadcasts over Tap Veth XdpGeneric;
-        client::pings_in_all_sizes over Tap Veth XdpGeneric;
-        client::sends_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
-        client::learns_of_closed_ports over Tap Veth;
-        client::learns_of_unreachable_hosts over Tap;
-        client::finds_the_maximum_of_a_path over Tap Veth;
-        arp::answers_arping over Tap Veth XdpGeneric;
-        arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
-        arp::counts_conflicts over Tap Veth;
-        arp::finds_a_host_that_moved over Tap Veth;
-        advertising::does_not_disturb_linux over Veth;
-        router::forwards_pings_of_all_sizes over Tap Veth;
-        router::shows_in_traceroute over Tap Veth;
-        router::tells_tracepath_a_smaller_maximum over Tap Veth;
-        router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
-        router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
-        offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
-        offload::a_router_completes_what_another_wire_does_not over Tap;
-        offload::a_router_cuts_what_another_wire_does_not over Tap;
-        router::tells_what_it_cannot_deliver over Tap Veth;
-        router::records_routes over Tap;
-        tools::fping_finds_us over Tap;
-        tools::nmap_tells_open_from_closed_ports over Tap Veth;
-        tools::nping_is_answered over Tap;
-        tools::mtr_sees_the_hop over Tap;
-        program::runs_a_graph_file over Tap;
-        program::runs_two_hosts_without_privilege over Vxlan;
-        xdp::shares_an_interface over XdpGeneric XdpNative;
-        xdp::uses_several_queues over XdpGeneric XdpNative;
-        xdp::outlasts_its_interface over XdpGeneric XdpNative;
-        xdp::starts_again_at_once over XdpGeneric XdpNative;
-        xdp::leaves_nothing_behind over XdpGeneric XdpNative;
-        tcp::echoes_streams_of_all_sizes over Tap TapOffload VethOffload VxlanOffload XdpGeneric XdpNative;
-        tcp::an_interface_cuts_nothing over VethOffload;
-        tcp::asks_a_server over Tap Veth;
-        tcp::is_refused over Tap Veth;
-        tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
-        exec::sockets_are_those_of_linux over Veth;
-        exec::http_clients_fetch over Veth;
-        exec::a_http_server_serves over Veth;
-        exec::iperf3_measures over Veth;
-        exec::redis_answers over Veth;
-        exec::nginx_serves_with_workers over Veth;
-        exec::openssl_speaks_tls over Veth;
-        exec::ssh_runs_commands over Veth;
-        exec::socat_passes_datagrams over Veth;
-        streams::carries_all_sizes over TapOffload Veth VethOffload XdpNative;
-        streams::outlast_faults over Veth;
-        streams::fit_tiny_windows over Tap;
-        streams::wait_for_closed_windows over Veth;
-        paths::become_narrower over Veth;
-        paths::are_black_holes over Veth;
-        paths::are_marked over Veth;
-        many::stand_at_the_same_time over Veth XdpNative;
-        many::follow_each_other over Veth;
-        rpc::programs_understand_each_other over Veth;
-        rpc::serves_c_programs over Tap VethOffload XdpGeneric;
-        rpc::gives_c_programs_shorthands over Veth;
-        rpc::is_found_by_broadcast over Veth;
-        rpc::calls_c_programs over Tap VethOffload XdpGeneric;
-        rpc::learns_ports_of_rpcbind over Veth;
-        rpc::is_registered_with_rpcbind over Veth;
-        hostile::survives_noise over Tap Veth;
-        hostile::survives_a_flood_of_syns over Veth;
-        hostile::survives_scanners over Tap;
-    })
+    peer::main_with_company(COMPANY, ALONE)
 }
+
+/// What is content with any share of the machine.
+const COMPANY: &[Test] = tests! {
+    host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan XdpGeneric XdpNative;
+    host::answers_pings_with_options over Tap Veth;
+    host::echoes_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
+    host::refuses_closed_ports over Tap TapOffload Veth VethOffload Vxlan;
+    host::refuses_unknown_protocols over Tap Veth;
+    host::keeps_silent_towards_broadcasts over Tap Veth XdpGeneric;
+    client::pings_in_all_sizes over Tap Veth XdpGeneric;
+    client::sends_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
+    client::learns_of_closed_ports over Tap Veth;
+    client::learns_of_unreachable_hosts over Tap;
+    client::finds_the_maximum_of_a_path over Tap Veth;
+    arp::answers_arping over Tap Veth XdpGeneric;
+    arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
+    arp::counts_conflicts over Tap Veth;
+    arp::finds_a_host_that_moved over Tap Veth;
+    advertising::does_not_disturb_linux over Veth;
+    router::forwards_pings_of_all_sizes over Tap Veth;
+    router::shows_in_traceroute over Tap Veth;
+    router::tells_tracepath_a_smaller_maximum over Tap Veth;
+    router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
+    router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
+    offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
+    offload::a_router_completes_what_another_wire_does_not over Tap;
+    offload::a_router_cuts_what_another_wire_does_not over Tap;
+    router::tells_what_it_cannot_deliver over Tap Veth;
+    router::records_routes over Tap;
+    tools::fping_finds_us over Tap;
+    tools::nmap_tells_open_from_closed_ports over Tap Veth;
+    tools::nping_is_answered over Tap;
+    tools::mtr_sees_the_hop over Tap;
+    program::runs_a_graph_file over Tap;
+    program::runs_two_hosts_without_privilege over Vxlan;
+    xdp::shares_an_interface over XdpGeneric XdpNative;
+    xdp::uses_several_queues over XdpGeneric XdpNative;
+    xdp::outlasts_its_interface over XdpGeneric XdpNative;
+    xdp::starts_again_at_once over XdpGeneric XdpNative;
+    tcp::echoes_streams_of_all_sizes over Tap TapOffload VethOffload VxlanOffload XdpGeneric XdpNative;
+    tcp::an_interface_cuts_nothing over VethOffload;
+    tcp::asks_a_server over Tap Veth;
+    tcp::is_refused over Tap Veth;
+    tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
+    exec::sockets_are_those_of_linux over Veth;
+    exec::http_clients_fetch over Veth;
+    exec::a_http_server_serves over Veth;
+    exec::iperf3_measures over Veth;
+    exec::redis_answers over Veth;
+    exec::nginx_serves_with_workers over Veth;
+    exec::openssl_speaks_tls over Veth;
+    exec::ssh_runs_commands over Veth;
+    exec::socat_passes_datagrams over Veth;
+    streams::carries_all_sizes over TapOffload Veth VethOffload XdpNative;
+    streams::outlast_faults over Veth;
+    streams::fit_tiny_windows over Tap;
+    streams::wait_for_closed_windows over Veth;
+    paths::become_narrower over Veth;
+    paths::are_black_holes over Veth;
+    paths::are_marked over Veth;
+    rpc::programs_understand_each_other over Veth;
+    rpc::serves_c_programs over Tap VethOffload XdpGeneric;
+    rpc::gives_c_programs_shorthands over Veth;
+    rpc::is_found_by_broadcast over Veth;
+    rpc::calls_c_programs over Tap VethOffload XdpGeneric;
+    rpc::learns_ports_of_rpcbind over Veth;
+    rpc::is_registered_with_rpcbind over Veth;
+};
+
+/// What keeps the machine busy by itself, and what looks at this process's own memory and descriptors.
+const ALONE: &[Test] = tests! {
+    host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
+    xdp::leaves_nothing_behind over XdpGeneric XdpNative;
+    many::stand_at_the_same_time over Veth XdpNative;
+    many::follow_each_other over Veth;
+    hostile::survives_noise over Tap Veth;
+    hostile::survives_a_flood_of_syns over Veth;
+    hostile::survives_scanners over Tap;
+};

@@ -137,10 +137,11 @@ pub(crate) fn call(space: &Space, transport: &str, host: &str, port: u16, calls:
     assert_eq!(said, meant, "over {transport}");
 }
 
-/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its.
+/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its. Whoever ends it may start another one: its
+/// port is free then.
 pub(crate) fn rpcbind(space: &Space, options: &str) -> Running {
     let script = format!(
-        "mount -t tmpfs tmpfs /run && rpcbind -f {options} & binder=$!; trap 'kill $binder' TERM; \
+        "mount -t tmpfs tmpfs /run && rpcbind -f {options} & binder=$!; trap 'kill $binder; wait $binder' TERM; \
          until rpcinfo -p 127.0.0.1 > /dev/null 2>&1; do sleep 0.02; done; echo ready; wait"
     );
     let running = space
