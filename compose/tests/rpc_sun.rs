@@ -70,3 +70,8 @@ fn on_channel() {
 fn with_credentials() {
     all_are_answered("rpc-sun-auth");
 }
+
+#[test]
+fn at_a_port_that_the_port_mapper_knows() {
+    all_are_answered("rpc-portmap");
+}

@@ -1,26 +1,32 @@
 //! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a session above for each below,
 //! a credential and a verifier in front of requests, a verifier in front of accepted replies.
 
+mod sessions;
+
+pub use sessions::{CallingKey, QUESTIONS, SESSIONS_MAX, Served, Sessions};
+
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
-use crate::control::PeerHost;
-use crate::onc::{AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
+use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER};
 use crate::ports::less_header;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
-use xk_core::control::{ListMaps, ListSessions, Question};
+use xk_core::control::Question;
 use xk_core::message::NoBuffers;
 use xk_core::object::{
-    CallCause, CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable,
+    CallCause, CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused,
 };
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
     Upper, reason,
 };
 
-/// Octets of the shorthands that a server gives.
-pub const SHORTHAND_OCTETS: usize = 24;
+/// Octets of the shorthands that a server gives, as they lie in a verifier.
+pub const SHORTHAND_OCTETS: usize = 32;
+
+/// Octets in front of an accepted reply, at most: a verifier with a shorthand.
+const VERIFIER_OCTETS_MAX: usize = AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;
 
 /// Asked upwards by a layer that has taken a whole credential: give a shorthand for it, for the reply.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +67,8 @@ pub struct Asker {
 
 /// One way to say who calls.
 pub trait Flavor: 'static {
-    /// Octets in front of a request, at least.
-    const HEADER_OCTETS: usize;
+    /// Octets in front of every request.
+    fn header_octets(&self) -> usize;
 
     /// Puts credential and verifier in front of a request.
     ///
@@ -81,14 +87,15 @@ pub trait Flavor: 'static {
         request: &mut Message,
     ) -> Result<Option<Caller>, &'static Reason>;
 
-    /// Puts the verifier in front of a reply. `issue` gives a shorthand if anybody above gives any.
+    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for him if anybody above gives any.
     ///
     /// # Errors
     /// [`NoBuffers`].
     fn verify(
         &self,
         reply: &mut Message,
-        issue: impl FnOnce() -> Option<[u8; SHORTHAND_OCTETS]>,
+        caller: Option<Caller>,
+        issue: impl FnOnce(Caller) -> Option<[u8; SHORTHAND_OCTETS]>,
     ) -> Result<(), NoBuffers>;
 
     /// The shorthand in the verifier of a reply.
@@ -139,12 +146,8 @@ pub fn name_caller(request: &mut Message, caller: Option<Caller>) -> Result<(), 
 struct Shared<F> {
     flavor: F,
     lower: ProtocolRef,
-    /// By the session below and the protocol above.
-    calling: SessionTable<(u64, u32)>,
-    /// By the session below.
-    serving: SessionTable<u64>,
-    server: RefCell<Option<ProtocolRef>>,
-    /// How often he has enabled it.
+    sessions: Sessions,
+    /// How often the protocol above that serves has enabled it.
     enables: Cell<usize>,
 }
 
@@ -161,45 +164,10 @@ impl<F: Flavor> Layer<F> {
             shared: Rc::new(Shared {
                 flavor,
                 lower,
-                calling: SessionTable::new(boot_key, sessions_max),
-                serving: SessionTable::new(boot_key, sessions_max),
-                server: RefCell::default(),
+                sessions: Sessions::new(boot_key, sessions_max),
                 enables: Cell::new(0),
             }),
         }
-    }
-
-    #[cold]
-    fn call_demux_first(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let Some(upper) = self.shared.server.borrow().clone() else {
-            return Err(this.refuse(request, &reason::NO_PROTOCOL));
-        };
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host);
-        let is_null = lower.ask(cx, MyProcedure::default()) == Some(MyProcedure { number: 0 });
-        let body = Serving {
-            shared: Rc::clone(&self.shared),
-            lower: lower.clone(),
-            upper: upper.clone(),
-            asker: Asker { peer, is_null },
-        };
-        let session = cx.new_passive_session(this, &upper, body);
-        let bound = self.shared.serving.bind(cx, lower.id().0, session.clone());
-        if let Err(full) = bound {
-            session.abort(cx);
-            return Err(this.refuse(request, full));
-        }
-        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
-            session.abort(cx);
-            return Err(this.refuse(request, unwanted));
-        }
-        session.call_pop(cx, request)
     }
 }
 
@@ -212,27 +180,15 @@ impl<F: Flavor> Protocol for Layer<F> {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
-        let key = (lower.id().0, upper.receiver.id().0);
-        if let Some(session) = self.shared.calling.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
-            session.hold();
-            return Ok(session);
-        }
-        let body = Calling {
-            shared: Rc::clone(&self.shared),
-            key,
-            lower,
-            shorthand: RefCell::default(),
-        };
-        let session = cx.new_session(this, upper.receiver, body);
-        match self.shared.calling.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
+        let sessions = &self.shared.sessions;
+        sessions.open(cx, this, upper.receiver, lower, |key, lower| {
+            Ok(Calling {
+                shared: Rc::clone(&self.shared),
+                key,
+                lower,
+                shorthand: RefCell::default(),
+            })
+        })
     }
 
     fn open_enable(
@@ -242,14 +198,13 @@ impl<F: Flavor> Protocol for Layer<F> {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let server = self.shared.server.borrow().clone();
-        if server.is_some_and(|server| server != *upper.receiver) {
-            return Err(OpenError::InUse);
-        }
+        let Shared {
+            lower, sessions, ..
+        } = &*self.shared;
+        sessions.may_serve(upper.receiver)?;
         // The protocol below counts how often.
-        let below = &self.shared.lower;
-        let enable = below.open_enable(cx, Upper::new(this), participants)?;
-        *self.shared.server.borrow_mut() = Some(upper.receiver.clone());
+        let enable = lower.open_enable(cx, Upper::new(this), participants)?;
+        sessions.serves(upper.receiver);
         self.shared.enables.set(self.shared.enables.get() + 1);
         Ok(enable)
     }
@@ -259,7 +214,7 @@ impl<F: Flavor> Protocol for Layer<F> {
         let left = self.shared.enables.get().saturating_sub(1);
         self.shared.enables.set(left);
         if left == 0 {
-            drop(self.shared.server.take());
+            self.shared.sessions.serves_no_more();
         }
     }
 
@@ -271,34 +226,28 @@ impl<F: Flavor> Protocol for Layer<F> {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        match self.shared.serving.get(&lower.id().0) {
-            Some(session) => session.call_pop(cx, request),
-            None => self.call_demux_first(cx, this, lower, request),
-        }
+        let sessions = &self.shared.sessions;
+        sessions.call_demux(cx, this, lower, request, |served| {
+            let number = lower.ask(cx, MyProcedure::default());
+            Serving {
+                shared: Rc::clone(&self.shared),
+                asker: Asker {
+                    peer: served.peer,
+                    is_null: number == Some(MyProcedure { number: 0 }),
+                },
+                served,
+            }
+        })
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
-        if let Some(question) = ask.get::<CarriesCredentials>() {
-            return if question.who == this.id() {
-                Answer::Answered
-            } else {
-                Answer::Unknown
-            };
-        }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.calling);
-            question.add(&shared.serving);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("calling", shared.calling.stats()));
-            question.maps.push(("serving", shared.serving.stats()));
-            return Answer::Answered;
+        if let Some(answer) = shared.sessions.answer(this, ask) {
+            return answer;
         }
         let answer = shared.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask, F::HEADER_OCTETS);
+            less_header(ask, shared.flavor.header_octets());
         }
         answer
     }
@@ -308,16 +257,14 @@ impl<F: Flavor> Protocol for Layer<F> {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.calling.clear();
-        self.shared.serving.clear();
-        drop(self.shared.server.take());
+        self.shared.sessions.clear();
     }
 }
 
 /// A session that calls.
 struct Calling<F> {
     shared: Rc<Shared<F>>,
-    key: (u64, u32),
+    key: CallingKey,
     lower: SessionRef,
     shorthand: RefCell<Vec<u8>>,
 }
@@ -335,7 +282,9 @@ impl<F: Flavor> Session for Calling<F> {
             .map_err(|_| CallError::from(PushError::NoBuffers))?;
         let mut reply = self.lower.call(cx, request)?;
         let read = AuthHead::pop(&mut reply, |head, body| {
-            if let Some(shorthand) = flavor.shorthand(head, body) {
+            // One that is longer than what it stands for saves nothing.
+            let is_short = 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
+            if let Some(shorthand) = flavor.shorthand(head, body).filter(|_| is_short) {
                 let mut kept = self.shorthand.borrow_mut();
                 kept.clear();
                 kept.extend_from_slice(shorthand);
@@ -354,7 +303,7 @@ impl<F: Flavor> Session for Calling<F> {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask, F::HEADER_OCTETS);
+            less_header(ask, self.shared.flavor.header_octets());
         }
         answer
     }
@@ -364,10 +313,7 @@ impl<F: Flavor> Session for Calling<F> {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let calling = &self.shared.calling;
-        if calling.get(&self.key).as_ref() == Some(this) {
-            calling.unbind(&self.key);
-        }
+        self.shared.sessions.closed(&self.key, this);
         self.lower.close(cx);
         Closing::Done
     }
@@ -376,8 +322,7 @@ impl<F: Flavor> Session for Calling<F> {
 /// A session that serves.
 struct Serving<F> {
     shared: Rc<Shared<F>>,
-    lower: SessionRef,
-    upper: ProtocolRef,
+    served: Served,
     asker: Asker,
 }
 
@@ -398,31 +343,39 @@ impl<F: Flavor> Session for Serving<F> {
             Ok(caller) => caller,
             Err(why) => return Err(this.refuse(cx, request, why)),
         };
-        let mut reply = self.upper.call_demux(cx, this, request)?;
-        let issue = || {
+        let mut reply = self.served.upper.call_demux(cx, this, request)?;
+        let issue = |caller| {
             let question = IssueShorthand {
-                who: self.upper.id(),
-                caller: caller?,
+                who: self.served.upper.id(),
+                caller,
                 peer: self.asker.peer,
                 octets: [0; SHORTHAND_OCTETS],
             };
-            self.upper.ask(cx, question).map(|question| question.octets)
+            self.served
+                .upper
+                .ask(cx, question)
+                .map(|question| question.octets)
         };
-        match flavor.verify(&mut reply, issue) {
+        match flavor.verify(&mut reply, caller, issue) {
             Ok(()) => Ok(reply),
             Err(NoBuffers) => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
         }
     }
 
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let answer = self.served.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, VERIFIER_OCTETS_MAX);
+        }
+        answer
+    }
+
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
+        Some(&self.served.lower)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        let (serving, key) = (&self.shared.serving, self.lower.id().0);
-        if serving.get(&key).as_ref() == Some(this) {
-            serving.unbind(&key);
-        }
+        self.shared.sessions.forgotten(&self.served, this);
         Closing::Done
     }
 }

@@ -152,13 +152,21 @@ fn reqrep_keeps_the_laws() {
     );
 }
 
-/// The layers of ONC RPC that name programs: `sunselect`, or `sunprog` on it.
+/// The layers of ONC RPC that name programs: `sunselect`, or others on it up to the one named.
 struct Programs(&'static str);
 
-impl Programs {
-    fn is_table(&self) -> bool {
-        self.0 == "sunprog"
-    }
+/// Stands a layer on others, with the parameters that it has by default.
+fn on(cx: &Kernel, side: Side, kind: &str, lowers: &[&ProtocolRef]) -> ProtocolRef {
+    let entry = entry(kind);
+    let lowers: Vec<ProtocolRef> = lowers.iter().map(|lower| (*lower).clone()).collect();
+    let mut build = Build {
+        cx,
+        entry,
+        name: &format!("{kind}-{side:?}"),
+        lowers: &lowers,
+        params: &Params::default(),
+    };
+    (entry.build)(&mut build).expect("the defaults build it")
 }
 
 impl CallFixture for Programs {
@@ -184,33 +192,36 @@ impl CallFixture for Programs {
 
     /// Above `sunselect` the flavor of the credentials: none.
     fn number(&self) -> Option<u32> {
-        (!self.is_table()).then_some(0)
+        (self.0 == "sunselect").then_some(0)
     }
 
-    /// The table stands on the layer that names what it looks for.
+    /// The table stands on the layer that names what it looks for, or on layers of authentication between.
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        let on = |kind: &str, lower: &ProtocolRef| {
-            let entry = entry(kind);
-            let mut build = Build {
-                cx,
-                entry,
-                name: &format!("{kind}-{side:?}"),
-                lowers: core::slice::from_ref(lower),
-                params: &Params::default(),
-            };
-            (entry.build)(&mut build).expect("the defaults build it")
-        };
         let number = entry("sunselect").numbers[0].number;
-        let select = on("sunselect", bottom);
+        let select = on(cx, side, "sunselect", &[bottom]);
         let set = |upper: &ProtocolRef, lower: &ProtocolRef, number| {
             let mut numbers = cx.numbers_mut();
             numbers.override_pair(upper.id(), lower.id(), number);
         };
         set(&select, bottom, number);
-        if !self.is_table() {
+        if self.0 == "sunselect" {
             return select;
         }
-        let table = on("sunprog", &select);
+        let auth = |kind: &str, lowers: &[&ProtocolRef]| {
+            let layer = on(cx, side, kind, lowers);
+            set(&layer, &select, entry(kind).numbers[0].number);
+            layer
+        };
+        let under = match self.0 {
+            "authnone" => auth("authnone", &[&select]),
+            "authsys" => auth("authsys", &[&select]),
+            "authshort" => {
+                let whole = auth("authsys", &[&select]);
+                auth("authshort", &[&select, &whole])
+            }
+            _ => select.clone(),
+        };
+        let table = on(cx, side, "sunprog", &[&under]);
         set(&table, &select, 0);
         // The suite speaks to the bottom in the place of what it tests.
         set(&table, bottom, number);
@@ -234,4 +245,12 @@ fn sunselect_keeps_the_laws() {
 fn sunprog_keeps_the_laws() {
     let findings = keeps(&Programs("sunprog"));
     assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
+
+#[test]
+fn the_layers_of_authentication_keep_the_laws() {
+    for kind in ["authnone", "authsys", "authshort"] {
+        let findings = keeps(&Programs(kind));
+        assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+    }
 }

@@ -1,12 +1,14 @@
 //! Layers of authentication in the stack: none, whole credentials, shorthands.
 
-use crate::net::{Net, PROGRAM, host, words};
+use crate::net::{Faults, Net, PROGRAM, host, words};
+use crate::octets::real;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::object::{CallCause, Rejection};
-use xk_core::{Kernel, ProtocolRef};
+use xk_core::object::{CallCause, PushError, Rejection};
+use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::call::{BAD_CREDENTIALS, Caller};
+use xk_kit::control::MaxPacket;
 use xk_kit::onc::{REJECTED_CREDENTIALS, TOO_WEAK};
 use xk_testkit::kernel::Lower;
 
@@ -89,81 +91,6 @@ fn caller(flavor: u32, user: u32, group: u32) -> Option<Caller> {
         user,
         group,
     })
-}
-
-/// NFS version 3 GETATTR in Wireshark's test capture nfs.pcap, and its reply.
-fn real() -> (Vec<u8>, Vec<u8>) {
-    let call = [
-        0x7b55_8aeb,
-        0,
-        2,
-        0x0001_86a3,
-        3,
-        1,
-        1,
-        0x4c,
-        0x36db_9197,
-        0x0a,
-        0x6174_6d63,
-        0x6c69_656e,
-        0x7432_0000,
-        0,
-        1,
-        0x0b,
-        1,
-        0,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-        8,
-        9,
-        0x0c,
-        0,
-        0,
-        0x20,
-        0x2192_1300,
-        0xa792_5907,
-        0x2000_0000,
-        0x0002_4a77,
-        0xdbb5_1901,
-        0x1900_0000,
-        0x01a4_0600,
-        0x971b_0500,
-    ];
-    let reply = [
-        0x7b55_8aeb,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        1,
-        0x1ed,
-        1,
-        0,
-        0x1e,
-        0,
-        0x0004_0760,
-        0,
-        0x0004_2000,
-        0,
-        0,
-        0,
-        0x19,
-        0,
-        0x0002_4a77,
-        0x36db_94da,
-        0x0c84_5c68,
-        0x321e_28e9,
-        0,
-        0x3223_d410,
-        0x0a21_fe80,
-    ];
-    (words(&call), words(&reply))
 }
 
 /// A network with a server of NFS version 3, whose procedure 1 gives its arguments back.
@@ -271,7 +198,10 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     let flavor = |at: usize| net.wire.borrow()[at].1[8 + 27];
     assert_eq!([0, 2, 4].map(flavor), [1, 2, 2]);
     // The reply to the whole credential brought it, in its verifier.
-    assert_eq!(net.wire.borrow()[1].1[8 + 12..8 + 20], words(&[2, 24]));
+    assert_eq!(
+        net.wire.borrow()[1].1[8 + 12..8 + 28],
+        words(&[2, 32, 2, 24])
+    );
     // Too old: the server rejects it, the client says again who he is, and the caller notices nothing.
     net.cx.advance(Duration::from_secs(3600));
     assert_eq!(net.call(&session, b"abcd"), Ok(b"abcd".to_vec()));
@@ -288,17 +218,20 @@ fn nobody_else_can_use_a_shorthand() {
     let net = Net::new(5, &short);
     assert!(net.call(&net.open(1), b"").is_ok());
     let reply = net.wire.borrow()[1].1[8..].to_vec();
-    let shorthand = &reply[20..44];
+    // What Sun's clients send, and what clients send that take the verifier's octets as they are.
+    let (shorthand, all) = (&reply[28..52], &reply[20..52]);
     let call = |octets: &[u8]| {
         let mut call = words(&[7, 0, 2, PROGRAM, 1, 1, 2, octets.len() as u32]);
         call.extend(octets);
         call.extend(words(&[0, 0]));
         call
     };
-    assert_eq!(
-        net.datagram(&call(shorthand)),
-        Some(words(&[7, 1, 0, 0, 0, 0]))
-    );
+    for octets in [shorthand, all] {
+        assert_eq!(
+            net.datagram(&call(octets)),
+            Some(words(&[7, 1, 0, 0, 0, 0]))
+        );
+    }
     let rejected = Some(words(&[7, 1, 1, 1, 2]));
     let mut other = shorthand.to_vec();
     other[3] ^= 1;
@@ -323,4 +256,113 @@ fn a_client_without_credentials_is_told_that_they_are_wanted() {
         "sunselect-client: the peer refused the call: credentials too weak"
     );
     net.finish();
+}
+
+/// Calls once while the network carries nothing, and gives the client these replies, in words behind number and type, each to one
+/// request after the other. What the call brought, and the requests in order, from the flavor of the credential on.
+fn answered(
+    net: &Rc<Net>,
+    session: &SessionRef,
+    replies: &[&[u32]],
+) -> (Result<Vec<u8>, CallCause>, Vec<Vec<u8>>) {
+    let replies: Vec<Vec<u8>> = replies.iter().map(|reply| words(reply)).collect();
+    net.faults.set(Faults {
+        loss: 1000,
+        ..Faults::default()
+    });
+    let requests = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&requests);
+    net.then(move |net| {
+        for reply in replies {
+            let at = net.wire.borrow().len();
+            while net.wire.borrow().len() == at {
+                let never = xk_core::shepherd::Semaphore::new(0);
+                let _ = net.cx.wait(&never, Some(Duration::from_millis(1)));
+            }
+            let octets = net.wire.borrow()[at].1.clone();
+            seen.borrow_mut().push(octets[8 + 24..].to_vec());
+            let mut back = octets[2..4].to_vec();
+            back.extend(&octets[..2]);
+            back.extend((reply.len() as u16 + 16).to_be_bytes());
+            back.extend([0, 0]);
+            back.extend(&octets[8..12]);
+            back.extend(words(&[1]));
+            back.extend(reply);
+            let peer = Some(xk_core::Part::Host(host(2)));
+            net.ends[0].inject(&net.cx, peer, net.cx.message(&back));
+        }
+    });
+    let result = Rc::new(RefCell::new(None));
+    let (to, session) = (Rc::clone(&result), session.clone());
+    net.then_first(move |net| {
+        let reply = session.call(&net.cx, net.cx.message(b"args"));
+        let reply = reply.map(|reply| xk_testkit::kernel::octets(&reply));
+        *to.borrow_mut() = Some(reply.map_err(|error| error.cause));
+    });
+    net.run();
+    let result = result.take().expect("an answer");
+    (result, requests.take())
+}
+
+#[test]
+fn whatever_a_server_says_of_a_shorthand_the_client_says_again_who_he_is() {
+    let gives: &[u32] = &[0, 2, 8, 0x0102_0304, 0x0506_0708, 0, 42];
+    let in_sun_s_form: &[u32] = &[0, 2, 16, 2, 8, 0x0102_0304, 0x0506_0708, 0, 42];
+    let empty: &[u32] = &[0, 0, 0, 0, 43];
+    let mut by_shorthand = words(&[2, 8, 0x0102_0304, 0x0506_0708, 0, 0]);
+    by_shorthand.extend(b"args");
+    // Rejected, and what servers say that know nothing of shorthands any more: no such flavor, too weak, bad, anything.
+    for stat in [2, 5, 1, 13] {
+        let net = Net::new(7, &short);
+        let session = net.open(1);
+        // The shorthand as it is, and as a whole credential.
+        let gives = [gives, in_sun_s_form][stat as usize % 2];
+        let (first, requests) = answered(&net, &session, &[gives]);
+        assert_eq!((first, requests[0][3]), (Ok(words(&[42])), 1));
+        let (second, requests) = answered(&net, &session, &[&[1, 1, stat], empty]);
+        assert_eq!(second, Ok(words(&[43])), "{stat}");
+        assert_eq!(requests[0], by_shorthand);
+        assert_eq!(requests[1][3], 1, "the whole credential");
+        // It got no other: whole again.
+        let (third, requests) = answered(&net, &session, &[empty]);
+        assert_eq!((third, requests[0][3]), (Ok(words(&[43])), 1));
+        drop(session);
+        net.finish();
+    }
+}
+
+#[test]
+fn users_who_are_not_accepted_get_no_shorthand() {
+    let net = Net::new(8, &short);
+    // The null procedure is there for everybody.
+    let null = |user: u32| words(&[7, 0, 2, PROGRAM, 1, 0, 1, 20, 1, 0, user, 0, 0, 0, 0]);
+    assert_eq!(net.datagram(&null(5)), Some(words(&[7, 1, 0, 0, 0, 0])));
+    let reply = net.datagram(&null(1234)).expect("a reply");
+    assert_eq!(reply[12..16], words(&[2]), "this one may have it");
+    net.finish();
+}
+
+#[test]
+fn a_request_of_the_largest_size_passes_with_any_credential() {
+    for (seed, build) in [
+        (9, &sys as &crate::net::Build),
+        (10, &short),
+        (11, &crate::net::classic),
+    ] {
+        let net = Net::new(seed, build);
+        let session = net.open(1);
+        let max = session.ask(&net.cx, MaxPacket::default()).unwrap().octets as usize;
+        // The second may go by a shorthand.
+        for _ in 0..2 {
+            assert!(net.call(&session, &vec![7; max]).is_ok(), "{max} octets");
+        }
+        let fresh = net.open(2);
+        let error = net.call(&fresh, &vec![7; max + 1]).expect_err("too big");
+        assert!(
+            matches!(error.cause, CallCause::Push(PushError::TooBig { .. })),
+            "{error}"
+        );
+        drop((session, fresh));
+        net.finish();
+    }
 }

@@ -6,3 +6,4 @@ mod chance;
 mod mixes;
 mod net;
 mod octets;
+mod portmap;

@@ -5,8 +5,9 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{CallCause, PushError};
-use xk_core::{Kernel, ProtocolRef};
-use xk_kit::stream::StreamAbort;
+use xk_core::{Kernel, ProtocolRef, Upper};
+use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::stream::{StreamAbort, StreamSpace};
 use xk_testkit::kernel::Lower;
 
 fn on_tcp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
@@ -15,6 +16,7 @@ fn on_tcp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let settings = xk_rm::Settings {
         record_max: 200_000,
         queue_max: 400_000,
+        held_max: 1_000_000,
         sessions_max: 4,
     };
     let rm = xk_rm::add(cx, &format!("rm-{name}"), tcp, settings);
@@ -142,6 +144,152 @@ fn a_bare_link_will_do() {
         net.call(&session, b"over a link"),
         Ok(b"over a link".into())
     );
+    drop(session);
+    net.finish();
+}
+
+/// One call at a time.
+fn on_channel(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+    let limits = xk_channel::Limits::default();
+    let channel = xk_channel::add(cx, &format!("channel-{name}"), below, limits);
+    let settings = xk_sunselect::Settings {
+        lines_max: 1,
+        ..xk_sunselect::Settings::default()
+    };
+    let select = xk_sunselect::add(cx, &format!("sunselect-{name}"), channel.clone(), settings);
+    cx.numbers_mut()
+        .override_pair(select.id(), channel.id(), 0x66);
+    let settings = xk_sunprog::Settings::default();
+    let lowers = [select.clone()];
+    let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), &lowers, settings);
+    cx.numbers_mut().override_pair(prog.id(), select.id(), 0);
+    prog
+}
+
+#[test]
+fn a_call_taken_back_as_its_turn_comes_is_not_made() {
+    let below = [1, 2].map(|n| Lower::host(host(n), 102));
+    let net = Net::with(7, &on_channel, below, &format!("version1@program{PROGRAM}"));
+    let text = format!("*, procedure3@version1@program{PROGRAM}@10.0.0.2");
+    let session = net.open_as(&text);
+    let end = Rc::new(RefCell::new(None));
+    let first = session.clone();
+    net.then(move |net| {
+        assert!(first.call(&net.cx, net.cx.message(b"first")).is_ok());
+        // The line is free, and the second is about to have it.
+        assert!(first.ask(&net.cx, CancelCall { tag: 7 }).is_some());
+    });
+    let (to, second) = (Rc::clone(&end), session.clone());
+    net.then(move |net| {
+        let mut request = net.cx.message(b"second");
+        let deadline = xk_core::Time::MAX;
+        request
+            .set_attribute(CallOptions { deadline, tag: 7 })
+            .unwrap();
+        let result = second.call(&net.cx, request).map(drop);
+        *to.borrow_mut() = Some(result.map_err(|error| error.cause));
+    });
+    net.run();
+    assert_eq!(end.take(), Some(Err(CallCause::Cancelled)));
+    assert_eq!(net.server.executed.get(), 1);
+    // The line is free for others.
+    assert!(net.call(&session, b"third").is_ok());
+    drop(session);
+    net.finish();
+}
+
+/// The server keeps the replies of the latest 64 requests.
+fn on_tcp_cached(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+    let settings = xk_tcp::Settings::default();
+    let tcp = xk_tcp::add(cx, &format!("tcp-{name}"), below, 64, settings);
+    let rm = xk_rm::add(cx, &format!("rm-{name}"), tcp, xk_rm::Settings::default());
+    let settings = xk_reqrep::Settings {
+        dupcache: 64,
+        dupcache_octets: 400_000,
+        ..xk_reqrep::Settings::default()
+    };
+    over(cx, name, rm, settings)
+}
+
+#[test]
+fn replies_kept_take_no_more_memory_than_they_may() {
+    let below = [1, 2].map(|n| Lower::host(host(n), 6));
+    let net = Net::with(6, &on_tcp_cached, below, &local());
+    let session = net.open(1);
+    let in_use = || {
+        let stats = net.cx.pool().stats();
+        let octets = stats.classes.iter().map(|c| c.live as usize * c.octets);
+        octets.sum::<usize>()
+    };
+    let before = in_use();
+    for n in 0..40_u8 {
+        assert!(net.call(&session, &[n; 100_000]).is_ok());
+    }
+    net.wire.take();
+    let kept = in_use() - before;
+    assert!((300_000..700_000).contains(&kept), "{kept}");
+    drop(session);
+    net.finish();
+}
+
+/// The same, for as many connections as there are peers.
+fn on_tcp_of_many(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+    let settings = xk_tcp::Settings::default();
+    let tcp = xk_tcp::add(cx, &format!("tcp-{name}"), below, 64, settings);
+    let settings = xk_rm::Settings {
+        record_max: 200_000,
+        queue_max: 200_000,
+        held_max: 600_000,
+        sessions_max: 64,
+    };
+    let rm = xk_rm::add(cx, &format!("rm-{name}"), tcp, settings);
+    over(cx, name, rm, xk_reqrep::Settings::default())
+}
+
+#[test]
+fn records_that_never_end_take_no_more_memory_than_they_may_together() {
+    let below = [1, 2].map(|n| Lower::host(host(n), 6));
+    let net = Net::with(8, &on_tcp_of_many, below, &local());
+    let session = net.open(1);
+    assert!(net.call(&session, b"before").is_ok());
+    let in_use = || {
+        let stats = net.cx.pool().stats();
+        let octets = stats.classes.iter().map(|c| c.live as usize * c.octets);
+        octets.sum::<usize>()
+    };
+    let before = in_use();
+    // Twenty connections, each with most of a record of 150,000 octets: three millions in all.
+    let tcp = net.cx.find_protocol("tcp-client").unwrap();
+    let mut raw = Vec::new();
+    for _ in 0..20 {
+        let both = format!("*, port{PORT}@10.0.0.2").parse().unwrap();
+        let stream = tcp.open(&net.cx, Upper::new(&net.client), both).unwrap();
+        raw.push(stream.clone());
+        net.then(move |net| {
+            let never = xk_core::shepherd::Semaphore::new(0);
+            let mut octets = 0x8002_49f0_u32.to_be_bytes().to_vec();
+            octets.resize(149_000, 7);
+            let mut rest = &octets[..];
+            while !rest.is_empty() && !stream.head().is_closed() {
+                let space = stream.ask(&net.cx, StreamSpace::default());
+                let space = space.map_or(0, |space| space.octets as usize);
+                let (now, later) = rest.split_at(rest.len().min(space).min(8000));
+                if !now.is_empty() && stream.push(&net.cx, net.cx.message(now)).is_err() {
+                    return;
+                }
+                rest = later;
+                let _ = net.cx.wait(&never, Some(Duration::from_millis(2)));
+            }
+        });
+    }
+    net.run();
+    net.wire.take();
+    let kept = in_use() - before;
+    assert!((200_000..1_200_000).contains(&kept), "{kept}");
+    assert!(net.drops("rm-server", &xk_rm::HELD_MOST) >= 16);
+    for stream in raw {
+        stream.close(&net.cx);
+    }
     drop(session);
     net.finish();
 }

@@ -325,9 +325,24 @@ impl Net {
     }
 
     pub(crate) fn datagram_from(self: &Rc<Self>, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
+        self.datagram_of(Part::Host(host(1)), (port, PORT), payload)
+    }
+
+    /// The same at another port of the server.
+    pub(crate) fn datagram_at(self: &Rc<Self>, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
+        self.datagram_of(Part::Host(host(1)), (1023, port), payload)
+    }
+
+    /// The same from any host.
+    pub(crate) fn datagram_of(
+        self: &Rc<Self>,
+        peer: Part,
+        (from, to): (u16, u16),
+        payload: &[u8],
+    ) -> Option<Vec<u8>> {
         let len = payload.len() as u16 + 8;
         // Without a checksum, which UDP allows.
-        let mut octets_sent: Vec<u8> = [port, PORT, len, 0]
+        let mut octets_sent: Vec<u8> = [from, to, len, 0]
             .into_iter()
             .flat_map(u16::to_be_bytes)
             .collect();
@@ -335,7 +350,7 @@ impl Net {
         let before = self.wire.borrow().len();
         self.then(move |net| {
             let message = net.cx.message(&octets_sent);
-            net.ends[1].inject(&net.cx, Some(Part::Host(host(1))), message);
+            net.ends[1].inject(&net.cx, Some(peer), message);
         });
         self.run();
         let wire = self.wire.borrow();

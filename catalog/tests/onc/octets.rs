@@ -75,7 +75,7 @@ fn the_client_sends_the_standard_s_octets() {
 }
 
 /// NFS version 3 GETATTR in Wireshark's test capture nfs.pcap, from port 1023, and its reply. The credential is of AUTH_SYS.
-fn real() -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn real() -> (Vec<u8>, Vec<u8>) {
     let call = [
         0x7b55_8aeb,
         0,

@@ -57,9 +57,9 @@ pub mod wire;
 pub use protocol::{add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Realm};
 use xk_core::numbers::Number;
+use xk_kit::auth::{QUESTIONS, SESSIONS_MAX};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -82,30 +82,9 @@ pub static ENTRY: Entry = Entry {
         lower: "sunselect",
         number: xk_kit::onc::AUTH_NONE,
     }],
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "16384",
-        "how many sessions it holds, for calls and for requests each",
-    )],
+    parameters: &[SESSIONS_MAX],
     blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "carries-credentials",
-            meaning: "it does",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per session below and, for calls, protocol above",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "calling: session below and protocol above; serving: session below",
-        },
-    ],
+    questions: QUESTIONS,
     probe: None,
     build,
 };

@@ -11,7 +11,9 @@ use xk_kit::onc::EMPTY_AUTH;
 pub(crate) struct Nobody;
 
 impl Flavor for Nobody {
-    const HEADER_OCTETS: usize = HEADER_OCTETS;
+    fn header_octets(&self) -> usize {
+        HEADER_OCTETS
+    }
 
     fn seal(&self, request: &mut Message) -> Result<(), NoBuffers> {
         request.push_array(&EMPTY)
@@ -37,7 +39,8 @@ impl Flavor for Nobody {
     fn verify(
         &self,
         reply: &mut Message,
-        _: impl FnOnce() -> Option<[u8; SHORTHAND_OCTETS]>,
+        _: Option<Caller>,
+        _: impl FnOnce(Caller) -> Option<[u8; SHORTHAND_OCTETS]>,
     ) -> Result<(), NoBuffers> {
         reply.push_array(&EMPTY_AUTH)
     }

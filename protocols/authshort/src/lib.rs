@@ -16,12 +16,17 @@
 //!
 //! # Behaviour
 //! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the next calls have that for their
-//! credential, 24 octets in place of up to 400. If the server rejects it (it has started anew, or the shorthand is too old), the
-//! call is made again through `authsys`, at once, and the caller hears nothing of it.
+//! credential, 24 octets in place of up to 400; one that is longer than the credential itself is not used. If the server denies it,
+//! for whatever reason (it has started anew, perhaps without this layer, or the shorthand is too old), the call is made again
+//! through `authsys`, at once, and the caller hears nothing of it.
 //!
-//! A server gives a shorthand with every reply to a whole credential. It keeps none: the shorthand holds user, group and the time
+//! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts. It keeps none: the shorthand holds user, group and the time
 //! when it was given, with a hash under the key of this boot over them and the client's host. What does not fit, or is older than
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
+//!
+//! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of libtirpc, BSD and Solaris want;
+//! the server takes what they send back, and what clients send back that take the verifier's octets as they are. The client
+//! understands both forms of servers.
 //!
 //! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or the upper one, loses nothing
 //! else.
@@ -65,9 +70,9 @@ pub mod wire;
 pub use protocol::{AuthShort, Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
 use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
 use xk_core::numbers::Number;
+use xk_kit::auth::{QUESTIONS, SESSIONS_MAX};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -97,31 +102,10 @@ pub static ENTRY: Entry = Entry {
             "1h",
             "how long a shorthand is good",
         ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "16384",
-            "how many sessions it holds, for calls and for requests each",
-        ),
+        SESSIONS_MAX,
     ],
     blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "carries-credentials",
-            meaning: "it does",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per session below and, for calls, protocol above",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "calling: session below and protocol above; serving: session below",
-        },
-    ],
+    questions: QUESTIONS,
     probe: None,
     build,
 };

@@ -1,21 +1,17 @@
 //! The protocol object: stands beside the layer of whole credentials, and upon it.
 
-use crate::session::{Calling, CallingKey, Serving};
+use crate::session::{Calling, Serving};
 use crate::wire::Shorthand;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
-use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
-use xk_kit::auth::IssueShorthand;
-use xk_kit::control::PeerHost;
-use xk_kit::onc::CarriesCredentials;
+use xk_kit::auth::{IssueShorthand, Sessions};
 
 /// How long a shorthand is good, and bounds.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +34,7 @@ impl Default for Settings {
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) lifetime: Duration,
-    pub(crate) calling: SessionTable<CallingKey>,
-    /// By the session below.
-    pub(crate) serving: SessionTable<u64>,
+    pub(crate) sessions: Sessions,
 }
 
 /// One instance of the layer.
@@ -48,7 +42,6 @@ pub struct AuthShort {
     select: ProtocolRef,
     whole: ProtocolRef,
     shared: Rc<Shared>,
-    server: RefCell<Option<ProtocolRef>>,
     /// What was enabled below for each enable: beside, and upon.
     enabled: RefCell<BTreeMap<u64, (Enable, Enable)>>,
     enables_made: Cell<u64>,
@@ -76,55 +69,18 @@ pub fn add(
     (select, whole): (ProtocolRef, ProtocolRef),
     settings: Settings,
 ) -> ProtocolRef {
-    let key = cx.boot_key();
     let shared = Rc::new(Shared {
         lifetime: settings.lifetime,
-        calling: SessionTable::new(key, settings.sessions_max),
-        serving: SessionTable::new(key, settings.sessions_max),
+        sessions: Sessions::new(cx.boot_key(), settings.sessions_max),
     });
     let body = AuthShort {
         select,
         whole,
         shared,
-        server: RefCell::default(),
         enabled: RefCell::default(),
         enables_made: Cell::new(0),
     };
     cx.add_protocol(crate::ENTRY.kind, name, body)
-}
-
-impl AuthShort {
-    #[cold]
-    fn call_demux_first(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let Some(upper) = self.server.borrow().clone() else {
-            return Err(this.refuse(request, &reason::NO_PROTOCOL));
-        };
-        let host = Ipv4Addr::UNSPECIFIED;
-        let body = Serving {
-            shared: Rc::clone(&self.shared),
-            lower: lower.clone(),
-            upper: upper.clone(),
-            peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
-            is_short: lower.head().protocol() == self.select.id(),
-        };
-        let session = cx.new_passive_session(this, &upper, body);
-        let bound = self.shared.serving.bind(cx, lower.id().0, session.clone());
-        if let Err(full) = bound {
-            session.abort(cx);
-            return Err(this.refuse(request, full));
-        }
-        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
-            session.abort(cx);
-            return Err(this.refuse(request, unwanted));
-        }
-        session.call_pop(cx, request)
-    }
 }
 
 impl Protocol for AuthShort {
@@ -138,35 +94,22 @@ impl Protocol for AuthShort {
         let whole = self
             .whole
             .open(cx, Upper::new(this), participants.clone())?;
-        let key = (whole.id().0, upper.receiver.id().0);
-        if let Some(session) = self.shared.calling.get(&key) {
-            // The session holds the lower ones already.
-            whole.close(cx);
-            session.hold();
-            return Ok(session);
-        }
-        let short = match self.select.open(cx, Upper::new(this), participants) {
-            Ok(short) => short,
-            Err(error) => {
-                whole.close(cx);
-                return Err(error);
+        let sessions = &self.shared.sessions;
+        sessions.open(cx, this, upper.receiver, whole, |key, whole| {
+            match self.select.open(cx, Upper::new(this), participants) {
+                Ok(short) => Ok(Calling {
+                    shared: Rc::clone(&self.shared),
+                    key,
+                    whole,
+                    short,
+                    shorthand: RefCell::default(),
+                }),
+                Err(error) => {
+                    whole.close(cx);
+                    Err(error)
+                }
             }
-        };
-        let body = Calling {
-            shared: Rc::clone(&self.shared),
-            key,
-            whole,
-            short,
-            shorthand: RefCell::default(),
-        };
-        let session = cx.new_session(this, upper.receiver, body);
-        match self.shared.calling.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
+        })
     }
 
     fn open_enable(
@@ -176,10 +119,7 @@ impl Protocol for AuthShort {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let server = self.server.borrow().clone();
-        if server.is_some_and(|server| server != *upper.receiver) {
-            return Err(OpenError::InUse);
-        }
+        self.shared.sessions.may_serve(upper.receiver)?;
         let own = Upper::new(this);
         let upon = self.whole.open_enable(cx, own, participants.clone())?;
         let beside = match self.select.open_enable(cx, own, participants) {
@@ -189,7 +129,7 @@ impl Protocol for AuthShort {
                 return Err(error);
             }
         };
-        *self.server.borrow_mut() = Some(upper.receiver.clone());
+        self.shared.sessions.serves(upper.receiver);
         let number = self.enables_made.get();
         self.enables_made.set(number + 1);
         self.enabled.borrow_mut().insert(number, (beside, upon));
@@ -204,7 +144,7 @@ impl Protocol for AuthShort {
         self.select.open_disable(cx, beside);
         self.whole.open_disable(cx, upon);
         if self.enabled.borrow().is_empty() {
-            drop(self.server.take());
+            self.shared.sessions.serves_no_more();
         }
     }
 
@@ -216,20 +156,17 @@ impl Protocol for AuthShort {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        match self.shared.serving.get(&lower.id().0) {
-            Some(session) => session.call_pop(cx, request),
-            None => self.call_demux_first(cx, this, lower, request),
-        }
+        let sessions = &self.shared.sessions;
+        sessions.call_demux(cx, this, lower, request, |served| Serving {
+            shared: Rc::clone(&self.shared),
+            is_short: served.lower.head().protocol() == self.select.id(),
+            served,
+        })
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<CarriesCredentials>() {
-            return if question.who == this.id() {
-                Answer::Answered
-            } else {
-                Answer::Unknown
-            };
+        if let Some(answer) = self.shared.sessions.answer(this, ask) {
+            return answer;
         }
         if let Some(question) = ask.get::<IssueShorthand>() {
             if question.who != this.id() {
@@ -238,19 +175,9 @@ impl Protocol for AuthShort {
             let shorthand = Shorthand {
                 user: question.caller.user,
                 group: question.caller.group,
-                given_s: cx.now().as_ns() / 1_000_000_000,
+                given_ms: cx.now().as_ns() / 1_000_000,
             };
             question.octets = shorthand.emit(cx, question.peer);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.calling);
-            question.add(&shared.serving);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("calling", shared.calling.stats()));
-            question.maps.push(("serving", shared.serving.stats()));
             return Answer::Answered;
         }
         self.whole.control(cx, ask)
@@ -261,9 +188,7 @@ impl Protocol for AuthShort {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.calling.clear();
-        self.shared.serving.clear();
-        drop(self.server.take());
+        self.shared.sessions.clear();
         self.enabled.borrow_mut().clear();
     }
 }

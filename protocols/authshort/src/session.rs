@@ -2,22 +2,19 @@
 //! with whole credentials.
 
 use crate::protocol::Shared;
-use crate::wire::{HEADER_OCTETS, Shorthand};
+use crate::wire::{Shorthand, returned};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::Ipv4Addr;
+use core::time::Duration;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
-use xk_kit::auth::{TakeShorthand, name_caller, pop_credential, pop_verifier};
-use xk_kit::call::{BAD_CREDENTIALS, Caller, CancelCall};
+use xk_core::{Answer, Ask, Kernel, Message, Reason, Session, SessionRef, reason};
+use xk_kit::auth::{CallingKey, Served, TakeShorthand, name_caller, pop_credential, pop_verifier};
+use xk_kit::call::{Caller, CancelCall};
 use xk_kit::onc::{
-    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS,
+    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
 };
 use xk_kit::ports::less_header;
-
-/// The session with whole credentials below, and the protocol above.
-pub(crate) type CallingKey = (u64, u32);
 
 pub(crate) struct Calling {
     pub(crate) shared: Rc<Shared>,
@@ -57,18 +54,19 @@ impl Calling {
         if let Some(TakeShorthand { octets }) = self.whole.ask(cx, TakeShorthand::default())
             && octets.len() <= BODY_MAX
         {
-            *self.shorthand.borrow_mut() = octets;
+            let mut kept = self.shorthand.borrow_mut();
+            kept.clear();
+            kept.extend_from_slice(returned(&octets));
         }
         Ok(reply)
     }
 }
 
-/// Whether the server says that the shorthand is no good.
+/// Whether the server says that the shorthand is no good. One that knows nothing of shorthands any more may say so as it
+/// likes: that the flavor is too weak, or the credential bad.
 fn is_rejected(error: &CallError) -> bool {
     match error.cause {
-        CallCause::Rejected(rejection) => {
-            [&REJECTED_CREDENTIALS, &BAD_CREDENTIALS].contains(&rejection.reason)
-        }
+        CallCause::Rejected(rejection) => auth_stat(rejection.reason).is_some(),
         _ => false,
     }
 }
@@ -115,10 +113,7 @@ impl Session for Calling {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let calling = &self.shared.calling;
-        if calling.get(&self.key).as_ref() == Some(this) {
-            calling.unbind(&self.key);
-        }
+        self.shared.sessions.closed(&self.key, this);
         self.whole.close(cx);
         self.short.close(cx);
         Closing::Done
@@ -127,9 +122,7 @@ impl Session for Calling {
 
 pub(crate) struct Serving {
     pub(crate) shared: Rc<Shared>,
-    pub(crate) lower: SessionRef,
-    pub(crate) upper: ProtocolRef,
-    pub(crate) peer: Option<Ipv4Addr>,
+    pub(crate) served: Served,
     /// Requests come with shorthands, not through the layer of whole credentials.
     pub(crate) is_short: bool,
 }
@@ -137,11 +130,13 @@ pub(crate) struct Serving {
 impl Serving {
     /// Takes shorthand and verifier off a request, and notes who calls.
     fn judge(&self, cx: &Kernel, request: &mut Message) -> Result<(), &'static Reason> {
-        let read = pop_credential(request, |_, body| Shorthand::parse(cx, self.peer, body));
+        let read = pop_credential(request, |_, body| {
+            Shorthand::parse(cx, self.served.peer, body)
+        });
         let shorthand = read?.ok_or(&REJECTED_CREDENTIALS)?;
         pop_verifier(request)?;
-        let age_s = (cx.now().as_ns() / 1_000_000_000).saturating_sub(shorthand.given_s);
-        if age_s >= self.shared.lifetime.as_secs() {
+        let age_ms = (cx.now().as_ns() / 1_000_000).saturating_sub(shorthand.given_ms);
+        if Duration::from_millis(age_ms) >= self.shared.lifetime {
             return Err(&REJECTED_CREDENTIALS);
         }
         let Shorthand { user, group, .. } = shorthand;
@@ -165,12 +160,12 @@ impl Session for Serving {
         mut request: Message,
     ) -> Result<Message, Refused> {
         if !self.is_short {
-            return self.upper.call_demux(cx, this, request);
+            return self.served.upper.call_demux(cx, this, request);
         }
         if let Err(why) = self.judge(cx, &mut request) {
             return Err(this.refuse(cx, request, why));
         }
-        let mut reply = self.upper.call_demux(cx, this, request)?;
+        let mut reply = self.served.upper.call_demux(cx, this, request)?;
         match reply.push_array(&EMPTY_AUTH) {
             Ok(()) => Ok(reply),
             Err(_) => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
@@ -178,22 +173,19 @@ impl Session for Serving {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let answer = self.lower.control(cx, ask);
+        let answer = self.served.lower.control(cx, ask);
         if answer.is_answered() && self.is_short {
-            less_header(ask, HEADER_OCTETS);
+            less_header(ask, AUTH_HEAD_OCTETS);
         }
         answer
     }
 
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
+        Some(&self.served.lower)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        let (serving, key) = (&self.shared.serving, self.lower.id().0);
-        if serving.get(&key).as_ref() == Some(this) {
-            serving.unbind(&key);
-        }
+        self.shared.sessions.forgotten(&self.served, this);
         Closing::Done
     }
 }

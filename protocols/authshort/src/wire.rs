@@ -1,12 +1,44 @@
-//! A shorthand as this server makes it: nobody but its maker reads it.
+//! A shorthand as this server makes it: nobody but its maker reads it; and how it lies in a verifier.
+//!
+//! RFC 5531, appendix A, has the bytes of the verifier "encode an opaque structure", and does not say which. To Sun's clients, and
+//! so to libtirpc and those of BSD and Solaris (`authunix_validate` in `auth_unix.c`), they are a whole credential in XDR:
+//! flavor, length, octets, sent as it stands in the next calls. Other clients send the bytes back in a credential of flavor
+//! AUTH_SHORT. This server puts a credential into the verifier and reads what either kind makes of it. This client takes the
+//! shorthand out of one that is a credential, and sends any other bytes as they are.
 
 use core::net::Ipv4Addr;
 use xk_core::Kernel;
 use xk_kit::auth::SHORTHAND_OCTETS;
-use xk_kit::onc::AUTH_HEAD_OCTETS;
+use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
+
+/// Octets of a shorthand without the head that it has in a verifier.
+const SEALED_OCTETS: usize = SHORTHAND_OCTETS - AUTH_HEAD_OCTETS;
+/// The head of a shorthand in a verifier: that of the credential which it is to be.
+const HEAD: AuthHead = AuthHead {
+    flavor: AUTH_SHORT,
+    len: SEALED_OCTETS,
+};
 
 /// Octets in front of a request with one of this server's shorthands, its empty verifier included.
-pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;
+pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
+
+/// What a client sends back of the body of a verifier: what is in the credential, if the body is just one; else all of it.
+#[must_use]
+pub fn returned(body: &[u8]) -> &[u8] {
+    let Some((head, inner)) = body.split_first_chunk() else {
+        return body;
+    };
+    let word = u64::from_be_bytes(*head);
+    let is_credential = word >> 32 == u64::from(AUTH_SHORT)
+        && !inner.is_empty()
+        && inner.len().is_multiple_of(4)
+        && word as u32 as usize <= inner.len()
+        && inner.len() - (word as u32 as usize) < 4;
+    match is_credential {
+        true => inner.get(..word as u32 as usize).unwrap_or(inner),
+        false => body,
+    }
+}
 
 /// Whom a shorthand stands for, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +47,8 @@ pub struct Shorthand {
     pub user: u32,
     /// His first group.
     pub group: u32,
-    /// When it was given, in seconds of this boot.
-    pub given_s: u64,
+    /// When it was given, in milliseconds of this boot.
+    pub given_ms: u64,
 }
 
 impl Shorthand {
@@ -25,40 +57,42 @@ impl Shorthand {
         let Self {
             user,
             group,
-            given_s,
+            given_ms,
         } = self;
         let peer = peer.map_or(u64::MAX, |host| u64::from(host.to_bits()));
         let ids = u64::from(user) << 32 | u64::from(group);
         // A word of its own keeps this apart from other uses of the key.
-        let parts = [u64::from_be_bytes(*b"shorthnd"), peer, ids, given_s];
+        let parts = [u64::from_be_bytes(*b"shorthnd"), peer, ids, given_ms];
         parts
             .into_iter()
             .fold(0, |hash, part| cx.keyed_hash(hash ^ part))
     }
 
-    /// Writes it, for use by `peer` alone.
+    /// Writes it for a verifier, for use by `peer` alone.
     #[must_use]
     pub fn emit(self, cx: &Kernel, peer: Option<Ipv4Addr>) -> [u8; SHORTHAND_OCTETS] {
         let mut octets = [0; SHORTHAND_OCTETS];
-        octets[..4].copy_from_slice(&self.user.to_be_bytes());
-        octets[4..8].copy_from_slice(&self.group.to_be_bytes());
-        octets[8..16].copy_from_slice(&self.given_s.to_be_bytes());
-        octets[16..].copy_from_slice(&self.seal(cx, peer).to_be_bytes());
+        octets[..8].copy_from_slice(&HEAD.emit());
+        octets[8..12].copy_from_slice(&self.user.to_be_bytes());
+        octets[12..16].copy_from_slice(&self.group.to_be_bytes());
+        octets[16..24].copy_from_slice(&self.given_ms.to_be_bytes());
+        octets[24..].copy_from_slice(&self.seal(cx, peer).to_be_bytes());
         octets
     }
 
-    /// Reads one that `peer` sent; `None` if it is not of this boot, or not for him.
+    /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or not for him.
     #[must_use]
     pub fn parse(cx: &Kernel, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
-        let octets: &[u8; SHORTHAND_OCTETS] = octets.try_into().ok()?;
-        let [ids, given_s, seal] = [0, 8, 16].map(|at| {
+        let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);
+        let octets: &[u8; SEALED_OCTETS] = octets.try_into().ok()?;
+        let [ids, given_ms, seal] = [0, 8, 16].map(|at| {
             let part = octets.get(at..at + 8).and_then(|part| part.first_chunk());
             u64::from_be_bytes(*part.unwrap_or(&[0; 8]))
         });
         let shorthand = Self {
             user: (ids >> 32) as u32,
             group: ids as u32,
-            given_s,
+            given_ms,
         };
         (shorthand.seal(cx, peer) == seal).then_some(shorthand)
     }
@@ -88,9 +122,13 @@ mod tests {
         let shorthand = Shorthand {
             user: 1000,
             group: 100,
-            given_s: 7,
+            given_ms: 7,
         };
-        let octets = shorthand.emit(&cx, peer);
+        let whole = shorthand.emit(&cx, peer);
+        assert_eq!(whole[..8], [0, 0, 0, 2, 0, 0, 0, 24]);
+        assert_eq!(Shorthand::parse(&cx, peer, &whole), Some(shorthand));
+        let octets: [u8; SEALED_OCTETS] = whole[8..].try_into().unwrap();
+        assert_eq!(returned(&whole), octets);
         assert_eq!(Shorthand::parse(&cx, peer, &octets), Some(shorthand));
         assert_eq!(Shorthand::parse(&cx, None, &octets), None);
         assert_eq!(Shorthand::parse(&kernel(2), peer, &octets), None);
@@ -99,6 +137,25 @@ mod tests {
             wrong[at] ^= 1;
             assert_eq!(Shorthand::parse(&cx, peer, &wrong), None, "octet {at}");
             assert_eq!(Shorthand::parse(&cx, peer, &octets[..at]), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_credential_is_sent_back_as_it_is() {
+        let inner = [0, 0, 0, 2, 0, 0, 0, 3, 7, 8, 9, 0];
+        assert_eq!(returned(&inner), [7, 8, 9]);
+        for body in [
+            &[][..],
+            &[0, 0, 0, 2],
+            &[0, 0, 0, 2, 0, 0, 0, 0],
+            // Another flavor; longer, and shorter, than it says; not padded.
+            &[0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9, 0],
+            &[0, 0, 0, 2, 0, 0, 0, 8, 7, 8, 9, 0],
+            &[0, 0, 0, 2, 0, 0, 0, 3, 7, 8, 9, 0, 1, 1, 1, 1],
+            &[0, 0, 0, 2, 0, 0, 0, 3, 7, 8, 9],
+            &[0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 7, 8, 9, 0],
+        ] {
+            assert_eq!(returned(body), body);
         }
     }
 }

@@ -69,9 +69,9 @@ pub use accept::Accept;
 pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
 use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
 use xk_core::numbers::Number;
+use xk_kit::auth::{QUESTIONS, SESSIONS_MAX};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -129,31 +129,10 @@ pub static ENTRY: Entry = Entry {
             ParamKind::Text("numbers and ranges with spaces between, such as 0 1000-1999"),
             "the users whom a server takes; all if not given",
         ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "16384",
-            "how many sessions it holds, for calls and for requests each",
-        ),
+        SESSIONS_MAX,
     ],
     blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "carries-credentials",
-            meaning: "it does",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per session below and, for calls, protocol above",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "calling: session below and protocol above; serving: session below",
-        },
-    ],
+    questions: QUESTIONS,
     probe: None,
     build,
 };

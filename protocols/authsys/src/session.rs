@@ -1,7 +1,7 @@
 //! What a session does to a message: a Unix user's credential in front of requests, and what a server thinks of it.
 
 use crate::accept::Accept;
-use crate::wire::{Credential, HEADER_OCTETS};
+use crate::wire::Credential;
 use alloc::vec::Vec;
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, Reason};
@@ -17,8 +17,17 @@ pub(crate) struct User {
     pub(crate) accept: Option<Accept>,
 }
 
+impl User {
+    /// Whether a server takes this user.
+    fn takes(&self, user: u32) -> bool {
+        self.accept.as_ref().is_none_or(|accept| accept.takes(user))
+    }
+}
+
 impl Flavor for User {
-    const HEADER_OCTETS: usize = HEADER_OCTETS;
+    fn header_octets(&self) -> usize {
+        self.header.len()
+    }
 
     fn seal(&self, request: &mut Message) -> Result<(), NoBuffers> {
         let room = request.push_header(self.header.len())?;
@@ -41,18 +50,22 @@ impl Flavor for User {
         });
         let caller = read?.map_err(|_| &BAD_CREDENTIALS)?;
         pop_verifier(request)?;
-        match &self.accept {
-            Some(accept) if !asker.is_null && !accept.takes(caller.user) => Err(&TOO_WEAK),
-            _ => Ok(Some(caller)),
+        if asker.is_null || self.takes(caller.user) {
+            Ok(Some(caller))
+        } else {
+            Err(&TOO_WEAK)
         }
     }
 
     fn verify(
         &self,
         reply: &mut Message,
-        issue: impl FnOnce() -> Option<[u8; SHORTHAND_OCTETS]>,
+        caller: Option<Caller>,
+        issue: impl FnOnce(Caller) -> Option<[u8; SHORTHAND_OCTETS]>,
     ) -> Result<(), NoBuffers> {
-        let Some(shorthand) = issue() else {
+        // By the null procedure comes anybody; a shorthand would be good for all of them.
+        let accepted = caller.filter(|caller| self.takes(caller.user));
+        let Some(shorthand) = accepted.and_then(issue) else {
             return reply.push_array(&EMPTY_AUTH);
         };
         let head = AuthHead {

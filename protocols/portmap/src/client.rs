@@ -3,6 +3,7 @@
 use crate::serve::{HEADROOM, here};
 use crate::universal::{Netid, Universal};
 use crate::wire::{Binding, Mapping, Name, PORT, PROGRAM, VERSION_PMAP, VERSION_RPCB4, procedure};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::object::{CallCause, CallError, OpenError, PushError};
 use xk_core::participant::PORT as PORT_LABEL;
@@ -20,8 +21,8 @@ pub(crate) struct Client {
     pub(crate) netid: Netid,
 }
 
-/// Who waits for a port mapper's answer: the session called, for whoever takes the call back.
-pub(crate) type Asking = RefCell<Option<SessionRef>>;
+/// Who wait for a port mapper's answer: the sessions called, for whoever takes a call back.
+pub(crate) type Asking = RefCell<Vec<SessionRef>>;
 
 /// Names a procedure of a program at `rest`, a port and what lies below it.
 pub(crate) fn procedure_at(
@@ -64,11 +65,13 @@ impl Client {
             .lower
             .open(cx, Upper::new(this), participants)
             .map_err(unopened)?;
-        let before = asking.borrow_mut().replace(session.clone());
-        drop(before);
+        asking.borrow_mut().push(session.clone());
         let result = self.call_on(cx, &session, &arguments(&session), options);
-        let done = asking.borrow_mut().take();
-        drop(done);
+        let mut waiting = asking.borrow_mut();
+        if let Some(at) = waiting.iter().position(|other| *other == session) {
+            waiting.swap_remove(at);
+        }
+        drop(waiting);
         session.close(cx);
         result
     }

@@ -76,26 +76,29 @@ impl Shared {
             return Err(&NO_PROCEDURE);
         }
         let mapped = self.table.exact(call.program, call.version, request.netid);
-        let upper = self.server_of(call.program, call.version);
-        let (Some(mapped), Some((this, upper))) = (mapped, upper) else {
-            return Err(&NO_PROGRAM);
+        let mapped = mapped.ok_or(&NO_PROGRAM)?;
+        let name = ProcedureName {
+            program: call.program,
+            version: call.version,
+            procedure: call.procedure,
         };
-        if call.procedure == procedure::NULL {
+        let null = ProcedureName {
+            procedure: procedure::NULL,
+            ..name
+        };
+        self.server_of(null).ok_or(&NO_PROGRAM)?;
+        if name == null {
             // Nobody above hears of it, as of all calls of it (RFC 5531, section 8.1).
             let nothing = cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?;
             return Ok((mapped, nothing));
         }
+        let (this, upper) = self.server_of(name).ok_or(&NO_PROCEDURE)?;
         let message = cx.pool().copy_from(HEADROOM, arguments);
         let message = message.map_err(|_| &SYSTEM_ERROR)?;
         let lower = request.session.clone();
         lower.hold();
         let session = cx.new_passive_session(&this, &upper, Forwarded { call, lower });
         session.hold();
-        let name = ProcedureName {
-            program: call.program,
-            version: call.version,
-            procedure: call.procedure,
-        };
         let participants = name.participants(cx, request.session);
         let done = upper.open_done(cx, &session, participants);
         let result = match done {

@@ -6,7 +6,7 @@ use crate::session::{Key, Resolver};
 use crate::stats::Stats;
 use crate::table::{Mapped, Owner, Table};
 use crate::universal::{NETIDS, Netid, Universal};
-use crate::wire::{PORT, PROGRAM, VERSIONS};
+use crate::wire::{PORT, PROGRAM, VERSIONS, procedure};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -111,18 +111,33 @@ struct Served {
 }
 
 impl Shared {
-    /// This protocol and the one above that serves a program.
-    pub(crate) fn server_of(
-        &self,
-        program: u32,
-        version: u32,
-    ) -> Option<(ProtocolRef, ProtocolRef)> {
+    /// This protocol and the one above that serves a procedure: who offers just this one before who offers all. Procedure 0 is
+    /// there wherever the version is.
+    pub(crate) fn server_of(&self, name: ProcedureName) -> Option<(ProtocolRef, ProtocolRef)> {
         let is_meant = |wild: Wild<u32>, number| wild.value().is_none_or(|is| is == number);
         let served = self.served.borrow();
-        let found = served.values().find(|served| {
-            is_meant(served.offered.program, program) && is_meant(served.offered.version, version)
-        })?;
+        let all = served.values().filter(|Served { offered, .. }| {
+            is_meant(offered.program, name.program)
+                && is_meant(offered.version, name.version)
+                && (name.procedure == procedure::NULL
+                    || is_meant(offered.procedure, name.procedure))
+        });
+        let how_definite = |served: &&Served| {
+            let offered = &served.offered;
+            (offered.version != Wild::Any, offered.procedure != Wild::Any)
+        };
+        let found = all.max_by_key(how_definite)?;
         Some((self.this.borrow().clone()?, found.upper.clone()))
+    }
+}
+
+impl Shared {
+    /// Whether the graph has this mapping for somebody who serves, or by a block of its own.
+    fn is_mapped(&self, mapped: &Mapped) -> bool {
+        let mut blocks = self.settings.maps.iter();
+        let served = self.served.borrow();
+        blocks.any(|block| own(*block) == *mapped)
+            || served.values().any(|other| other.mapped.contains(mapped))
     }
 }
 
@@ -356,14 +371,21 @@ impl Protocol for Portmap {
         let Some(gone) = gone else {
             return;
         };
+        self.shared.client.lower.open_disable(cx, gone.below);
+        let Some(mapped) = gone.mapped.first() else {
+            return;
+        };
+        // Others may serve further procedures of the same version at the same port.
+        if self.shared.is_mapped(mapped) {
+            return;
+        }
         for mapped in &gone.mapped {
             self.shared.table.withdraw(mapped);
         }
-        if let (Some(registrar), Some(mapped)) = (&self.registrar, gone.mapped.first()) {
+        if let Some(registrar) = &self.registrar {
             let what = (mapped.program, mapped.version, mapped.at.port);
             registrar.note(cx, this, what, false);
         }
-        self.shared.client.lower.open_disable(cx, gone.below);
     }
 
     fn call_demux(

@@ -94,12 +94,15 @@ impl Session for Resolver {
             Some(lower) => lower,
             None => self.resolve(cx, request.attribute())?,
         };
+        // Whoever finds the program gone lets go of the session, but ends nobody else's call.
+        lower.hold();
         let result = lower.call(cx, request);
         if let Err(error) = &result
             && may_have_moved(error)
         {
             self.forget(cx, &lower);
         }
+        lower.close(cx);
         result
     }
 
@@ -127,10 +130,11 @@ impl Session for Resolver {
             );
             return Answer::Answered;
         }
-        if ask.get::<CancelCall>().is_some()
-            && let Some(asking) = self.asking.borrow().clone()
-        {
-            return asking.control(cx, ask);
+        if ask.get::<CancelCall>().is_some() {
+            let asking = self.asking.borrow().clone();
+            if asking.iter().any(|one| one.control(cx, ask).is_answered()) {
+                return Answer::Answered;
+            }
         }
         match lower {
             Some(lower) => lower.control(cx, ask),

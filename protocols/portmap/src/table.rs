@@ -88,11 +88,15 @@ impl Table {
     }
 
     /// Establishes a mapping: refused if there is one already for the program, version and transport, unless it is the same, or if
-    /// the table is full.
+    /// the table is full. One of the graph takes the place of one that a call has made.
     pub fn set(&self, mapped: Mapped) -> bool {
         let mut list = self.list.borrow_mut();
-        let same = |m: &&Mapped| m.is_of(mapped.program, mapped.version, mapped.netid);
-        if let Some(present) = list.iter().find(same) {
+        let mut all = list.iter_mut();
+        let present = all.find(|m| m.is_of(mapped.program, mapped.version, mapped.netid));
+        if let Some(present) = present {
+            if mapped.owner == Owner::Graph && present.owner != Owner::Graph {
+                *present = mapped;
+            }
             return present.at == mapped.at;
         }
         if list.len() >= self.max {

@@ -37,6 +37,11 @@ pub(crate) struct DupCache {
     places: RefCell<Vec<Place>>,
     hand: Cell<usize>,
     max: usize,
+    /// Octets of the replies kept, and how many there may be.
+    octets: Cell<usize>,
+    octets_max: usize,
+    /// Where to look next for the oldest reply.
+    oldest: Cell<usize>,
 }
 
 /// What a request says, in few octets.
@@ -50,13 +55,16 @@ fn digest(cx: &Kernel, request: &Message) -> u64 {
 }
 
 impl DupCache {
-    /// A cache for `max` requests.
-    pub(crate) fn new(boot_key: [u64; 2], max: usize) -> Self {
+    /// A cache for `max` requests, with replies of `octets_max` octets in all.
+    pub(crate) fn new(boot_key: [u64; 2], max: usize, octets_max: usize) -> Self {
         Self {
             map: Map::new(boot_key, max.max(1)),
             places: RefCell::new(Vec::with_capacity(max)),
             hand: Cell::new(0),
             max,
+            octets: Cell::new(0),
+            octets_max,
+            oldest: Cell::new(0),
         }
     }
 
@@ -100,19 +108,50 @@ impl DupCache {
         self.map.bind(key, at as u32).ok()?;
         let before = core::mem::replace(slot, place);
         drop(places);
-        drop(before);
+        self.release(&before.reply);
         Some(at as u32)
     }
 
-    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was.
+    /// A reply is kept no more.
+    fn release(&self, reply: &Saved) {
+        let octets = reply.len().unwrap_or_default();
+        self.octets.set(self.octets.get().saturating_sub(octets));
+    }
+
+    /// Forgets replies, the oldest first, until there is room for one of `octets` more.
+    fn make_room(&self, octets: usize) {
+        let count = self.places.borrow().len();
+        for _ in 0..count {
+            if self.octets.get() + octets <= self.octets_max {
+                return;
+            }
+            let at = self.oldest.get() % count;
+            self.oldest.set(at + 1);
+            let mut places = self.places.borrow_mut();
+            if let Some(place) = places.get_mut(at)
+                && !place.reply.is_empty()
+            {
+                self.release(&place.reply);
+                self.map.unbind(&place.key);
+                place.reply.clear();
+            }
+        }
+    }
+
+    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One larger than all replies may be
+    /// is not kept.
     pub(crate) fn end(&self, at: u32, reply: Option<&Message>) {
+        let reply = reply.filter(|reply| reply.len() <= self.octets_max);
+        self.make_room(reply.map_or(0, Message::len));
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(at as usize) else {
             return;
         };
         place.executing = false;
-        place.reply.clear();
-        if reply.is_none_or(|reply| place.reply.save(reply).is_err()) {
+        if reply.is_some_and(|reply| place.reply.save(reply).is_ok()) {
+            let octets = place.reply.len().unwrap_or_default();
+            self.octets.set(self.octets.get() + octets);
+        } else {
             // Nothing to send again: it may be executed anew.
             self.map.unbind(&place.key);
         }
@@ -121,6 +160,7 @@ impl DupCache {
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.map.clear();
+        self.octets.set(0);
         let places = self.places.take();
         drop(places);
     }

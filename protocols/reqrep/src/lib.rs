@@ -43,6 +43,7 @@
 //! - `requests_max`: how many requests may be executed at once.
 //! - `sessions_max`: how many peers it knows; idle ones are evicted for new ones.
 //! - `dupcache`: of how many requests the reply is kept; 0 for none. NFS wants 128.
+//! - `dupcache_octets`: octets of those replies, at most; the oldest go first, and one that is larger is not kept.
 //!
 //! # Example
 //! ```kdl
@@ -164,6 +165,12 @@ pub static ENTRY: Entry = Entry {
             },
             "0",
             "of how many requests the reply is kept; 0 for none",
+        ),
+        ParamSpec::new(
+            "dupcache_octets",
+            ParamKind::Octets,
+            "4MiB",
+            "octets of those replies, at most",
         ),
     ],
     blocks: &[],

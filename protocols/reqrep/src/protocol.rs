@@ -37,6 +37,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Of how many requests the reply is kept.
     pub dupcache: usize,
+    /// Octets of those replies, at most; the oldest go first.
+    pub dupcache_octets: usize,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             requests_max: 1024,
             sessions_max: 16_384,
             dupcache: 0,
+            dupcache_octets: 4 << 20,
         }
     }
 }
@@ -90,6 +93,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         requests_max: params.number("requests_max", usual.requests_max),
         sessions_max: params.number("sessions_max", usual.sessions_max),
         dupcache: params.number("dupcache", usual.dupcache),
+        dupcache_octets: params.octets("dupcache_octets", usual.dupcache_octets),
     };
     if settings.first_wait.is_zero() {
         return Err(BuildError::Param {
@@ -105,7 +109,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
     let key = cx.boot_key();
     let first = cx.random().below(1 << 32) as u32;
-    let dupcache = (settings.dupcache > 0).then(|| DupCache::new(key, settings.dupcache));
+    let (max, octets_max) = (settings.dupcache, settings.dupcache_octets);
+    let dupcache = (max > 0).then(|| DupCache::new(key, max, octets_max));
     let shared = Rc::new(Shared {
         settings,
         sessions: SessionTable::new(key, settings.sessions_max),

@@ -182,13 +182,12 @@ impl Line {
                     this.discard(cx, request, &REPEATED);
                     Ok(())
                 }
-                Known::Done(reply) => {
-                    if let Some(reply) = reply {
-                        // Who did not take it has counted it; the client asks again.
-                        let _ = self.lower.push(cx, reply);
-                    }
+                Known::Done(Some(reply)) => {
+                    // Who did not take it has counted it; the client asks again.
+                    let _ = self.lower.push(cx, reply);
                     Ok(())
                 }
+                Known::Done(None) => Err(this.refuse(cx, request, &reason::NO_BUFFERS)),
             };
         }
         self.execute(cx, this, xid, request, None)

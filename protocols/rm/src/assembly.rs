@@ -113,6 +113,11 @@ impl Assembly {
         }
     }
 
+    /// Octets that are here.
+    pub(crate) fn len(&self) -> usize {
+        self.record.len() + self.rest.as_ref().map_or(0, Message::len)
+    }
+
     /// The next whole record, of at most `max` octets.
     pub(crate) fn next(&mut self, pool: &Pool, max: usize) -> Result<Option<Message>, Broken> {
         loop {

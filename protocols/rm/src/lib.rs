@@ -33,6 +33,9 @@
 //! # Parameters
 //! - `record_max`: octets of a message, at most, sent and received.
 //! - `queue_max`: octets that wait to be sent on one connection, at most.
+//! - `held_max`: octets that the connections of all peers together hold, at most, of records that are not whole and of replies that
+//!   are not read; no less than one record and one queue. Of those that hold their share or more,
+//!   those are broken off first of which nothing got done for longest.
 //! - `sessions_max`: how many connections it holds, of peers and of its own each; idle ones of peers are closed for new ones.
 //!
 //! # Example
@@ -66,7 +69,7 @@ mod session;
 pub mod wire;
 
 pub use protocol::{RecordMarking, Settings, add, build};
-pub use session::{CONNECTION_LOST, RECORD_TOO_BIG};
+pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
@@ -100,6 +103,12 @@ pub static ENTRY: Entry = Entry {
             ParamKind::Octets,
             "2MiB",
             "octets that wait to be sent on one connection, at most",
+        ),
+        ParamSpec::new(
+            "held_max",
+            ParamKind::Octets,
+            "16MiB",
+            "octets that the connections of all peers hold, at most",
         ),
         ParamSpec::new(
             "sessions_max",

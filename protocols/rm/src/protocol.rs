@@ -4,6 +4,7 @@ use crate::session::{Pipe, Role, Tell};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
@@ -11,7 +12,7 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    SessionRef, Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::offers::Offers;
@@ -24,6 +25,9 @@ pub struct Settings {
     pub record_max: usize,
     /// Octets that wait to be sent on one connection, at most.
     pub queue_max: usize,
+    /// Octets that the connections of all peers together hold, at most: of records that are not whole, and of replies that are
+    /// not read. No less than one record and one queue.
+    pub held_max: usize,
     /// How many connections of peers it holds.
     pub sessions_max: usize,
 }
@@ -33,6 +37,7 @@ impl Default for Settings {
         Self {
             record_max: 1 << 20,
             queue_max: 2 << 20,
+            held_max: 16 << 20,
             sessions_max: 4096,
         }
     }
@@ -48,6 +53,43 @@ pub(crate) struct Shared {
     pub(crate) active: Map<u64, SessionRef>,
     /// Those opened from here, by both ends and the protocol above.
     pub(crate) opened: RefCell<BTreeMap<(String, u32), SessionRef>>,
+    /// Octets that the connections of peers hold.
+    pub(crate) held: Cell<usize>,
+}
+
+impl Shared {
+    /// If peers' connections hold more than they may together, some are broken off, until a quarter is free: of those that hold
+    /// their share or more, those first of which nothing got done for longest.
+    pub(crate) fn relieve(&self, cx: &Kernel) {
+        let Settings {
+            record_max,
+            queue_max,
+            held_max,
+            ..
+        } = self.settings;
+        let max = held_max.max(record_max.saturating_add(queue_max));
+        if self.held.get() <= max {
+            return;
+        }
+        let holds = |session: SessionRef| {
+            let (octets, since) = (0, Time::ZERO);
+            match session.ask(cx, Tell::Holds { octets, since })? {
+                Tell::Holds { octets, since } if octets > 0 => Some((since, octets, session)),
+                _ => None,
+            }
+        };
+        let sessions = self.passive.sessions(usize::MAX).into_iter();
+        let mut all: Vec<(Time, usize, SessionRef)> = sessions.filter_map(holds).collect();
+        let share = self.held.get() / all.len().max(1);
+        all.retain(|(_, octets, _)| *octets >= share);
+        all.sort_unstable_by_key(|(since, ..)| *since);
+        for (_, _, session) in all {
+            if self.held.get() <= max / 4 * 3 {
+                return;
+            }
+            let _ = session.ask(cx, Tell::HoldsMost);
+        }
+    }
 }
 
 /// One instance of the layer.
@@ -68,6 +110,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings {
         record_max: params.octets("record_max", usual.record_max),
         queue_max: params.octets("queue_max", usual.queue_max),
+        held_max: params.octets("held_max", usual.held_max),
         sessions_max: params.number("sessions_max", usual.sessions_max),
     };
     if settings.record_max > 1 << 30 {
@@ -89,6 +132,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         passive: SessionTable::new(key, settings.sessions_max),
         active: Map::new(key, settings.sessions_max),
         opened: RefCell::default(),
+        held: Cell::new(0),
     });
     let body = RecordMarking {
         shared,

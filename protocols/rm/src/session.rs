@@ -12,7 +12,7 @@ use xk_core::control::{Describe, Question};
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Time, Upper,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::stream::{
@@ -24,6 +24,9 @@ use xk_kit::stream::{
 pub static RECORD_TOO_BIG: Reason = Reason::new("record too big", Class::Bad);
 /// Records that waited to be sent when their connection broke.
 pub static CONNECTION_LOST: Reason = Reason::new("connection lost", Class::Exhausted);
+
+/// Peers' connections held more than they may together, and this one its share or more, for longer than others.
+pub static HELD_MOST: Reason = Reason::new("held most", Class::Exhausted);
 
 /// Who opens the connection.
 pub(crate) enum Role {
@@ -50,6 +53,15 @@ pub(crate) enum Tell {
         /// What.
         event: StreamEvent,
     },
+    /// Asks what the connection holds.
+    Holds {
+        /// Out: octets.
+        octets: usize,
+        /// Out: when something of it got done last.
+        since: Time,
+    },
+    /// It holds as much as others or more, and there is too much.
+    HoldsMost,
 }
 
 impl Question for Tell {
@@ -77,6 +89,10 @@ pub(crate) struct Pipe {
     queue: RefCell<VecDeque<Message>>,
     /// Octets in the queue.
     queued: Cell<usize>,
+    /// Octets that are counted for a peer's connection in what all of them hold.
+    counted: Cell<usize>,
+    /// When it began to hold anything, a record was whole, or something was sent.
+    since: Cell<Time>,
 }
 
 impl Pipe {
@@ -91,7 +107,29 @@ impl Pipe {
             held: RefCell::default(),
             queue: RefCell::default(),
             queued: Cell::new(0),
+            counted: Cell::new(0),
+            since: Cell::new(Time::ZERO),
         }
+    }
+
+    /// Counts what a peer's connection holds by now.
+    fn count_held(&self, cx: &Kernel) {
+        if matches!(self.role, Role::Active { .. }) {
+            return;
+        }
+        let held = self.assembly.borrow().len() + self.held.borrow().len() + self.queued.get();
+        let before = self.counted.replace(held);
+        if before == 0 {
+            self.since.set(cx.now());
+        }
+        let all = &self.shared.held;
+        all.set((all.get() + held).saturating_sub(before));
+    }
+
+    /// The same, and sees that all of them hold no more than they may.
+    fn bound_held(&self, cx: &Kernel) {
+        self.count_held(cx);
+        self.shared.relieve(cx);
     }
 
     fn connection(&self) -> Option<SessionRef> {
@@ -170,6 +208,7 @@ impl Pipe {
                 }
             }
             self.queued.set(self.queued.get() - now);
+            self.since.set(cx.now());
             if connection.push(cx, first).is_err() {
                 // The stream is broken, and says so itself.
                 return;
@@ -198,6 +237,7 @@ impl Pipe {
                     return result;
                 }
             };
+            self.since.set(cx.now());
             // No borrow is held: this may block, and others go on meanwhile. Who refuses has counted it.
             if let Err(refused) = self.upper.demux(cx, this, record) {
                 result = Err(refused);
@@ -264,6 +304,7 @@ impl Pipe {
         self.queued.set(0);
         let (assembly, held) = (self.assembly.take(), self.held.take());
         drop((queue, assembly, held));
+        self.count_held(cx);
         connection
     }
 
@@ -275,6 +316,7 @@ impl Pipe {
                 if !self.is_stalled() {
                     self.take_held(cx, this);
                 }
+                self.count_held(cx);
             }
             StreamEvent::EndOfStream | StreamEvent::Failed(_) | StreamEvent::Closed => {
                 self.lose(cx, this, event);
@@ -314,6 +356,7 @@ impl Session for Pipe {
         self.queued.set(self.queued.get() + record.len());
         self.queue.borrow_mut().push_back(record);
         self.flush(cx);
+        self.bound_held(cx);
         Ok(())
     }
 
@@ -324,11 +367,14 @@ impl Session for Pipe {
                 count(cx, this, &reason::NO_BUFFERS);
                 self.break_off(cx, this);
             }
+            self.bound_held(cx);
             return Ok(());
         }
         self.consumed(cx, message.len());
         self.assembly.borrow_mut().put(message);
-        self.deliver(cx, this)
+        let delivered = self.deliver(cx, this);
+        self.bound_held(cx);
+        delivered
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -341,6 +387,13 @@ impl Session for Pipe {
                 Tell::Event { event } => {
                     let event = *event;
                     self.event(cx, this, event);
+                }
+                Tell::Holds { octets, since } => {
+                    (*octets, *since) = (self.counted.get(), self.since.get());
+                }
+                Tell::HoldsMost => {
+                    count(cx, this, &HELD_MOST);
+                    self.break_off(cx, this);
                 }
             }
             return Answer::Answered;

@@ -125,7 +125,15 @@ impl Trunk {
                 None => break Err(CallCause::TimedOut { tries: 0 }.into()),
             };
             match cx.wait(places, time) {
+                // Taken back in the very moment a line was free: for the next one.
+                Ok(()) if self.is_cancelled(tag) => {
+                    cx.signal(places);
+                    break Err(CallCause::Cancelled.into());
+                }
                 Ok(()) => break Ok(()),
+                Err(WaitError::TimedOut) if self.is_cancelled(tag) => {
+                    break Err(CallCause::Cancelled.into());
+                }
                 Err(WaitError::TimedOut) => break Err(CallCause::TimedOut { tries: 0 }.into()),
                 // Somebody was cancelled: if it was another, wait on.
                 Err(WaitError::Interrupted)

@@ -72,6 +72,8 @@ stacks!(
     select_channel_fragment,
     select_channel_fragment_vip,
     select_channel_vipsize,
+    sun_auth_channel,
+    sun_auth_portmap,
     sun_channel,
     sun_fragment,
     sun_udp,

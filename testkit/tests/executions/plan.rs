@@ -101,6 +101,32 @@ pub(crate) fn sun_fragment() -> Stack {
     }
 }
 
+/// With credentials and shorthands, which a server that has crashed knows no more, on a port that the client asks for.
+pub(crate) fn sun_auth_portmap() -> Stack {
+    Stack {
+        name: "sun_auth_portmap",
+        graph: graph(
+            "    udp ip\n    reqrep udp\n    sunselect reqrep\n    authsys sunselect machine=\"host\" user=1000 group=100\n    \
+             authshort sunselect authsys\n    sunprog authshort\n    portmap sunprog\n",
+        ),
+        lower: "portmap",
+        to: "procedure7@version1@program536870913@port0@10.0.0.9",
+        ..sun_udp()
+    }
+}
+
+/// Credentials and shorthands over a layer that executes at most once.
+pub(crate) fn sun_auth_channel() -> Stack {
+    Stack {
+        name: "sun_auth_channel",
+        graph: graph(
+            "    fragment ip\n    channel fragment\n    sunselect channel\n    authsys sunselect\n    \
+             authshort sunselect authsys\n    sunprog authshort\n",
+        ),
+        ..sun_channel()
+    }
+}
+
 pub(crate) fn select_channel_fragment() -> Stack {
     Stack {
         name: "select_channel_fragment",

@@ -7,6 +7,7 @@
  *     program, version, procedure:           what is not there
  *     garbage, short:                        arguments that are none, and none where some are needed
  *     none, sys:UID:GID:                     the credentials of the calls that follow
+ *     pause:MS:                              none, for so long
  *     flavor:N, badsys:                      a call of the null procedure with such a flavor, or with half a credential */
 
 #include <arpa/inet.h>
@@ -222,7 +223,10 @@ static void obey(CLIENT *client, char *call)
         status = garbage(client);
     else if (!strcmp(call, "short"))
         status = call_nothing(client, TRIAL_ADD);
-    else if (!strncmp(call, "flavor:", 7))
+    else if (!strncmp(call, "pause:", 6)) {
+        usleep((useconds_t)atoi(argument) * 1000);
+        printf("over");
+    } else if (!strncmp(call, "flavor:", 7))
         status = with_forged(client, (u_int)atoi(argument), 0);
     else if (!strcmp(call, "badsys"))
         status = with_forged(client, AUTH_SYS, 12);

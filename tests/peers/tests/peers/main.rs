@@ -108,6 +108,7 @@ const COMPANY: &[Test] = tests! {
 const ALONE: &[Test] = tests! {
     rpc::programs_understand_each_other over Veth;
     rpc::serves_c_programs over Tap VethOffload XdpGeneric;
+    rpc::gives_c_programs_shorthands over Veth;
     rpc::is_found_by_broadcast over Veth;
     rpc::calls_c_programs over Tap VethOffload XdpGeneric;
     rpc::learns_ports_of_rpcbind over Veth;

@@ -16,9 +16,13 @@ const LAYERS: &str = "reqrep udp\nsunselect reqrep\nauthsys sunselect\nauthshort
 
 /// A host that serves the trial, and its port mapper.
 fn start(lan: &Lan, portmap: &str) -> Stack {
+    start_on(lan, LAYERS, portmap)
+}
+
+fn start_on(lan: &Lan, layers: &str, portmap: &str) -> Stack {
     let stack = lan.start(
         "",
-        &format!("{LAYERS}portmap sunprog transports=\"both\" {portmap}\n"),
+        &format!("{layers}portmap sunprog transports=\"both\" {portmap}\n"),
     );
     trial::serve(&stack, "portmap", PORT);
     stack
@@ -92,6 +96,37 @@ fn rpcinfo_is_answered(lan: &Lan) {
         .linux
         .exec(&["rpcinfo", "-T", "udp", OURS, "536871245", "1"]);
     assert!(unknown.is_err(), "{unknown:?}");
+}
+
+/// Who calls, by a shorthand from the second call on; after a pause the shorthand is too old, and libtirpc says again who calls.
+const BY_SHORTHAND: &[(&str, &str)] = &[
+    ("sys:1000:100", "set"),
+    ("who", "flavor 1 user 1000 group 100"),
+    ("who", "flavor 2 user 1000 group 100"),
+    ("echo:8192", "same"),
+    // A user whose numbers are those of an empty credential.
+    ("sys:0:0", "set"),
+    ("who", "flavor 1 user 0 group 0"),
+    ("who", "flavor 2 user 0 group 0"),
+    ("pause:2100", "over"),
+    ("who", "flavor 1 user 0 group 0"),
+    ("who", "flavor 2 user 0 group 0"),
+];
+
+pub(crate) fn gives_c_programs_shorthands(wire: Wire) {
+    needs_rpc!();
+    let lan = Lan::new("rpc-shorthand", wire);
+    let layers = LAYERS.replace("sunselect authsys\n", "sunselect authsys lifetime=\"2s\"\n");
+    let stack = start_on(&lan, &layers, "");
+    call(&lan.linux, "udp", OURS, PORT, BY_SHORTHAND);
+    stack.assert_drops_only(&["authshort: credentials no longer valid"]);
+    drop(stack);
+    lan.scene.judge(&[]);
+    let count = |filter: &str| lan.scene.count("ours.pcapng", filter);
+    // Four calls with a good one, and one with one that was too old.
+    assert_eq!(count("rpc.msgtyp == 0 && rpc.auth.flavor == 2"), 5);
+    assert_eq!(count("rpc.msgtyp == 1 && rpc.auth.flavor == 2"), 3);
+    assert_eq!(count("rpc.state_auth == 2"), 1);
 }
 
 /// All hosts of the link are asked at once.
