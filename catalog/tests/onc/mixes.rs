@@ -287,6 +287,9 @@ fn records_that_never_end_take_no_more_memory_than_they_may_together() {
     let kept = in_use() - before;
     assert!((200_000..1_200_000).contains(&kept), "{kept}");
     assert!(net.drops("rm-server", &xk_rm::HELD_MOST) >= 16);
+    // Whoever sends whole records is served all the while.
+    let served = net.call(&session, &[7; 150_000]).map(|octets| octets.len());
+    assert_eq!(served, Ok(150_000));
     for stream in raw {
         stream.close(&net.cx);
     }
