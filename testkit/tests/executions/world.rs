@@ -22,6 +22,8 @@ use xk_testkit::kernel::{HEADROOM, octets};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How many calls may fail at the end, in a network that is mild by then.
 const TRIES: u64 = 5;
+/// How long after one that fails the next is made: a host that did not answer an address request is not asked for 20 seconds.
+const BETWEEN_TRIES: Duration = Duration::from_secs(6);
 /// The number of the first of those.
 const FINAL: u64 = 1_000_000;
 
@@ -186,6 +188,9 @@ impl Run<'_> {
             self.world
                 .run_until(self.world.now().after(Duration::from_secs(1)));
             left -= 1;
+        }
+        if !self.model.is_replied(number) {
+            self.world.run_until(self.world.now().after(BETWEEN_TRIES));
         }
         self.model.is_replied(number)
     }
