@@ -108,6 +108,9 @@ pub(crate) fn asks_a_server(wire: Wire) {
             "socat",
             "-d",
             "-d",
+            // No more than a pipe takes once it says that it does: a larger write could wait for the reader, which is the same socat.
+            "-b",
+            "4096",
             "TCP4-LISTEN:5007,fork,reuseaddr",
             "PIPE",
         ])
