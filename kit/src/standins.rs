@@ -1,6 +1,9 @@
 //! What layers without a header have in common that receive from several lower protocols for several uppers: an object of their
 //! own to receive for each upper, and marks by which a lower session leads to the session above it.
 
+use crate::call::{LargestPush, NeedsPseudoHeader};
+use crate::control::{MinPacket, PseudoHeader};
+use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -97,6 +100,35 @@ impl StandIns {
         let all = self.0.take();
         drop(all);
     }
+}
+
+/// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a link and `net`.
+///
+/// # Errors
+/// [`OpenError::NoTypeNumber`] if `net` knows no number for it: told now, and not when that way is needed.
+/// [`OpenError::NotSupported`] if it cannot go over the link.
+pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), OpenError> {
+    let number = cx.type_number(upper.selector, net.id());
+    let kind = net.head().kind();
+    let by_number = cx.numbers_mut().kinds().iter().any(|n| n.lower == kind);
+    if by_number && number.is_none() {
+        return Err(OpenError::NoTypeNumber);
+    }
+    let is_ip_only = matches!(number, Some(1 | 6 | 17));
+    if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
+        return Err(OpenError::NotSupported);
+    }
+    Ok(())
+}
+
+/// Whether a question has no one answer where messages go several ways, or is put to those above: nobody below is asked. Short
+/// messages may go over a link that adds octets, whatever other ways do; and what is done for transports on one way is not done on another.
+pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
+    ask.get::<LargestPush>().is_some()
+        || ask.get::<MinPacket>().is_some()
+        || ask.get::<NeedsPseudoHeader>().is_some()
+        || ask.get::<PseudoHeader>().is_some()
+        || ask.get::<Offloads>().is_some()
 }
 
 /// How many bits of a mark count its place; those above tell the users of one place apart.

@@ -12,13 +12,9 @@ use xk_core::{
     reason,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{
-    HostConflict, IsOutstanding, MinPacket, NetworkError, PseudoHeader, SendError,
-};
+use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError};
 use xk_kit::neighbour::{HostChanged, WatchHosts, peer_host};
-use xk_kit::offload::Offloads;
-use xk_kit::standins::UPPERS_MAX;
+use xk_kit::standins::{self, UPPERS_MAX};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 4096;
@@ -230,7 +226,7 @@ impl Protocol for Vip {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
-        shared.admit(cx, upper)?;
+        standins::admit(cx, &shared.net, upper)?;
         let host = participants.peer_mut()?.pop_host()?.definite()?;
         let local = participants.local_mut()?.pop_host()?;
         if host.is_unspecified() {
@@ -265,7 +261,7 @@ impl Protocol for Vip {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let shared = &self.shared;
-        shared.admit(cx, upper)?;
+        standins::admit(cx, &shared.net, upper)?;
         let place = self.place(cx, this, upper)?;
         let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
         if shared.offers.borrow().len() >= OFFERS_MAX {
@@ -352,12 +348,7 @@ impl Protocol for Vip {
             question.maps.push(("active", shared.sessions.stats()));
             return Answer::Answered;
         }
-        // A question for those above that nobody there has understood comes back: it ends here.
-        // Short messages may go over a link that adds octets, whatever other ways do.
-        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
-        let is_ips =
-            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
-        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+        if standins::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(answer) = self.ask_above(cx, ask) {

@@ -9,13 +9,9 @@ use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot, WeakSession};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{
-    MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
-};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, max_packet, opt_packet};
 use xk_kit::neighbour::PeerOnLink;
-use xk_kit::offload::Offloads;
-use xk_kit::standins::StandIn;
+use xk_kit::standins::{self, StandIn};
 
 /// How many stations' sessions lead to one session: as many as a host has addresses at a time, and a few.
 const HEARD_MAX: usize = 8;
@@ -289,12 +285,7 @@ impl Session for VipSession {
             question.on_link = self.shared.is_on_link(cx, path);
             return Answer::Answered;
         }
-        // Short messages may go over a link that adds octets, whatever other ways do.
-        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
-        let is_ips =
-            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
-        // What is done for transports on one way is not done on the other.
-        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+        if standins::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(question) = ask.get::<Describe>() {

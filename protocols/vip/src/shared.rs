@@ -7,9 +7,9 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, SessionTable};
-use xk_core::{Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time, Upper};
+use xk_core::{Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
+use xk_kit::call::LargestPush;
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
 use xk_kit::neighbour::{HostAt, RunsVirtual, is_on_link};
 use xk_kit::standins::{Marks, StandIn, StandIns};
@@ -82,22 +82,6 @@ impl Shared {
     pub(crate) fn largest(cx: &Kernel, upper: &ProtocolRef) -> u32 {
         let asked = upper.ask(cx, LargestPush::default());
         asked.map_or(u32::MAX, |asked| asked.octets)
-    }
-
-    /// Refuses who depends on IP itself (paper 001, section 5).
-    pub(crate) fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
-        let number = cx.type_number(upper.selector, self.net.id());
-        let net = self.net.head().kind();
-        let by_number = cx.numbers_mut().kinds().iter().any(|n| n.lower == net);
-        if by_number && number.is_none() {
-            // Told now, and not when one of the ways is needed.
-            return Err(OpenError::NoTypeNumber);
-        }
-        let is_ip_only = matches!(number, Some(1 | 6 | 17));
-        if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
-            return Err(OpenError::NotSupported);
-        }
-        Ok(())
     }
 
     /// The largest message on the link, in octets.

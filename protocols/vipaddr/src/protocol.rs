@@ -12,14 +12,9 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{
-    HostConflict, IsOutstanding, MinPacket, NetworkError, PeerEther, PeerHost, PseudoHeader,
-    SendError,
-};
+use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, PeerHost, SendError};
 use xk_kit::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
-use xk_kit::offload::Offloads;
-use xk_kit::standins::{StandIn, UPPERS_MAX};
+use xk_kit::standins::{self, StandIn, UPPERS_MAX};
 
 /// How many offers it takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
@@ -234,7 +229,7 @@ impl Protocol for VipAddr {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
-        shared.admit(cx, upper)?;
+        standins::admit(cx, &shared.net, upper)?;
         let mut wanted = participants.clone();
         let host = wanted.peer_mut()?.pop_host()?.definite()?;
         let (place, stand_in) = self.place(cx, this, upper)?;
@@ -263,7 +258,7 @@ impl Protocol for VipAddr {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let shared = &self.shared;
-        shared.admit(cx, upper)?;
+        standins::admit(cx, &shared.net, upper)?;
         let (_, stand_in) = self.place(cx, this, upper)?;
         if shared.offers.borrow().len() >= OFFERS_MAX {
             return Err(OpenError::Full);
@@ -338,13 +333,7 @@ impl Protocol for VipAddr {
             question.maps.push(("heard", shared.heard.stats()));
             return Answer::Answered;
         }
-        // A question for those above that nobody there has understood comes back: it ends here.
-        // Short messages may go over a link that adds octets, whatever other ways do.
-        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
-        let is_upward = is_upward || ask.get::<WayChanged>().is_some();
-        let is_ips =
-            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
-        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+        if ask.get::<WayChanged>().is_some() || standins::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(answer) = self.ask_above(cx, ask) {

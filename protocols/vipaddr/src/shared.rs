@@ -7,9 +7,9 @@ use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, WeakSession};
 use xk_core::shepherd::{Semaphore, WaitError};
-use xk_core::{Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, Upper, reason};
+use xk_core::{Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
+use xk_kit::call::LargestPush;
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
 use xk_kit::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
 use xk_kit::standins::{StandIn, StandIns};
@@ -92,22 +92,6 @@ impl Shared {
             offers: RefCell::default(),
             offer_last: Cell::new(0),
         }
-    }
-
-    /// Refuses who depends on IP itself (paper 001, section 5).
-    pub(crate) fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
-        let number = cx.type_number(upper.selector, self.net.id());
-        let net = self.net.head().kind();
-        let by_number = cx.numbers_mut().kinds().iter().any(|n| n.lower == net);
-        if by_number && number.is_none() {
-            // Told now, and not when one of the ways is needed.
-            return Err(OpenError::NoTypeNumber);
-        }
-        let is_ip_only = matches!(number, Some(1 | 6 | 17));
-        if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
-            return Err(OpenError::NotSupported);
-        }
-        Ok(())
     }
 
     pub(crate) fn look(&self, cx: &Kernel, host: Ipv4) -> Presence {

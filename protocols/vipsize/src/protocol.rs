@@ -12,13 +12,9 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{
-    HostConflict, IsOutstanding, MinPacket, NetworkError, PseudoHeader, SendError,
-};
+use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError};
 use xk_kit::neighbour::{UNKNOWN_STATION, WayChanged, peer_host};
-use xk_kit::offload::Offloads;
-use xk_kit::standins::{Marks, StandIn, StandIns, UPPERS_MAX};
+use xk_kit::standins::{self, Marks, StandIn, StandIns, UPPERS_MAX};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 4096;
@@ -400,12 +396,7 @@ impl Protocol for VipSize {
             }
             return Answer::Answered;
         }
-        // A question for those above that nobody there has understood comes back: it ends here.
-        // Short messages may go over a link that adds octets, whatever other ways do.
-        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
-        let is_ips =
-            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
-        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+        if standins::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(answer) = self.ask_above(cx, ask) {

@@ -10,12 +10,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Question, Session, SessionRef,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
-use xk_kit::control::{MaxPacket, MinPacket, OptPacket, PeerHost, PseudoHeader, opt_packet};
+use xk_kit::control::{MaxPacket, OptPacket, PeerHost, opt_packet};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 use xk_kit::neighbour::{PeerOnLink, is_far};
-use xk_kit::offload::Offloads;
-use xk_kit::standins::StandIn;
+use xk_kit::standins::{self, StandIn};
 
 /// How many lower protocols there are at most.
 pub(crate) const LOWERS_MAX: usize = 8;
@@ -219,12 +217,7 @@ impl Session for SizeSession {
         if let Some(answer) = self.answer_kept(cx, ask) {
             return answer;
         }
-        // Short messages may go over a link that adds octets, whatever other ways do.
-        let is_upward = ask.get::<LargestPush>().is_some() || ask.get::<MinPacket>().is_some();
-        let is_ips =
-            ask.get::<NeedsPseudoHeader>().is_some() || ask.get::<PseudoHeader>().is_some();
-        // What is done for transports on one way is not done on the other.
-        if is_upward || is_ips || ask.get::<Offloads>().is_some() {
+        if standins::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(question) = ask.get::<Describe>() {
