@@ -203,6 +203,9 @@ impl Scene {
                 "ip.check_checksum:TRUE",
                 "-o",
                 "rpc.dissect_unknown_programs:TRUE",
+                // It takes a datagram of any port for its own if the first octets, here a random number, look like it.
+                "--disable-protocol",
+                "dtls",
             ])
             .args(["-Y", filter, "-T", "fields", "-e", "frame.number"])
             .output()

@@ -64,7 +64,6 @@ const COMPANY: &[Test] = tests! {
     router::shows_in_traceroute over Tap Veth;
     router::tells_tracepath_a_smaller_maximum over Tap Veth;
     router::fragments_for_a_smaller_link over Tap Veth XdpGeneric;
-    router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
     offload::open_checksums_are_whole_on_a_third_link over TapOffload VethOffload;
     offload::a_router_completes_what_another_wire_does_not over Tap;
     offload::a_router_cuts_what_another_wire_does_not over Tap;
@@ -113,6 +112,7 @@ const ALONE: &[Test] = tests! {
     rpc::calls_c_programs over Tap VethOffload XdpGeneric;
     rpc::learns_ports_of_rpcbind over Veth;
     rpc::is_registered_with_rpcbind over Veth;
+    router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
     host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
     xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     many::stand_at_the_same_time over Veth XdpNative;
