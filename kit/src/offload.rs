@@ -86,11 +86,14 @@ pub fn sum(message: &Message, place: Place) -> u16 {
         }
     }
     match sum.finish() {
-        // RFC 768: zero says that there is none. For TCP both mean the same sum.
-        0 => 0xffff,
+        // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC 1624, section 3).
+        0 if place.field == UDP_FIELD => 0xffff,
         sum => sum,
     }
 }
+
+/// Where UDP's header has its checksum, in octets (RFC 768); TCP's has it at 16.
+const UDP_FIELD: usize = 6;
 
 /// Takes the attribute off and, if the checksum is partial, completes it, without touching octets that another message
 /// sees.
@@ -249,6 +252,17 @@ mod tests {
         };
         octets[front + 6..front + 8].copy_from_slice(&sum.to_be_bytes());
         octets
+    }
+
+    #[test]
+    fn a_sum_of_zero_is_zero_in_tcp_and_all_ones_in_udp() {
+        let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
+        for (field, sum_sent) in [(UDP_FIELD, 0xffff), (16, 0)] {
+            let mut octets = alloc::vec![0; 20];
+            octets[..2].copy_from_slice(&[0xff, 0xff]);
+            let message = pool.copy_from(0, &octets).unwrap();
+            assert_eq!(sum(&message, Place { start: 0, field }), sum_sent);
+        }
     }
 
     fn sliced(pool: &Pool, octets: &[u8], cuts: &[usize]) -> Message {
