@@ -131,9 +131,13 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     assert!(status.success() && said.contains("receiver"), "{said}");
     assert!(server.wait(PATIENCE).unwrap().success());
     stack.assert_drops_only(&[]);
-    // The total says how many were lost of how many.
+    // The total says how many were lost of how many. The router has dropped none: some may be lost in Linux's queues before
+    // it, on a machine that does not let it run for a while.
     let received = said.lines().find(|line| line.ends_with("receiver"));
-    assert!(received.is_some_and(|line| line.contains("(0%)")), "{said}");
+    let lost_percent = received
+        .and_then(|line| line.split_once('(')?.1.split_once("%)"))
+        .and_then(|(percent, _)| percent.parse::<f64>().ok());
+    assert!(lost_percent.is_some_and(|lost| lost < 5.0), "{said}");
     assert!(stack.ask("ip", IpFigures::default()).forwarded > 2900);
     drop(stack);
     net.scene.judge(&[(
