@@ -42,8 +42,8 @@ impl Answer {
 pub struct Ask<'a> {
     name: &'static str,
     question: &'a mut dyn Any,
-    /// The layer that passed it up last.
-    passed_up_by: Option<ProtocolId>,
+    /// The layers that have passed it up.
+    passed_up_by: Vec<ProtocolId>,
 }
 
 impl<'a> Ask<'a> {
@@ -52,15 +52,19 @@ impl<'a> Ask<'a> {
         Self {
             name: Q::NAME,
             question,
-            passed_up_by: None,
+            passed_up_by: Vec::new(),
         }
     }
 
-    /// For a layer that passes a question from below on to the protocol above, under one name for all of its objects. False if it
-    /// was the last to do so: then nobody above has understood the question, so that it came back down, and ends here.
+    /// For a layer that passes a question from below on to those above, under one name for all of its objects. False if it has
+    /// done so: then nobody above has understood the question, so that it came back down, and ends here.
     #[must_use]
     pub fn goes_up_by(&mut self, layer: ProtocolId) -> bool {
-        self.passed_up_by.replace(layer) != Some(layer)
+        let is_first = !self.passed_up_by.contains(&layer);
+        if is_first {
+            self.passed_up_by.push(layer);
+        }
+        is_first
     }
 
     /// The question's name.
@@ -179,5 +183,15 @@ mod tests {
         assert_eq!(ask.answer::<Colour>(|c| c.0 = 7), Answer::Answered);
         assert_eq!(ask.name(), "colour");
         assert_eq!(colour.0, 7);
+    }
+
+    #[test]
+    fn each_layer_passes_a_question_up_once_whoever_else_does() {
+        let mut question = Describe::default();
+        let mut ask = Ask::new(&mut question);
+        let [under, beside] = [ProtocolId(1), ProtocolId(2)];
+        assert!(ask.goes_up_by(under) && ask.goes_up_by(beside));
+        // What stands on both passes it down to the first again.
+        assert!(!ask.goes_up_by(under) && !ask.goes_up_by(beside));
     }
 }
