@@ -3,7 +3,7 @@
 
 mod sessions;
 
-pub use sessions::{CallingKey, QUESTIONS, SESSIONS_MAX, Served, Sessions};
+pub use sessions::{CallingKey, QUESTIONS, Served, Sessions};
 
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
 use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER};

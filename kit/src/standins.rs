@@ -7,6 +7,7 @@ use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use xk_core::graph::{DerivedNumber, Exclusion, VirtualRules, Way};
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Ask, Kernel, Protocol, ProtocolRef, SessionRef, Upper};
 
@@ -101,6 +102,45 @@ impl StandIns {
         drop(all);
     }
 }
+
+/// What holds of a layer that chooses between a link, its first lower, and what reaches all, its second (paper 001, sections 3.1 and 5).
+pub static LINK_OR_NET: VirtualRules = VirtualRules {
+    derived: &[DerivedNumber {
+        on: "eth",
+        from: "ip",
+        base: "ether_base",
+        below: 256,
+    }],
+    excluded: &[
+        Exclusion {
+            upper: "udp",
+            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "tcp",
+            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+        Exclusion {
+            upper: "icmp",
+            why: "it speaks of IP's own packets",
+            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
+        },
+    ],
+    ways: &[
+        Way {
+            on: "eth",
+            straight: true,
+            is: "the layer above the link, such as `arp`",
+        },
+        Way {
+            on: "eth",
+            straight: false,
+            is: "the layer that reaches all, such as `ip`",
+        },
+    ],
+};
 
 /// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a link and `net`.
 ///

@@ -5,22 +5,10 @@ use crate::onc::CarriesCredentials;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
 use xk_core::control::{ListMaps, ListSessions, QuestionInfo};
-use xk_core::graph::{ParamKind, ParamSpec};
 use xk_core::object::{OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, reason,
 };
-
-/// The parameter of every layer of authentication.
-pub const SESSIONS_MAX: ParamSpec = ParamSpec::new(
-    "sessions_max",
-    ParamKind::Integer {
-        min: 1,
-        max: 16_777_216,
-    },
-    "16384",
-    "how many sessions it holds, for calls and for requests each",
-);
 
 /// The questions that every layer of authentication answers.
 pub const QUESTIONS: &[QuestionInfo] = &[

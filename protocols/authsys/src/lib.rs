@@ -71,7 +71,8 @@ pub use protocol::{Settings, add, build};
 use xk_core::Entry;
 use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
 use xk_core::numbers::Number;
-use xk_kit::auth::{QUESTIONS, SESSIONS_MAX};
+use xk_kit::auth::QUESTIONS;
+use xk_kit::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {

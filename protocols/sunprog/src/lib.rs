@@ -94,15 +94,7 @@ pub static ENTRY: Entry = Entry {
         number: xk_kit::onc::AUTH_NONE,
     }],
     parameters: &[
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "16384",
-            "how many sessions it holds, for calls and for requests each",
-        ),
+        xk_kit::onc::SESSIONS_MAX,
         ParamSpec::new(
             "programs_max",
             ParamKind::Integer {

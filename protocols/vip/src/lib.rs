@@ -70,9 +70,7 @@ mod shared;
 pub use protocol::{Vip, add, build};
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way,
-};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -81,45 +79,6 @@ pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// What is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;
-
-/// How its uppers are known on the Ethernet, and who cannot stand on it.
-pub static RULES: VirtualRules = VirtualRules {
-    derived: &[DerivedNumber {
-        on: "eth",
-        from: "ip",
-        base: "ether_base",
-        below: 256,
-    }],
-    excluded: &[
-        Exclusion {
-            upper: "udp",
-            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
-            upper: "tcp",
-            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
-            upper: "icmp",
-            why: "it speaks of IP's own packets",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-    ],
-    ways: &[
-        Way {
-            on: "eth",
-            straight: true,
-            is: "the layer above the link, such as `arp`",
-        },
-        Way {
-            on: "eth",
-            straight: false,
-            is: "the layer that reaches all, such as `ip`",
-        },
-    ],
-};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -136,7 +95,7 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    virtual_rules: Some(&RULES),
+    virtual_rules: Some(&xk_kit::standins::LINK_OR_NET),
     parameters: &[
         ParamSpec::new(
             "ether_base",

@@ -48,7 +48,7 @@ pub fn add(
     (link, net): (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
-    crate::RULES.derive(&mut cx.numbers_mut(), ether_base);
+    standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
     let shared = Shared::new(cx, link, net, SESSIONS_MAX);
     cx.add_protocol(crate::ENTRY.kind, name, Vip::new(shared))
 }

@@ -67,48 +67,7 @@ pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, DerivedNumber, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way,
-};
-
-/// How its uppers are known on the Ethernet, and who cannot stand on it.
-pub static RULES: VirtualRules = VirtualRules {
-    derived: &[DerivedNumber {
-        on: "eth",
-        from: "ip",
-        base: "ether_base",
-        below: 256,
-    }],
-    excluded: &[
-        Exclusion {
-            upper: "udp",
-            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
-            upper: "tcp",
-            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
-            upper: "icmp",
-            why: "it speaks of IP's own packets",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-    ],
-    ways: &[
-        Way {
-            on: "eth",
-            straight: true,
-            is: "the layer above the link, such as `arp`",
-        },
-        Way {
-            on: "eth",
-            straight: false,
-            is: "the layer that reaches all, such as `ip`",
-        },
-    ],
-};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -125,7 +84,7 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    virtual_rules: Some(&RULES),
+    virtual_rules: Some(&xk_kit::standins::LINK_OR_NET),
     parameters: &[
         ParamSpec::new(
             "ether_base",

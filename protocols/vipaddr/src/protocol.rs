@@ -85,7 +85,7 @@ pub fn add(
     lowers: (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
-    crate::RULES.derive(&mut cx.numbers_mut(), ether_base);
+    standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
     let shared = Shared::new(cx, lowers, WAIT);
     cx.add_protocol(crate::ENTRY.kind, name, VipAddr::new(shared))
 }
