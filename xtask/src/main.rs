@@ -11,6 +11,7 @@ mod setup;
 mod steps;
 mod tidy;
 mod workspace;
+mod world;
 
 use std::io;
 use std::process::ExitCode;

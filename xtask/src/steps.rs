@@ -2,16 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::leftovers::{self, Before};
-use crate::process;
 use crate::report::{Counts, Outcome, Row, summary};
-use crate::workspace::{self, Crate};
-use crate::{new_protocol, setup, tidy};
+use crate::world::World;
+use crate::{new_protocol, process, setup, tidy, workspace};
 
 /// The crate whose tests meet Linux and its tools.
 const PEERS: &str = "xk-peers";
@@ -110,39 +108,6 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// What the steps share.
-struct World {
-    root: PathBuf,
-    target: PathBuf,
-    crates: Vec<Crate>,
-    before: Before,
-}
-
-impl World {
-    fn cargo(&self) -> Command {
-        self.program(&workspace::env_cargo())
-    }
-
-    fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(name);
-        command
-            .current_dir(&self.root)
-            .env(leftovers::MARK, leftovers::mark());
-        // What `cargo run` set for us is wrong for the crates that are built next.
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
-            command.env_remove(name);
-        }
-        command
-            .env_remove("CARGO_MANIFEST_DIR")
-            .env_remove("CARGO_MANIFEST_PATH");
-        command
-    }
-
-    fn has(&self, package: &str) -> bool {
-        self.crates.iter().any(|c| c.name == package)
-    }
-}
-
 /// Runs the steps that `options` choose; whether none failed.
 pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
     let Some(options) = Options::parse(options)? else {
@@ -151,12 +116,7 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
         }
         return Ok(true);
     };
-    let world = World {
-        root: root.to_owned(),
-        target: workspace::target_dir(root),
-        crates: workspace::crates(root)?,
-        before: Before::look(),
-    };
+    let world = World::look(root)?;
     let chosen: Vec<&Step> = STEPS
         .iter()
         .filter(|step| options.wants(step.name))
@@ -378,7 +338,7 @@ fn step_docs(world: &World) -> io::Result<Outcome> {
 fn step_tests(world: &World) -> io::Result<Outcome> {
     // These have a step of their own, but for those that need no privilege.
     let others = ["test", "--workspace", "--exclude", PEERS];
-    let outcome = with_tests(process::run(world.cargo().args(others))?);
+    let outcome = with_tests(process::run(world.tests().args(others))?);
     let Outcome::Passed(mut counts) = outcome else {
         return Ok(outcome);
     };
@@ -401,7 +361,7 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
 /// They are chosen from the whole workspace, not by package: cargo gives third parties' crates the features that the chosen
 /// packages want together, and with any other choice than that of the step `tests` builds nearly everything once more.
 fn tests_of(world: &World, names: &[&str]) -> Command {
-    let mut command = world.cargo();
+    let mut command = world.tests();
     command
         .args(["test", "--workspace"])
         .args(names.iter().flat_map(|name| ["--test", name]));
@@ -545,7 +505,7 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     let mut counts = Counts::default();
     // The new one whole; of the catalog what looks at its list, not what runs its protocols on one another.
     for tested in [&["-p", "xk-demo"][..], &["-p", "xk-catalog", "--lib"]] {
-        let mut command = world.cargo();
+        let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.
         command
             .current_dir(copy)

@@ -121,6 +121,17 @@ pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
+/// The name of the commit that is checked out at `root`, if git knows it.
+pub(crate) fn commit(root: &Path) -> Option<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(root)
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 fn walk(dir: &Path, prefix: &str, found: &mut Vec<String>) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

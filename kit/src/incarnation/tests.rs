@@ -186,15 +186,30 @@ fn servers_are_shared_and_bounded() {
     assert!(Rc::ptr_eq(&kept, &servers.of(1)), "one in use stays");
 }
 
+#[test]
+fn one_ticket_in_32767_is_right_by_chance() {
+    let clients = clients(1);
+    let right = |host: &u32| admit(&clients, *host, BOOT, 0) == Admission::Challenge(4711);
+    let hits = (0..1_000_000).filter(right).count();
+    // Thirty of a million are expected; beyond these bounds lies one key in a hundred thousand.
+    assert!((10..60).contains(&hits), "{hits}");
+}
+
+/// A call on its way to the server.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    boot: u32,
+    ticket: u16,
+    call: u64,
+    number: u32,
+    /// Which server gave the ticket. No packet says so: the model alone knows.
+    ticket_of: u32,
+}
+
 /// One packet under way, either way.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
-    Request {
-        boot: u32,
-        ticket: u16,
-        call: u64,
-        number: u32,
-    },
+    Request(Request),
     Answer {
         boot: u32,
         call: u64,
@@ -222,6 +237,8 @@ struct World {
     number: u32,
     calls: u64,
     executed: HashMap<u64, u32>,
+    /// Those that a server took because its own ticket happened to be that of its predecessor.
+    mistaken: HashSet<u64>,
     done: HashSet<u64>,
 }
 
@@ -239,6 +256,7 @@ impl World {
             number: 0,
             calls: 0,
             executed: HashMap::new(),
+            mistaken: HashSet::new(),
             done: HashSet::new(),
         }
     }
@@ -255,15 +273,23 @@ impl World {
             self.calling = None;
             return;
         };
-        self.packets.push(Packet::Request {
+        self.packets.push(Packet::Request(Request {
             boot: self.client_boot,
             ticket,
             call: called.call,
             number: called.number,
-        });
+            ticket_of: self.server.boot(),
+        }));
     }
 
-    fn serve(&mut self, boot: u32, ticket: u16, call: u64, number: u32) {
+    fn serve(&mut self, request: Request) {
+        let Request {
+            boot,
+            ticket,
+            call,
+            number,
+            ticket_of,
+        } = request;
         let may_forget = self.served.is_none_or(|(_, acknowledged)| acknowledged);
         let admission = self.clients.admit(HOST, boot, ticket, |_| may_forget);
         let challenge = match admission {
@@ -276,6 +302,9 @@ impl World {
             Admission::Known => None,
         };
         if challenge.is_none() {
+            if ticket_of != self.server_boot {
+                self.mistaken.insert(call);
+            }
             match self.served {
                 Some((last, _)) if number < last => return,
                 Some((last, _)) if number == last => {}
@@ -353,12 +382,7 @@ impl World {
                     _ => self.below(self.packets.len().min(3)),
                 };
                 match self.packets[self.packets.len() - 1 - back] {
-                    Packet::Request {
-                        boot,
-                        ticket,
-                        call,
-                        number,
-                    } => self.serve(boot, ticket, call, number),
+                    Packet::Request(request) => self.serve(request),
                     Packet::Answer {
                         boot,
                         call,
@@ -374,7 +398,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever reboots, forgets, repeats or delays: no call is executed twice, and none that was answered not at all.
+    /// Whatever reboots, forgets, repeats or delays: no call is executed twice, and none that was answered not at all; but for those
+    /// whose ticket is also the next server's, one in 32,767.
     #[test]
     fn a_call_is_executed_at_most_once(seed: u64) {
         let mut world = World::new(seed);
@@ -382,7 +407,8 @@ proptest! {
             world.step();
         }
         prop_assert!(world.done.len() > 20, "calls succeed: {}", world.done.len());
-        for (call, times) in &world.executed {
+        prop_assert!(world.mistaken.len() <= 2, "taken by mistake: {:?}", world.mistaken);
+        for (call, times) in world.executed.iter().filter(|(call, _)| !world.mistaken.contains(call)) {
             prop_assert_eq!(*times, 1, "call {} was executed {} times", call, times);
         }
         for call in &world.done {
