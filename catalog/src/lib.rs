@@ -24,6 +24,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_authsys::ENTRY,
     &xk_caller::ENTRY,
     &xk_channel::ENTRY,
+    &xk_deadline::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,

@@ -1,18 +1,15 @@
 //! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a session above for each below,
 //! a credential and a verifier in front of requests, a verifier in front of accepted replies.
 
-mod sessions;
-
-pub use sessions::{CallingKey, QUESTIONS, Served, Sessions};
-
+use crate::between::{CallingKey, Served, Sessions};
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
-use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER};
+use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
 use crate::ports::less_header;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::net::Ipv4Addr;
-use xk_core::control::Question;
+use xk_core::control::{Question, QuestionInfo};
 use xk_core::message::NoBuffers;
 use xk_core::object::{
     CallCause, CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused,
@@ -21,6 +18,33 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
     Upper, reason,
 };
+
+/// The questions that every layer of authentication answers.
+pub const QUESTIONS: &[QuestionInfo] = &[
+    QuestionInfo {
+        name: "carries-credentials",
+        meaning: "it does",
+    },
+    QuestionInfo {
+        name: "list-sessions",
+        meaning: "one per session below and, for calls, protocol above",
+    },
+    QuestionInfo {
+        name: "list-maps",
+        meaning: "calling: session below and protocol above; serving: session below",
+    },
+];
+
+/// What every layer of authentication answers, [`QUESTIONS`]; `None` for other questions.
+pub fn answer(sessions: &Sessions, this: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
+    if let Some(question) = ask.get::<CarriesCredentials>() {
+        return Some(match question.who == this.id() {
+            true => Answer::Answered,
+            false => Answer::Unknown,
+        });
+    }
+    sessions.answer(ask)
+}
 
 /// Octets of the shorthands that a server gives, as they lie in a verifier.
 pub const SHORTHAND_OCTETS: usize = 32;
@@ -147,8 +171,6 @@ struct Shared<F> {
     flavor: F,
     lower: ProtocolRef,
     sessions: Sessions,
-    /// How often the protocol above that serves has enabled it.
-    enables: Cell<usize>,
 }
 
 /// A layer of one flavor.
@@ -165,7 +187,6 @@ impl<F: Flavor> Layer<F> {
                 flavor,
                 lower,
                 sessions: Sessions::new(boot_key, sessions_max),
-                enables: Cell::new(0),
             }),
         }
     }
@@ -201,21 +222,15 @@ impl<F: Flavor> Protocol for Layer<F> {
         let Shared {
             lower, sessions, ..
         } = &*self.shared;
-        sessions.may_serve(upper.receiver)?;
         // The protocol below counts how often.
-        let enable = lower.open_enable(cx, Upper::new(this), participants)?;
-        sessions.serves(upper.receiver);
-        self.shared.enables.set(self.shared.enables.get() + 1);
-        Ok(enable)
+        sessions.enable(upper.receiver, || {
+            lower.open_enable(cx, Upper::new(this), participants)
+        })
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
         self.shared.lower.open_disable(cx, enable);
-        let left = self.shared.enables.get().saturating_sub(1);
-        self.shared.enables.set(left);
-        if left == 0 {
-            self.shared.sessions.serves_no_more();
-        }
+        self.shared.sessions.disable();
     }
 
     #[inline]
@@ -242,7 +257,7 @@ impl<F: Flavor> Protocol for Layer<F> {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
-        if let Some(answer) = shared.sessions.answer(this, ask) {
+        if let Some(answer) = answer(&shared.sessions, this, ask) {
             return answer;
         }
         let answer = shared.lower.control(cx, ask);

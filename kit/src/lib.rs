@@ -9,6 +9,7 @@ pub mod addr;
 pub mod anchor;
 pub mod attribute;
 pub mod auth;
+pub mod between;
 pub mod call;
 pub mod checksum;
 pub mod control;

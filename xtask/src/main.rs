@@ -14,6 +14,7 @@ mod workspace;
 mod world;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -23,7 +24,8 @@ cargo xtask COMMAND
                                          (--list names the steps)
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
   setup                                  the Debian packages that the peer tests need; installs them as root
-  new-protocol NAME                      a new protocol from protocols/template, listed in the catalog
+  new-protocol NAME [--calls]            a new protocol from protocols/template, listed in the catalog;
+                                         with --calls a layer of the rpc realm, from protocols/calltemplate
   help                                   this text";
 
 fn main() -> ExitCode {
@@ -46,10 +48,9 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["test", options @ ..] => steps::run(&root, options),
         ["tidy"] => tidy::run(&root),
         ["setup"] => setup::run(),
-        ["new-protocol", name] => {
-            let created = new_protocol::create(&root, name)?;
-            println!("{created}");
-            Ok(true)
+        ["new-protocol", name] => new(&root, new_protocol::MESSAGES, name),
+        ["new-protocol", name, "--calls"] | ["new-protocol", "--calls", name] => {
+            new(&root, new_protocol::CALLS, name)
         }
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");
@@ -60,4 +61,9 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
             words.join(" ")
         ))),
     }
+}
+
+fn new(root: &Path, template: &str, name: &str) -> io::Result<bool> {
+    println!("{}", new_protocol::create(root, template, name)?);
+    Ok(true)
 }

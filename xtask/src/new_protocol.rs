@@ -1,4 +1,4 @@
-//! `cargo xtask new-protocol NAME`: a protocol that builds, from the template.
+//! `cargo xtask new-protocol NAME [--calls]`: a protocol that builds, from one of the templates.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,13 @@ use crate::workspace;
 /// The line that opens and the line that closes a list that the catalog keeps sorted.
 const MARKER: &str = "catalog:protocols";
 
-/// Copies the template to `protocols/NAME`, lists it in the catalog; gives back what to do next.
-pub(crate) fn create(root: &Path, name: &str) -> io::Result<String> {
+/// The template for layers of messages.
+pub(crate) const MESSAGES: &str = "template";
+/// The template for layers of calls.
+pub(crate) const CALLS: &str = "calltemplate";
+
+/// Copies this template to `protocols/NAME`, lists it in the catalog; gives back what to do next.
+pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<String> {
     validate(name).map_err(io::Error::other)?;
     let dir = root.join("protocols").join(name);
     if dir.exists() {
@@ -33,24 +38,25 @@ pub(crate) fn create(root: &Path, name: &str) -> io::Result<String> {
     );
     let new_manifest = new_manifest.map_err(io::Error::other)?;
 
-    let template = root.join("protocols/template");
+    let source_dir = root.join("protocols").join(template);
+    let prefix = format!("protocols/{template}/");
     for path in workspace::files(root)? {
-        let Some(inner) = path.strip_prefix("protocols/template/") else {
+        let Some(inner) = path.strip_prefix(&prefix) else {
             continue;
         };
-        let target = dir.join(rename(inner, name));
+        let target = dir.join(rename(inner, template, name));
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
         fs::write(
             target,
-            rename(&fs::read_to_string(template.join(inner))?, name),
+            rename(&fs::read_to_string(source_dir.join(inner))?, template, name),
         )?;
     }
     if !dir.exists() {
-        return Err(io::Error::other(
-            "protocols/template holds no files; nothing was changed",
-        ));
+        return Err(io::Error::other(format!(
+            "protocols/{template} holds no files; nothing was changed"
+        )));
     }
     fs::write(source, new_source)?;
     fs::write(manifest, new_manifest)?;
@@ -59,7 +65,7 @@ pub(crate) fn create(root: &Path, name: &str) -> io::Result<String> {
     }
     format(root, name)?;
     Ok(format!(
-        "protocols/{name} is a copy of the template, and the catalog lists it.\n\
+        "protocols/{name} is a copy of protocols/{template}, and the catalog lists it.\n\
          Write its manual in protocols/{name}/src/lib.rs first; then: cargo test -p xk-{name}"
     ))
 }
@@ -82,7 +88,7 @@ fn format(root: &Path, name: &str) -> io::Result<()> {
 
 fn validate(name: &str) -> Result<(), String> {
     const RESERVED: &[&str] = &[
-        "template", "core", "kit", "run", "lang", "compose", "catalog", "testkit", "sim",
+        MESSAGES, CALLS, "core", "kit", "run", "lang", "compose", "catalog", "testkit", "sim",
     ];
     let tail = name
         .chars()
@@ -99,11 +105,10 @@ fn validate(name: &str) -> Result<(), String> {
 }
 
 /// Replaces the template's name in its three spellings.
-fn rename(text: &str, name: &str) -> String {
-    let upper = name.to_uppercase();
-    text.replace("TEMPLATE", &upper)
-        .replace("Template", &title(name))
-        .replace("template", name)
+fn rename(text: &str, template: &str, name: &str) -> String {
+    text.replace(&template.to_uppercase(), &name.to_uppercase())
+        .replace(&title(template), &title(name))
+        .replace(template, name)
 }
 
 /// `udp` becomes `Udp`.
@@ -223,10 +228,14 @@ mod tests {
     #[test]
     fn every_spelling_is_renamed() {
         assert_eq!(
-            rename("xk-template Template TEMPLATE_MAX", "udp"),
+            rename("xk-template Template TEMPLATE_MAX", MESSAGES, "udp"),
             "xk-udp Udp UDP_MAX"
         );
-        assert_eq!(rename("src/lib.rs", "udp"), "src/lib.rs");
+        assert_eq!(
+            rename("xk_calltemplate::Calltemplate", CALLS, "demo"),
+            "xk_demo::Demo"
+        );
+        assert_eq!(rename("src/lib.rs", MESSAGES, "udp"), "src/lib.rs");
     }
 
     #[test]

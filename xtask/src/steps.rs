@@ -98,7 +98,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "new-protocol",
-        about: "a fresh copy of the template builds and passes",
+        about: "a fresh copy of each template builds and passes",
         run: step_new_protocol,
     },
     Step {
@@ -462,9 +462,13 @@ fn step_peers(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_new_protocol(world: &World) -> io::Result<Outcome> {
-    if !world.root.join("protocols/template/Cargo.toml").exists() || !world.has("xk-catalog") {
+    let is_there = |template: &str| {
+        let manifest = format!("protocols/{template}/Cargo.toml");
+        world.root.join(manifest).exists()
+    };
+    if !COPIES.iter().all(|(template, _)| is_there(template)) || !world.has("xk-catalog") {
         return Ok(Outcome::Skipped(
-            "the tree has no protocols/template, or no catalog".into(),
+            "the tree lacks a template, or has no catalog".into(),
         ));
     }
     let copy = world.target.join("new-protocol").join("tree");
@@ -475,6 +479,12 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
     }
     outcome
 }
+
+/// The templates, and what their copies are called.
+const COPIES: [(&str, &str); 2] = [
+    (new_protocol::MESSAGES, "demo"),
+    (new_protocol::CALLS, "calldemo"),
+];
 
 fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     if copy.exists() {
@@ -487,24 +497,32 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
         }
         fs::copy(world.root.join(&path), target)?;
     }
-    println!("    in a copy of the tree: cargo xtask new-protocol demo");
-    println!(
-        "    {}",
-        new_protocol::create(copy, "demo")?.replace('\n', "\n    ")
-    );
+    for (template, name) in COPIES {
+        println!("    in a copy of the tree: a new protocol from protocols/{template}");
+        let created = new_protocol::create(copy, template, name)?;
+        println!("    {}", created.replace('\n', "\n    "));
+    }
     // Only what is new is judged here; the step `tidy` has listed the rest.
     let untidy = tidy::check(copy)?;
-    let touched = ["protocols/demo/", "catalog/", "Cargo.toml"];
+    let touched = [
+        "protocols/demo/",
+        "protocols/calldemo/",
+        "catalog/",
+        "Cargo.toml",
+    ];
     let mut untidy = untidy
         .iter()
         .filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
     if let Some(violation) = untidy.next() {
         println!("{violation}");
-        return Ok(verdict(false, "the new protocol is not tidy"));
+        return Ok(verdict(false, "a new protocol is not tidy"));
     }
     let mut counts = Counts::default();
-    // The new one whole; of the catalog what looks at its list, not what runs its protocols on one another.
-    for tested in [&["-p", "xk-demo"][..], &["-p", "xk-catalog", "--lib"]] {
+    // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one another.
+    for tested in [
+        &["-p", "xk-demo", "-p", "xk-calldemo"][..],
+        &["-p", "xk-catalog", "--lib"],
+    ] {
         let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.
         command

@@ -11,7 +11,8 @@ use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
-use xk_kit::auth::{IssueShorthand, Sessions};
+use xk_kit::auth::{self, IssueShorthand};
+use xk_kit::between::Sessions;
 
 /// How long a shorthand is good, and bounds.
 #[derive(Clone, Copy, Debug)]
@@ -119,20 +120,17 @@ impl Protocol for AuthShort {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        self.shared.sessions.may_serve(upper.receiver)?;
         let own = Upper::new(this);
-        let upon = self.whole.open_enable(cx, own, participants.clone())?;
-        let beside = match self.select.open_enable(cx, own, participants) {
-            Ok(beside) => beside,
-            Err(error) => {
-                self.whole.open_disable(cx, upon);
-                return Err(error);
-            }
-        };
-        self.shared.sessions.serves(upper.receiver);
+        let both = self.shared.sessions.enable(upper.receiver, || {
+            let upon = self.whole.open_enable(cx, own, participants.clone())?;
+            let beside = self.select.open_enable(cx, own, participants);
+            beside
+                .map(|beside| (beside, upon))
+                .inspect_err(|_| self.whole.open_disable(cx, upon))
+        })?;
         let number = self.enables_made.get();
         self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, (beside, upon));
+        self.enabled.borrow_mut().insert(number, both);
         Ok(Enable(number))
     }
 
@@ -143,9 +141,7 @@ impl Protocol for AuthShort {
         };
         self.select.open_disable(cx, beside);
         self.whole.open_disable(cx, upon);
-        if self.enabled.borrow().is_empty() {
-            self.shared.sessions.serves_no_more();
-        }
+        self.shared.sessions.disable();
     }
 
     #[inline]
@@ -165,7 +161,7 @@ impl Protocol for AuthShort {
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(answer) = self.shared.sessions.answer(this, ask) {
+        if let Some(answer) = auth::answer(&self.shared.sessions, this, ask) {
             return answer;
         }
         if let Some(question) = ask.get::<IssueShorthand>() {

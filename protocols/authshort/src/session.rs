@@ -9,7 +9,8 @@ use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, Reason, Session, SessionRef, reason};
-use xk_kit::auth::{CallingKey, Served, TakeShorthand, name_caller, pop_credential, pop_verifier};
+use xk_kit::auth::{TakeShorthand, name_caller, pop_credential, pop_verifier};
+use xk_kit::between::{CallingKey, Served};
 use xk_kit::call::{Caller, CancelCall};
 use xk_kit::onc::{
     AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,

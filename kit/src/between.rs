@@ -1,30 +1,16 @@
-//! The sessions of a layer of authentication: one above for each below.
+//! The sessions of a layer of calls that leaves addresses alone: one above for each below.
+//!
+//! What such a layer does to requests and replies is what its own two kinds of sessions do, one that calls and one that serves.
+//! Whose they are, how many there are, and who gets a request is kept here.
 
 use crate::control::PeerHost;
-use crate::onc::CarriesCredentials;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
-use xk_core::control::{ListMaps, ListSessions, QuestionInfo};
+use xk_core::control::{ListMaps, ListSessions};
 use xk_core::object::{OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, reason,
 };
-
-/// The questions that every layer of authentication answers.
-pub const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "carries-credentials",
-        meaning: "it does",
-    },
-    QuestionInfo {
-        name: "list-sessions",
-        meaning: "one per session below and, for calls, protocol above",
-    },
-    QuestionInfo {
-        name: "list-maps",
-        meaning: "calling: session below and protocol above; serving: session below",
-    },
-];
 
 /// What a session that calls is known by: the session below and the protocol above.
 pub type CallingKey = (u64, u32);
@@ -45,6 +31,8 @@ pub struct Sessions {
     /// By the session below.
     serving: SessionTable<u64>,
     server: RefCell<Option<ProtocolRef>>,
+    /// How often it has enabled the layer.
+    enables: Cell<usize>,
 }
 
 impl Sessions {
@@ -55,6 +43,7 @@ impl Sessions {
             calling: SessionTable::new(boot_key, max),
             serving: SessionTable::new(boot_key, max),
             server: RefCell::default(),
+            enables: Cell::new(0),
         }
     }
 
@@ -94,26 +83,31 @@ impl Sessions {
         }
     }
 
-    /// Whether `upper` may serve: only one may.
+    /// Has `upper` serve, which `below` tells the layers below. Only one may serve, and may enable as often as it likes.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if another does.
-    pub fn may_serve(&self, upper: &ProtocolRef) -> Result<(), OpenError> {
-        match &*self.server.borrow() {
-            Some(server) if server != upper => Err(OpenError::InUse),
-            _ => Ok(()),
+    /// [`OpenError::InUse`] if another serves, or that of `below`.
+    pub fn enable<T>(
+        &self,
+        upper: &ProtocolRef,
+        below: impl FnOnce() -> Result<T, OpenError>,
+    ) -> Result<T, OpenError> {
+        if self.server.borrow().as_ref().is_some_and(|s| s != upper) {
+            return Err(OpenError::InUse);
         }
-    }
-
-    /// `upper` serves from now on.
-    pub fn serves(&self, upper: &ProtocolRef) {
+        let enabled = below()?;
+        self.enables.set(self.enables.get() + 1);
         let before = self.server.borrow_mut().replace(upper.clone());
         drop(before);
+        Ok(enabled)
     }
 
-    /// Nobody serves any more.
-    pub fn serves_no_more(&self) {
-        drop(self.server.take());
+    /// An enable is taken back; with the last one nobody serves any more.
+    pub fn disable(&self) {
+        self.enables.set(self.enables.get().saturating_sub(1));
+        if self.enables.get() == 0 {
+            drop(self.server.take());
+        }
     }
 
     /// Passes a request into the session that it belongs to. The first through `lower` has `make` make it.
@@ -174,14 +168,8 @@ impl Sessions {
         }
     }
 
-    /// What every layer of authentication answers, [`QUESTIONS`]; `None` for other questions.
-    pub fn answer(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
-        if let Some(question) = ask.get::<CarriesCredentials>() {
-            return Some(match question.who == this.id() {
-                true => Answer::Answered,
-                false => Answer::Unknown,
-            });
-        }
+    /// Answers `list-sessions` and `list-maps`; `None` for other questions.
+    pub fn answer(&self, ask: &mut Ask<'_>) -> Option<Answer> {
         if let Some(question) = ask.get::<ListSessions>() {
             question.add(&self.calling);
             question.add(&self.serving);
@@ -197,6 +185,7 @@ impl Sessions {
     pub fn clear(&self) {
         self.calling.clear();
         self.serving.clear();
-        self.serves_no_more();
+        self.enables.set(0);
+        drop(self.server.take());
     }
 }

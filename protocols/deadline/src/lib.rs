@@ -1,0 +1,159 @@
+//! # Synopsis
+//! `deadline LOWER [wait_max=TIME] [time_min=TIME]` — a layer of calls that tells the server how long the client waits.
+//!
+//! # Realm
+//! rpc
+//!
+//! # Participants
+//! Those of the layer below, passed through.
+//!
+//! # Above
+//! Any protocol that could stand on the layer below, under the type number that it has there; one that serves, any number that
+//! call. Layers of authentication stand below it.
+//!
+//! # Below
+//! One protocol of the rpc realm.
+//!
+//! # Behaviour
+//! A request gets four octets in front, in network order: for how many microseconds its client still waits, rounded up, 2^32 - 1
+//! for ever. It is the time left until the deadline of the call (`call-options`), `wait_max` at most, which becomes the deadline
+//! then. A call whose deadline has passed is not sent: it fails as timed out before it was.
+//!
+//! The server's clock counts from the request's arrival. A request with less time left than `time_min` is not begun: it is
+//! counted as `too little time left`, and so the client is told. Any other goes up with a deadline of its own, which every call
+//! made on its behalf obeys, through whatever layers. A procedure that makes no calls is not interrupted; if its reply comes when
+//! nobody waits any more, it is sent all the same, and counted as late. A reply has four octets in front: 0, or 1 if the request
+//! was not begun.
+//!
+//! The server's deadline is never before the client's. It is later by the time that the request was under way, and a request that
+//! was lost and sent again below says how much was left at first. That a client takes its call back is not told to the server.
+//! Nothing is sent twice here: a call is executed as often as the layers below have it.
+//!
+//! # Control
+//! Answers `deadline-tally` (a session's calls or requests, how many were late, how many not begun), `max-packet` and
+//! `opt-packet` (those of the layer below less four octets), `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//!
+//! # Parameters
+//! - `wait_max`: how long a call waits at most, also one without a deadline; 0 for any time.
+//! - `time_min`: a request with less time left is not begun.
+//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
+//!
+//! # Example
+//! ```kdl
+//! host bob {
+//!     sim        link=lan
+//!     eth        sim
+//!     arp        eth
+//!     ip         arp { address "10.0.0.2/24"; }
+//!     fragment   ip
+//!     channel    fragment
+//!     select     channel
+//!     deadline   select wait_max="2s" time_min="5ms"
+//!     procedures deadline relay="procedure1@10.0.0.3"
+//! }
+//! ```
+//!
+//! # Standard
+//! None.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+mod session;
+pub mod wire;
+
+pub use protocol::{Deadline, Settings, build};
+pub use session::Tally;
+
+use xk_core::control::QuestionInfo;
+use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::reason::Class;
+use xk_core::{Entry, Reason};
+
+/// Not begun: the client will have given up before the reply is there.
+pub static TOO_LATE: Reason = Reason::new("too little time left", Class::Exhausted);
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry {
+    kind: "deadline",
+    summary: "a layer of calls that tells the server how long the client waits",
+    manual: include_str!("lib.rs"),
+    realm: Realm::Rpc,
+    above: Family::Inherit,
+    below: Below {
+        min: 1,
+        max: 1,
+        realms: &[Realm::Rpc],
+        families: &[Family::Inherit],
+    },
+    header_octets: wire::HEADER_OCTETS,
+    virtual_rules: Some(&VirtualRules {
+        derived: &[],
+        excluded: &[
+            is_below("authnone"),
+            is_below("authsys"),
+            is_below("authshort"),
+        ],
+        ways: &[],
+    }),
+    // None of its own: whoever stands on it is known below by his own number.
+    numbers: &[],
+    parameters: PARAMETERS,
+    blocks: &[],
+    questions: &[
+        question(
+            "deadline-tally",
+            "a session's calls or requests, those late, those not begun",
+        ),
+        question("max-packet", "that of the layer below less four octets"),
+        question("opt-packet", "that of the layer below less four octets"),
+        question(
+            "list-sessions",
+            "one per session below and, for calls, protocol above",
+        ),
+        question(
+            "list-maps",
+            "calling: session below and protocol above; serving: session below",
+        ),
+        question("describe", "a session's tally"),
+    ],
+    probe: None,
+    build,
+};
+
+const PARAMETERS: &[ParamSpec] = &[
+    ParamSpec::new(
+        "wait_max",
+        ParamKind::Duration,
+        "0s",
+        "how long a call waits at most; 0s: any time",
+    ),
+    ParamSpec::new(
+        "time_min",
+        ParamKind::Duration,
+        "1us",
+        "a request with less time left is not begun",
+    ),
+    ParamSpec::new(
+        "sessions_max",
+        ParamKind::Integer {
+            min: 1,
+            max: 16_777_216,
+        },
+        "4096",
+        "how many sessions it holds, for calls and for requests each",
+    ),
+];
+
+const fn is_below(upper: &'static str) -> Exclusion {
+    Exclusion {
+        upper,
+        why: "`sunselect` asks who stands on it whether he writes credentials, and this layer writes none",
+        instead: "let it stand on the layer of authentication",
+    }
+}
+
+const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}
