@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use xk_catalog::Catalog;
 use xk_core::Entry;
 use xk_core::graph::{Family, Params, Realm};
+use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
 use super::links::Links;
@@ -54,6 +55,21 @@ impl<'a> Site<'a> {
     /// True if the node has no header of its own: whoever stands on it is known below by its own number.
     pub(super) fn is_virtual(&self, at: usize) -> bool {
         self.entry(at).is_some_and(is_virtual) && !self.lowers[at].is_empty()
+    }
+
+    /// True for a layer of calls that has a header but passes addresses and numbers through: it has no number anywhere, and nobody
+    /// has one on it.
+    pub(super) fn is_unnumbered(&self, entry: &Entry) -> bool {
+        let of_it = |n: &Number| n.lower == entry.kind || n.upper == entry.kind;
+        entry.realm == Realm::Rpc
+            && entry.above == Family::Inherit
+            && !self.catalog.numbers().kinds().iter().any(of_it)
+    }
+
+    /// True if whoever stands on the node is known below by its own number.
+    pub(super) fn passes_numbers(&self, at: usize) -> bool {
+        let unnumbered = self.entry(at).is_some_and(|e| self.is_unnumbered(e));
+        self.is_virtual(at) || unnumbered
     }
 }
 

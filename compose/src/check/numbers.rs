@@ -43,7 +43,8 @@ pub(super) fn check(
             continue;
         };
         virtuals::ways(site, at, &targets, diagnostics);
-        if is_transparent(entry) || site.is_virtual(at) && entry.virtual_rules.is_some() {
+        let is_skipped = is_transparent(entry) || site.is_unnumbered(entry);
+        if is_skipped || site.is_virtual(at) && entry.virtual_rules.is_some() {
             continue;
         }
         virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);
@@ -70,8 +71,8 @@ pub(super) fn check(
     overrides
 }
 
-/// For each node, the protocols that messages from above reach it by number at: itself, or what lies below it if it has no
-/// header of its own.
+/// For each node, the protocols that messages from above reach it by number at: itself, or what lies below it if it passes
+/// numbers through.
 fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<Target>> {
     let mut targets: Vec<Vec<Target>> = vec![Vec::new(); site.lowers.len()];
     for &at in order {
@@ -82,7 +83,7 @@ fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<Target>> {
         if kinds.iter().any(|number| number.lower == entry.kind) {
             let derived = None;
             targets[at] = vec![Target { node: at, derived }];
-        } else if site.is_virtual(at) {
+        } else if site.passes_numbers(at) {
             let mut below: Vec<Target> = Vec::new();
             for (_, lower) in site.known_lowers(at) {
                 for &target in &targets[lower] {

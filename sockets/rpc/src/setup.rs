@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_catalog::Catalog;
 use xk_compose::CheckedGraph;
 use xk_core::Kernel;
-use xk_core::graph::{Family, Realm};
+use xk_core::graph::Family;
 use xk_kit::passthrough::EpochOffset;
-use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, Severity};
+use xk_lang::{HostInstance, Node, SOURCE_OCTETS_MAX, Severity};
 use xk_run::{Idle, Runner, real_kernel};
 
 /// The bound of all messages together, in octets.
@@ -172,31 +172,36 @@ impl Setup {
         };
         let none = || refused(format!("the host has no node `{name}`"));
         let node = kernel.find_protocol(&name).ok_or_else(none)?;
-        let kind = node.head().kind();
-        let naming = match xk_catalog::find(kind).map(|entry| entry.above) {
-            Some(Family::Other("procedures")) => Naming::Procedures,
-            Some(Family::Other("programs")) => Naming::Programs,
-            _ => {
-                let what = format!("`{name}` takes no calls by procedures or programs");
-                return Err(refused(what));
-            }
+        let Some(naming) = naming(host.nodes(), &name) else {
+            let what = format!("`{name}` takes no calls by procedures or programs");
+            return Err(refused(what));
         };
         inside.stand(kernel, entrance, node, naming);
         Ok(())
     }
 }
 
+/// How this node names procedures; one that passes addresses through, as the node below it does.
+fn naming(nodes: &[Node], name: &str) -> Option<Naming> {
+    let mut name = name;
+    // As many steps as there are nodes: an end in any circle.
+    for _ in nodes {
+        let node = nodes.iter().find(|node| *node.name == *name)?;
+        match xk_catalog::find(&node.kind)?.above {
+            Family::Other("procedures") => return Some(Naming::Procedures),
+            Family::Other("programs") => return Some(Naming::Programs),
+            Family::Inherit => name = node.lowers.first()?.as_str(),
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// The RPC layer of the host on which no other one stands.
 fn top(host: &HostInstance<'_>) -> Result<String, Error> {
     let nodes = host.nodes();
-    let is_rpc = |kind: &str| {
-        let entry = xk_catalog::find(kind);
-        entry.is_some_and(|entry| {
-            let named = matches!(entry.above, Family::Other("procedures" | "programs"));
-            entry.realm == Realm::Rpc && named
-        })
-    };
-    let layers: Vec<_> = nodes.iter().filter(|node| is_rpc(&node.kind)).collect();
+    let takes_calls = |node: &&Node| naming(nodes, &node.name).is_some();
+    let layers: Vec<_> = nodes.iter().filter(takes_calls).collect();
     let is_below = |name: &str| {
         let mut lowers = layers.iter().flat_map(|node| &node.lowers);
         lowers.any(|lower| lower.as_str() == name)
