@@ -236,6 +236,31 @@ fn broken_graphs_are_told_so() {
     }
 }
 
+/// The drawings in the documentation are those of the graphs as they are now: NAME.svg that of rpc-NAME.kdl. After a change that is
+/// meant, look at what `XK_BLESS=1 cargo test -p xk-compose` draws.
+#[test]
+fn the_drawings_are_of_these_graphs() {
+    let bless = std::env::var_os("XK_BLESS").is_some();
+    let svg = |path: &PathBuf| path.extension().is_some_and(|e| e == "svg");
+    let drawings = fs::read_dir(folder("docs/rpc")).unwrap();
+    let drawings = drawings.map(|file| file.unwrap().path()).filter(svg);
+    let all: Vec<PathBuf> = drawings.chain([folder("docs/internet.svg")]).collect();
+    assert!(all.len() > 10, "{all:?}");
+    for path in all {
+        let stem = path.file_stem().unwrap().to_string_lossy();
+        let name = match stem.as_ref() {
+            "internet" => "internet.kdl".to_owned(),
+            stem => format!("rpc-{stem}.kdl"),
+        };
+        let drawn = draw_svg(&example(&name), None);
+        if bless {
+            fs::write(&path, &drawn).unwrap();
+        }
+        let shown = fs::read_to_string(&path).unwrap();
+        assert!(shown == drawn, "{} is no picture of {name}", path.display());
+    }
+}
+
 /// The device cannot exist, whatever this process may do.
 #[test]
 fn the_environment_is_asked() {

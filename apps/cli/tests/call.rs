@@ -81,7 +81,10 @@ struct Running(Child);
 impl Running {
     fn start(graph: &Path) -> Self {
         let graph = graph.display().to_string();
-        let arguments = ["run", &graph, "--no-control", "--for", "60s"];
+        Self::start_with(&["run", &graph, "--no-control", "--for", "60s"])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_xk"))
             .args(arguments)
             .stdout(Stdio::null())
@@ -176,6 +179,88 @@ fn calls_a_server_through_shared_memory() {
     calls_another(&server, &[&["call", &graph]]);
     let _ = std::fs::remove_file(client);
     let _ = std::fs::remove_file(socket);
+}
+
+/// The lines of a chapter's fenced blocks of this kind.
+fn blocks(chapter: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    let behind = chapter.split(&fence).skip(1);
+    let bodies = behind.filter_map(|rest| rest.split_once("\n```"));
+    let lines = bodies.flat_map(|(body, _)| body.lines());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_chapter_on_calls_is_typed_as_it_stands() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let chapter = std::fs::read_to_string(root.join("docs/guide/10-calls.md")).expect("a chapter");
+    let temporary = |what: &str| {
+        let name = format!("xk-chapter-{}-{what}", std::process::id());
+        std::env::temp_dir().join(name).display().to_string()
+    };
+    let (socket, control) = (temporary("shm"), temporary("control"));
+    let server = own("rpc-deadline-server.kdl", "/tmp/xk-deadline.sock", &socket);
+    let graph = server.display().to_string();
+    let running = Running::start_with(&["run", &graph, "--control", &control, "--for", "60s"]);
+    let typed = |line: &str, before: &str| {
+        let line = line.replace("/tmp/xk-deadline.sock", &socket);
+        let line = line.replace("xk dump", &format!("xk dump --control {control}"));
+        let folder = Path::new(env!("CARGO_BIN_EXE_xk"))
+            .parent()
+            .expect("a folder");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let shell = Command::new("sh")
+            .args(["-c", &format!("{before}\n{line} 2>&1")])
+            .current_dir(&root)
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .output();
+        String::from_utf8_lossy(&shell.expect("a shell").stdout).into_owned()
+    };
+    let all = blocks(&chapter, "console");
+    let begin = all.iter().position(|line| line.starts_with("$ xk check"));
+    let mut lines = all[begin.expect("the first command")..].iter().peekable();
+    let (mut set, mut calls) = (String::new(), 0);
+    while let Some(line) = lines.next() {
+        let line = line.strip_prefix("$ ").expect("a command");
+        let mut shown = String::new();
+        while let Some(out) = lines.next_if(|next| !next.starts_with("$ ")) {
+            shown += &format!("{out}\n");
+        }
+        if line.starts_with("L=") {
+            set = line.replace("/tmp/xk-deadline.sock", &socket);
+        } else if line.starts_with("xk c") {
+            // How often a request is sent depends on how busy this machine is.
+            let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "N");
+            assert_eq!(plain(&typed(line, &set)), plain(&shown), "{line}");
+            calls += 1;
+        }
+    }
+    assert!(calls > 3, "what is typed is found");
+    // Columns are as wide as they must be, and sessions numbered as they come.
+    let is_number = |word: &str| {
+        word.strip_prefix('s')
+            .is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    let words = |line: &str| {
+        let words = line.split_whitespace().filter(|word| !is_number(word));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let wanted: Vec<String> = blocks(&chapter, "dump").iter().map(|l| words(l)).collect();
+    let began = Instant::now();
+    loop {
+        // The second call is still executed when the third has been refused.
+        let dump = typed("xk dump", "");
+        let printed: Vec<String> = dump.lines().map(words).collect();
+        let missing = wanted.iter().find(|line| !printed.contains(line));
+        let Some(missing) = missing else { break };
+        let waited = began.elapsed() > Duration::from_secs(10);
+        assert!(!waited, "no line `{missing}` in:\n{dump}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(running);
+    for path in [&graph, &socket, &control] {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 #[test]

@@ -7,6 +7,14 @@ use std::path::{Path, PathBuf};
 #[path = "../examples/simulate.rs"]
 mod simulate;
 
+#[allow(unused_imports, dead_code)]
+#[path = "../examples/deadlines.rs"]
+mod deadlines;
+
+/// The graph of chapter 10, and where the layer of chapter 10 lies.
+const CALLS: &str = "../../graphs/rpc-deadline.kdl";
+const LAYER: &str = "../../protocols/deadline";
+
 /// A fenced block: its language and its lines, without the indentation.
 struct Block {
     place: String,
@@ -67,12 +75,13 @@ fn blocks() -> Vec<Block> {
 
 #[test]
 fn fragments_are_part_of_the_sources() {
-    let mut sources = Vec::new();
+    let mut sources = vec![trimmed(&read(CALLS))];
     for (folder, ending) in [
         ("src", "rs"),
         ("tests", "rs"),
         ("examples", "rs"),
         (".", "kdl"),
+        (LAYER, "rs"),
     ] {
         for path in files(folder, ending) {
             sources.push(trimmed(&fs::read_to_string(path).unwrap()));
@@ -102,12 +111,35 @@ fn the_output_is_what_comes_out() {
     let out = simulate::run(&read("seq.kdl"), "seq.kdl", 1).unwrap();
     println!("{out}");
     let lines = trimmed(&out);
-    let mut shown = blocks().into_iter().filter(|b| b.language == "text");
-    assert!(
-        shown.any(|block| block.lines == lines),
-        "no chapter shows the output; it is:\n{out}"
-    );
     assert_eq!(simulate::run(&read("seq.kdl"), "seq.kdl", 1).unwrap(), out);
+    let calls = deadlines::tell(&read(CALLS), 1).unwrap();
+    println!("{calls}");
+    let outputs = [lines, trimmed(&calls)];
+    for block in blocks().into_iter().filter(|b| b.language == "text") {
+        let place = &block.place;
+        assert!(outputs.contains(&block.lines), "{place} is no output");
+    }
+    let shown: Vec<_> = blocks().into_iter().map(|block| block.lines).collect();
+    assert!(outputs.iter().all(|out| shown.contains(out)), "{shown:?}");
+}
+
+#[test]
+fn whatever_the_seed_who_waits_no_longer_keeps_nobody_busy() {
+    let source = read(CALLS);
+    for seed in 1..=10 {
+        let with = deadlines::run(&source, seed).unwrap();
+        let without = deadlines::run(&deadlines::without(&source), seed).unwrap();
+        println!("seed {seed}:\n  with {with:?}\n  without {without:?}");
+        assert_eq!(with.busy, 0, "bob has time for all");
+        assert_eq!(with.near, 200, "every call that can be replied to is");
+        assert!(without.busy > 20, "without the layer he has not");
+        // Carol is too far away for anybody who waits for 100 ms.
+        assert_eq!((with.far, without.far), (0, 0));
+        assert!(without.near < 200);
+        // At most once, and once for each reply, whatever is lost or doubled.
+        assert_eq!(with.executed, 200);
+        assert!((without.near..=200).contains(&without.executed));
+    }
 }
 
 /// The number behind `what` in the output.

@@ -10,12 +10,14 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
 use xk_kit::call::{
-    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR,
+    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, CallOptions, Caller, MyProcedure, NO_PROCEDURE,
+    SYSTEM_ERROR,
 };
 use xk_xdr::{DecodeError, Decoder, EncodeError, Xdr};
 
@@ -161,6 +163,12 @@ impl Call<'_> {
     /// Who calls, if a credential says so.
     pub fn caller(&self) -> Option<Caller> {
         self.caller
+    }
+
+    /// How long the caller still waits, where a layer such as `deadline` says so: what to give the calls that this one makes.
+    pub fn left(&self) -> Option<Duration> {
+        let deadline = self.request.attribute::<CallOptions>()?.deadline;
+        (!deadline.is_never()).then(|| deadline - self.cx.now())
     }
 
     /// The arguments' octets.

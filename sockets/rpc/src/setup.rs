@@ -172,7 +172,7 @@ impl Setup {
         };
         let none = || refused(format!("the host has no node `{name}`"));
         let node = kernel.find_protocol(&name).ok_or_else(none)?;
-        let Some(naming) = naming(host.nodes(), &name) else {
+        let Some(naming) = naming(&host.nodes(), &name) else {
             let what = format!("`{name}` takes no calls by procedures or programs");
             return Err(refused(what));
         };
@@ -200,7 +200,7 @@ fn naming(nodes: &[Node], name: &str) -> Option<Naming> {
 /// The RPC layer of the host on which no other one stands.
 fn top(host: &HostInstance<'_>) -> Result<String, Error> {
     let nodes = host.nodes();
-    let takes_calls = |node: &&Node| naming(nodes, &node.name).is_some();
+    let takes_calls = |node: &&Node| naming(&nodes, &node.name).is_some();
     let layers: Vec<_> = nodes.iter().filter(takes_calls).collect();
     let is_below = |name: &str| {
         let mut lowers = layers.iter().flat_map(|node| &node.lowers);

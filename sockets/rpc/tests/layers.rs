@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use xk_rpc::{Call, CallCause, Client, Error, Refusal, Reply, Stack};
 use xk_rpcgen::{Options, compile, to_rust};
 
-/// 1 echoes, 2 sleeps elsewhere.
+/// 1 echoes, 2 sleeps elsewhere, 3 says for how many milliseconds the caller waits, if it knows.
 fn execute(call: &Call<'_>) -> Result<Reply, Refusal> {
     match call.procedure() {
         1 => Ok(call.octets().into_owned().into()),
@@ -14,6 +14,7 @@ fn execute(call: &Call<'_>) -> Result<Reply, Refusal> {
             call.elsewhere(move || std::thread::sleep(time))?;
             Ok(Reply::empty())
         }
+        3 => Reply::of(&call.left().map(|left| Box::new(left.as_millis() as u32))),
         _ => Err(Refusal::NoProcedure),
     }
 }
@@ -80,8 +81,23 @@ fn over_channels() {
     let (stack, client) = alone("fragment ip; channel fragment; select channel").expect("a stack");
     let _server = stack.serve(execute).expect("taken");
     exercise(&client, "channel", "select");
+    let left: Option<Box<u32>> = client.invoke(3, &()).expect("a reply");
+    assert_eq!(left, None, "no layer says how long the caller waits");
     let large = vec![3; 9000];
     assert_eq!(client.call(1, &large), Ok(large));
+}
+
+/// A layer that passes addresses through, at the top and below it.
+#[test]
+fn over_a_layer_that_names_nothing_itself() {
+    let (stack, client) =
+        alone("channel ip; deadline channel name=under; select under; deadline select")
+            .expect("a stack");
+    let _server = stack.serve(execute).expect("taken");
+    exercise(&client, "channel", "select");
+    let client = client.with_deadline(Duration::from_secs(5));
+    let left: Option<Box<u32>> = client.invoke(3, &()).expect("a reply");
+    assert!(left.is_some_and(|ms| (1..=5000).contains(&*ms)));
 }
 
 #[test]
