@@ -8,11 +8,14 @@ use xk_core::Time;
 use xk_core::control::Report;
 use xk_sim::World;
 
-/// Runs a graph with this seed until its callers are done.
-fn run(name: &str, seed: u64) -> World {
+fn source(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../graphs/{name}.kdl"));
-    let source = std::fs::read_to_string(path).unwrap();
-    let graph = check(&source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Runs a graph with this seed until its callers are done.
+fn run(name: &str, source: &str, seed: u64) -> World {
+    let graph = check(source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig {
         seed,
         ..SimulationConfig::default()
@@ -34,8 +37,12 @@ fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
 
 /// Every call of both callers has the reply that it must have.
 fn all_are_answered(name: &str) {
+    all_of(name, &source(name));
+}
+
+fn all_of(name: &str, source: &str) {
     for seed in 1..4 {
-        let mut world = run(name, seed);
+        let mut world = run(name, source, seed);
         for caller in ["ping", "echo"] {
             let of = |line: &str| figure(&world, "alice", caller, line);
             assert_eq!(of("calls"), 50, "{name} {caller}, seed {seed}");
@@ -69,6 +76,20 @@ fn on_channel() {
 #[test]
 fn with_credentials() {
     all_are_answered("rpc-sun-auth");
+}
+
+#[test]
+fn with_credentials_through_a_layer_that_looks_on() {
+    let name = "rpc-sun-auth";
+    let source = source(name)
+        .replace("authnone sunselect", "authnone watch")
+        .replace(
+            "authsys sunselect",
+            "tracer sunselect name=watch\n    authsys watch",
+        )
+        .replace("authshort sunselect", "authshort watch");
+    assert!(source.matches(" watch").count() > 4, "{source}");
+    all_of(name, &source);
 }
 
 #[test]

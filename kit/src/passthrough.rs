@@ -409,18 +409,18 @@ impl<F: Filter> Protocol for PassThrough<F> {
     fn open_done(
         &self,
         cx: &Kernel,
-        this: &ProtocolRef,
+        _: &ProtocolRef,
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        let upper = self
-            .shared
-            .ports
-            .borrow()
-            .get(self.port)
-            .map(|port| port.receiver.clone());
-        let upper = upper.ok_or(&reason::NO_PROTOCOL)?;
-        let (session, joint) = self.shared.wrap(cx, this, &upper, lower, false)?;
+        let found = {
+            let ports = self.shared.ports.borrow();
+            let port = ports.first().zip(ports.get(self.port));
+            port.map(|(first, port)| (first.object.clone(), port.receiver.clone()))
+        };
+        // All sessions are the layer's own, whichever of its objects receives.
+        let (layer, upper) = found.ok_or(&reason::NO_PROTOCOL)?;
+        let (session, joint) = self.shared.wrap(cx, &layer, &upper, lower, false)?;
         upper
             .open_done(cx, &session, participants)
             .inspect_err(|_| {

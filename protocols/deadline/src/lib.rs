@@ -149,7 +149,7 @@ const PARAMETERS: &[ParamSpec] = &[
 const fn is_below(upper: &'static str) -> Exclusion {
     Exclusion {
         upper,
-        why: "`sunselect` asks who stands on it whether he writes credentials, and this layer writes none",
+        why: "`sunselect` looks for credentials right behind its own header, and this layer's would be there",
         instead: "let it stand on the layer of authentication",
     }
 }

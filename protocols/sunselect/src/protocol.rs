@@ -137,11 +137,11 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
-/// Whether an upper writes and reads credentials itself.
-fn carries(cx: &Kernel, upper: &ProtocolRef) -> bool {
-    upper
-        .ask(cx, CarriesCredentials { who: upper.id() })
-        .is_some()
+/// Whether an upper writes and reads credentials itself. It is the one whose number selects, whoever slips in between.
+fn carries(cx: &Kernel, upper: Upper<'_>) -> bool {
+    let who = upper.selector;
+    let asked = cx.protocol(who);
+    asked.is_some_and(|upper| upper.ask(cx, CarriesCredentials { who }).is_some())
 }
 
 impl SunSelect {
@@ -295,7 +295,7 @@ impl Protocol for SunSelect {
             trunk,
             header,
             template: template(header),
-            carries: carries(cx, upper.receiver),
+            carries: carries(cx, upper),
         };
         let session = cx.new_session(this, upper.receiver, body);
         match calling.bind(cx, key, session.clone()) {
@@ -323,7 +323,7 @@ impl Protocol for SunSelect {
             return Err(OpenError::InUse);
         }
         self.offers.make(cx, &self.shared.lower, this, local)?;
-        let carries = carries(cx, upper.receiver);
+        let carries = carries(cx, upper);
         let mut servers = self.servers.borrow_mut();
         match servers.iter_mut().find(|server| server.flavor == flavor) {
             Some(server) => server.enables += 1,
