@@ -173,31 +173,24 @@ fn calls_all_hosts_of_a_network() {
     let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
     let (x, to) = (file("procedures.x"), format!("port{port}@127.255.255.255"));
     let running = Running::start(&server);
-    let all = ["call", "--over", "sun", "--to", &to, "--broadcast"];
-    let ask = |words: &[&str]| [&all, words].concat();
+    let all = &["call", "--over", "sun", "--broadcast", "--to"][..];
+    let ask = |rest: &[&str]| xk(&[all, &[&to], rest].concat());
     let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    let echo = ask(&["echo", "\"00ff\"", "--x", &x, "--for", "300ms"]);
     let line =
         |reply: &str| format!("{{\"host\":\"127.0.0.1\",\"port\":{port},\"reply\":{reply}}}\n");
-    assert_eq!(said(&patiently(&echo)), line("\"00ff\""));
+    let echo = ["echo", "\"00ff\"", "--x", &x, "--for", "300ms"];
+    let echoed = patiently(&[all, &[&to], &echo].concat());
+    assert_eq!(said(&echoed), line("\"00ff\""));
     let null = ask(&["536870913", "0", "--raw", "--for", "100ms"]);
-    assert_eq!(said(&xk(&null)), line("\"\""));
+    assert_eq!(said(&null), line("\"\""));
     // Servers do not tell a broadcast what they refuse.
-    let none = xk(&ask(&["536870913", "77", "--raw", "--for", "100ms"]));
+    let none = ask(&["536870913", "77", "--raw", "--for", "100ms"]);
     let told = String::from_utf8_lossy(&none.stderr).into_owned();
     assert_eq!(none.status.code(), Some(4), "{told}");
     assert!(told.contains("no host replied"), "{told}");
     drop(running);
     let _ = std::fs::remove_file(server);
-    let one = [
-        "call",
-        "--over",
-        "sun",
-        "--to",
-        "port9@127.0.0.1",
-        "--broadcast",
-    ];
-    let one = xk(&[&one[..], &["null", "--x", &x]].concat());
+    let one = xk(&[all, &["port9@127.0.0.1", "null", "--x", &x]].concat());
     let told = String::from_utf8_lossy(&one.stderr).into_owned();
     assert_eq!(one.status.code(), Some(1), "{told}");
     assert!(told.contains("only of a broadcast or a group"), "{told}");
