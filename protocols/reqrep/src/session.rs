@@ -339,7 +339,7 @@ impl Session for Line {
                     Err(reply) if self.is_to_many => {
                         let (call, max) = ((this.id(), xid), shared.settings.replies_max);
                         let answered = shared.gatherings.answer(cx, call, max, reply);
-                        answered.or_else(|(reply, why)| Err(this.refuse(cx, reply, why)))
+                        answered.map_err(|(reply, why)| this.refuse(cx, reply, why))
                     }
                     Err(reply) => Err(this.refuse(cx, reply, &NO_CALL)),
                 }
