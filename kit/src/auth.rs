@@ -1,6 +1,7 @@
 //! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a session above for each below,
 //! a credential and a verifier in front of requests, a verifier in front of accepted replies.
 
+use crate::attribute::Peer;
 use crate::between::{CallingKey, Served, Sessions};
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
 use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
@@ -296,9 +297,11 @@ impl<F: Flavor> Session for Calling<F> {
             .seal(&mut request)
             .map_err(|_| CallError::from(PushError::NoBuffers))?;
         let mut reply = self.lower.call(cx, request)?;
+        // What one of many hosts gives is of no use with the others.
+        let is_of_one = reply.attribute::<Peer>().is_none();
         let read = AuthHead::pop(&mut reply, |head, body| {
             // One that is longer than what it stands for saves nothing.
-            let is_short = 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
+            let is_short = is_of_one && 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
             if let Some(shorthand) = flavor.shorthand(head, body).filter(|_| is_short) {
                 let mut kept = self.shorthand.borrow_mut();
                 kept.clear();
