@@ -43,7 +43,7 @@ pub(super) fn check(
             continue;
         };
         virtuals::ways(site, at, &targets, diagnostics);
-        if is_transparent(entry) || site.is_virtual(at) && entry.virtual_rules.is_some() {
+        if is_transparent(entry) || site.is_virtual(at) && entry.stacking_rules.is_some() {
             continue;
         }
         virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);
