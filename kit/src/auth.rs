@@ -5,6 +5,7 @@ mod sessions;
 
 pub use sessions::{CallingKey, QUESTIONS, Served, Sessions};
 
+use crate::attribute::Peer;
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
 use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER};
 use crate::ports::less_header;
@@ -281,9 +282,11 @@ impl<F: Flavor> Session for Calling<F> {
             .seal(&mut request)
             .map_err(|_| CallError::from(PushError::NoBuffers))?;
         let mut reply = self.lower.call(cx, request)?;
+        // What one of many hosts gives is of no use with the others.
+        let is_of_one = reply.attribute::<Peer>().is_none();
         let read = AuthHead::pop(&mut reply, |head, body| {
             // One that is longer than what it stands for saves nothing.
-            let is_short = 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
+            let is_short = is_of_one && 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
             if let Some(shorthand) = flavor.shorthand(head, body).filter(|_| is_short) {
                 let mut kept = self.shorthand.borrow_mut();
                 kept.clear();

@@ -145,6 +145,47 @@ impl Question for CancelCall {
     const NAME: &'static str = "cancel-call";
 }
 
+/// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all of them (RFC 5531, section 8.4.2).
+/// An attribute of the request, beside [`CallOptions`] with a tag; the deadline there ends the gathering. The reply bears whose it is as
+/// [`Peer`](crate::attribute::Peer). Only for a session that answers [`GathersReplies`].
+///
+/// What a single host answers may be no reply to the layers above: then the call fails with
+/// [`Rejected`](xk_core::object::CallCause::Rejected) or [`BadReply`](xk_core::object::CallCause::BadReply), and the next is to be asked
+/// for all the same. [`TimedOut`](xk_core::object::CallCause::TimedOut) says that there is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// Send the request; the reply is that of the first host.
+    First,
+    /// Send nothing; the reply is that of the next host to the request with the same tag.
+    Next,
+}
+
+impl Attribute for Gather {
+    const KEY: u32 = attribute_key("gather");
+
+    fn encode(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        octets[0] = self as u8;
+        octets
+    }
+
+    fn decode(octets: [u8; 16]) -> Self {
+        if octets[0] == 0 {
+            Gather::First
+        } else {
+            Gather::Next
+        }
+    }
+}
+
+/// Asked of a session of the rpc realm: it reaches many hosts and understands [`Gather`]. Answered only where that is so.
+#[derive(Clone, Copy, Debug)]
+pub struct GathersReplies;
+
+impl Question for GathersReplies {
+    const NAME: &'static str = "gathers-replies";
+}
+
 /// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute of a request on its way up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -221,6 +262,9 @@ mod tests {
             group: 100,
         };
         assert_eq!(Caller::decode(caller.encode()), caller);
+        for gather in [Gather::First, Gather::Next] {
+            assert_eq!(Gather::decode(gather.encode()), gather);
+        }
     }
 
     #[test]

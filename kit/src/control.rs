@@ -271,6 +271,25 @@ pub struct IsLocalHost {
 }
 question!(IsLocalHost, "is-local-host");
 
+/// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a group. Nothing ever comes from it;
+/// who answers does so from a host of his own.
+#[derive(Clone, Copy, Debug)]
+pub struct IsMany {
+    /// In: the host.
+    pub host: Ipv4Addr,
+    /// Out: true if it is several.
+    pub many: bool,
+}
+question!(IsMany, "is-many");
+
+impl IsMany {
+    /// What `lower` and those below it say of a host, if they are asked of one.
+    pub fn ask(cx: &Kernel, lower: &ProtocolRef, host: Option<Ipv4Addr>) -> bool {
+        let asked = host.and_then(|host| lower.ask(cx, Self { host, many: false }));
+        asked.is_some_and(|answer| answer.many)
+    }
+}
+
 /// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below knows.
 pub fn opt_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
     session

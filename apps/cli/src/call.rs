@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use xk_core::object::PushError;
-use xk_rpc::{CallCause, Error, ErrorKind, OpenError, Setup};
+use xk_rpc::{CallCause, Client, Error, ErrorKind, HostReply, OpenError, Setup};
 use xk_rpcgen::{Found, LookupError, Model};
 
 /// Octets of arguments that are read from the standard input at most.
@@ -30,6 +30,7 @@ Examples:
   xk call graphs/rpc-client.kdl PROCEDURES source 3 --x graphs/procedures.x --to port2049@127.0.0.1
   xk call graphs/rpc-shm-b.kdl null --x graphs/procedures.x
   xk call --over sun 100000 0 --version 2 --raw --to port111@127.0.0.1
+  xk call --over sun echo '{\"text\": \"hello\"}' --x graphs/procedures.x --to port0@10.0.0.255 --broadcast
 
 Arguments: one stands alone, several stand in an array; none are left out. `-` reads them from the standard input. Enumerations
 are names, unions {\"case\": ..., \"NAME\": ...}, opaque data hexadecimal digits or {\"base64\": ...} or {\"text\": ...}, optional
@@ -66,6 +67,13 @@ pub(crate) struct Args {
     /// Call so often, and say how long it took
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+    /// Call all hosts of a network: --to is a broadcast or a group, `port2049@10.0.0.255`, or `port0@10.0.0.255` for the port that the
+    /// program has on each. Prints a line for each host that replies
+    #[arg(long, conflicts_with_all = ["deadline", "repeat"])]
+    broadcast: bool,
+    /// How long replies to a broadcast are waited for
+    #[arg(long = "for", value_parser = file::duration, default_value = "2s", value_name = "TIME", requires = "broadcast")]
+    time: Duration,
     /// Without a file: the procedure's number, arguments and reply as hexadecimal digits; SERVICE is the program's number
     #[arg(long, conflicts_with = "x")]
     raw: bool,
@@ -103,16 +111,47 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         Some((program, version)) => client.program(program, version),
         None => client,
     };
+    if args.broadcast {
+        return broadcast(&client.with_deadline(args.time), &wanted);
+    }
     let client = client.with_deadline(args.deadline);
     let reply = repeat(args.repeat, || client.call(wanted.number, &wanted.octets))?;
-    let text = match wanted.found {
-        Some((model, found)) => model
-            .decode_result(found.procedure, &reply)
-            .map_err(|error| Failure::new(format!("the reply does not fit the file: {error}")))?,
-        None => reply.iter().map(|octet| format!("{octet:02x}")).collect(),
-    };
+    let text = wanted.text(&reply).map_err(Failure::new)?;
     output::print(&format!("{text}\n"));
     Ok(())
+}
+
+impl Wanted<'_> {
+    /// A reply as JSON, or its octets as digits.
+    fn text(&self, reply: &[u8]) -> Result<String, String> {
+        match self.found {
+            Some((model, found)) => model
+                .decode_result(found.procedure, reply)
+                .map_err(|error| format!("the reply does not fit the file: {error}")),
+            None => Ok(reply.iter().map(|octet| format!("{octet:02x}")).collect()),
+        }
+    }
+}
+
+/// Calls all hosts and prints who replies what, a line of JSON for each.
+fn broadcast(client: &Client, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let mut count = 0;
+    for reply in client.broadcast(wanted.number, &wanted.octets) {
+        let HostReply { host, port, octets } = reply.map_err(failure)?;
+        count += 1;
+        let said = match wanted.text(&octets) {
+            Ok(text) if wanted.found.is_some() => format!("\"reply\":{text}"),
+            Ok(digits) => format!("\"reply\":\"{digits}\""),
+            Err(what) => format!("\"error\":{}", serde_json::Value::from(what)),
+        };
+        output::print(&format!("{{\"host\":\"{host}\",\"port\":{port},{said}}}\n"));
+    }
+    if count > 0 {
+        return Ok(());
+    }
+    let help = "does anybody serve it there? with `port0` their port mappers must call it: rpcbind does with `-r`, xk's with `indirect`";
+    let what = "no host replied".to_owned();
+    Err(Failure::Other(what, Some(help.into()), SILENT))
 }
 
 /// Which word is what: their number decides, and whether the file has a procedure of the name.
@@ -239,7 +278,7 @@ fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
         }
         (Some(path), _) => Setup::from_file(path).map_err(failure)?,
         (None, Some(SUN)) => Setup::from_text(
-            "host here { host-udp; reqrep host-udp; sunselect reqrep; sunprog sunselect; }",
+            "host here { host-udp; reqrep host-udp; sunselect reqrep; sunprog sunselect; portmap sunprog serve=#false; }",
         ),
         (None, over) => {
             let nodes = over.unwrap_or_default();

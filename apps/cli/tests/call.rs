@@ -166,6 +166,37 @@ fn calls_a_server_of_onc_rpc_in_another_process() {
 }
 
 #[test]
+fn calls_all_hosts_of_a_network() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    drop(socket);
+    let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
+    let (x, to) = (file("procedures.x"), format!("port{port}@127.255.255.255"));
+    let running = Running::start(&server);
+    let all = &["call", "--over", "sun", "--broadcast", "--to"][..];
+    let ask = |rest: &[&str]| xk(&[all, &[&to], rest].concat());
+    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let line =
+        |reply: &str| format!("{{\"host\":\"127.0.0.1\",\"port\":{port},\"reply\":{reply}}}\n");
+    let echo = ["echo", "\"00ff\"", "--x", &x, "--for", "300ms"];
+    let echoed = patiently(&[all, &[&to], &echo].concat());
+    assert_eq!(said(&echoed), line("\"00ff\""));
+    let null = ask(&["536870913", "0", "--raw", "--for", "100ms"]);
+    assert_eq!(said(&null), line("\"\""));
+    // Servers do not tell a broadcast what they refuse.
+    let none = ask(&["536870913", "77", "--raw", "--for", "100ms"]);
+    let told = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert_eq!(none.status.code(), Some(4), "{told}");
+    assert!(told.contains("no host replied"), "{told}");
+    drop(running);
+    let _ = std::fs::remove_file(server);
+    let one = xk(&[all, &["port9@127.0.0.1", "null", "--x", &x]].concat());
+    let told = String::from_utf8_lossy(&one.stderr).into_owned();
+    assert_eq!(one.status.code(), Some(1), "{told}");
+    assert!(told.contains("only of a broadcast or a group"), "{told}");
+}
+
+#[test]
 fn calls_a_server_through_shared_memory() {
     let socket = std::env::temp_dir().join(format!("xk-call-{}.sock", std::process::id()));
     let from = "/tmp/xk-shm-rpc.sock";

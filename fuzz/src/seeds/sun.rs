@@ -28,6 +28,13 @@ fn transactions(seeds: &mut Vec<Seed>) {
         .flat_map(|message| [&[message.len() as u8][..], &message].concat())
         .collect();
     add(seeds, "reqrep", "calls", &script);
+    // The number 0 is that of the client's request to many. More hosts than it takes, by the last octet, and one that says it again.
+    let hosts = [1, 2, 3, 3, 4, 5, 6].map(|host| message(Kind::Reply, 0, &[b'y', host]));
+    let script: Vec<u8> = hosts
+        .iter()
+        .flat_map(|message| [&[message.len() as u8][..], message].concat())
+        .collect();
+    add(seeds, "reqrep", "many", &script);
 }
 
 fn credentials(seeds: &mut Vec<Seed>) {

@@ -18,8 +18,8 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{
-    DeliverError, HostConflict, IsLocalHost, IsOutstanding, MaxPacket, MyHost, NetworkError,
-    NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
+    DeliverError, HostConflict, IsLocalHost, IsMany, IsOutstanding, MaxPacket, MyHost,
+    NetworkError, NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
 };
 use xk_kit::neighbour::HostRoute;
 use xk_kit::offload;
@@ -267,6 +267,9 @@ impl Ip {
                 Kind::Group => shared.interfaces.is_joined(q.host),
                 Kind::Nobody | Kind::Other => false,
             };
+        } else if let Some(q) = ask.get::<IsMany>() {
+            let kind = shared.interfaces.kind(q.host);
+            q.many = matches!(kind, Kind::Broadcast | Kind::Group);
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {

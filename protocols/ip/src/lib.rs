@@ -38,7 +38,7 @@
 //! # Control
 //! A session answers `my-host`, `peer-host`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`,
 //! and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
-//! `is-local-host`, `host-route`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
+//! `is-local-host`, `is-many`, `host-route`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
 //! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
 //! `network-error`, `send-error` and `host-conflict`.
 //!
@@ -335,6 +335,7 @@ const QUESTIONS: &[QuestionInfo] = &[
         "is-local-host",
         "whether a packet to this host is delivered here",
     ),
+    question("is-many", "whether this host is a broadcast or a group"),
     question(
         "host-route",
         "over which layer a host is reached, and whether directly",

@@ -46,6 +46,23 @@ fn unopened(error: OpenError) -> CallError {
 }
 
 impl Client {
+    /// Opens a session to a procedure of the port mapper at `host`, which may say at which port it is.
+    pub(crate) fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (local, host): (Participant, &Participant),
+        procedure: u32,
+    ) -> Result<SessionRef, OpenError> {
+        let mut rest = host.clone();
+        if !matches!(rest.top(), Some(Part::Number(label, _)) if *label == PORT_LABEL) {
+            rest.push(Part::port(PORT));
+        }
+        let peer = procedure_at(rest, (PROGRAM, self.version, procedure));
+        let participants = Participants::pair(local, peer);
+        self.lower.open(cx, Upper::new(this), participants)
+    }
+
     /// Calls a procedure of the port mapper at `host`, which may say at which port it is. `see` gets our own end of the session.
     fn call<A: Xdr, R: Xdr>(
         &self,
@@ -55,16 +72,8 @@ impl Client {
         arguments: impl FnOnce(&SessionRef) -> A,
         (asking, options): (&Asking, Option<CallOptions>),
     ) -> Result<R, CallError> {
-        let mut rest = host.clone();
-        if !matches!(rest.top(), Some(Part::Number(label, _)) if *label == PORT_LABEL) {
-            rest.push(Part::port(PORT));
-        }
-        let peer = procedure_at(rest, (PROGRAM, self.version, procedure));
-        let participants = Participants::pair(Participant::of(Part::Any), peer);
-        let session = self
-            .lower
-            .open(cx, Upper::new(this), participants)
-            .map_err(unopened)?;
+        let ends = (Participant::of(Part::Any), host);
+        let session = self.open(cx, this, ends, procedure).map_err(unopened)?;
         asking.borrow_mut().push(session.clone());
         let result = self.call_on(cx, &session, &arguments(&session), options);
         let mut waiting = asking.borrow_mut();

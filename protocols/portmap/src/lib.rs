@@ -28,6 +28,9 @@
 //! - Transports are `udp` and `tcp`; a mapping on another is refused.
 //! - Client: a session with a definite port is the lower layer's own, and costs nothing. One without finds the port at its first
 //!   call, in `version`, and finds it again after a call that nobody answered or whose program was not there.
+//! - Of a broadcast or a group with `port0` the program is called by way of all port mappers there (`CALLIT`, `BCAST`), which are silent
+//!   where it is not; each reply bears host and port of the program as the attribute `peer`, for calls to it alone. `reqrep` says how
+//!   to get the replies of all.
 //! - With `register`, what is enabled above is registered with that host's port mapper as well: deleted first, for one who ended
 //!   without a word may have left it, then established. If nobody answers it is tried again after 1 s, then after twice as
 //!   long each time up to 60 s; a refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What is disabled is deleted. A graph that ends leaves its mappings to the next.
@@ -71,6 +74,7 @@ extern crate alloc;
 extern crate std;
 
 mod client;
+mod everyone;
 #[doc(hidden)]
 pub mod fuzz;
 mod indirect;

@@ -1,6 +1,7 @@
 //! The protocol object: the server's requests, and the layer between programs and the table of them.
 
 use crate::client::Client;
+use crate::everyone::Everyone;
 use crate::registrar::Registrar;
 use crate::session::{Key, Resolver};
 use crate::stats::Stats;
@@ -22,6 +23,7 @@ use xk_core::{
     SessionRef, Upper,
 };
 use xk_kit::call::{PROGRAM as PROGRAM_LABEL, VERSION};
+use xk_kit::control::IsMany;
 use xk_kit::onc::{Offered, ProcedureName};
 
 /// What a graph says of it.
@@ -235,40 +237,6 @@ impl Portmap {
         (upper.id().0, hash(0), hash(1))
     }
 
-    /// A session whose port is found at the first call.
-    fn open_resolver(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        key: Key,
-        (name, local, host): (ProcedureName, Participant, Participant),
-    ) -> Result<SessionRef, OpenError> {
-        let sessions = &self.shared.sessions;
-        if let Some(session) = sessions.get(&key) {
-            session.hold();
-            return Ok(session);
-        }
-        let body = Resolver {
-            shared: Rc::clone(&self.shared),
-            this: this.clone(),
-            key,
-            name,
-            local,
-            host,
-            lower: RefCell::default(),
-            asking: RefCell::default(),
-        };
-        let session = cx.new_session(this, upper.receiver, body);
-        match sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
-    }
-
     /// Establishes the mappings of something served above, and notes them for the registrar.
     fn map(&self, cx: &Kernel, this: &ProtocolRef, what: (u32, u32, u16)) -> Vec<Mapped> {
         let (program, version, port) = what;
@@ -333,8 +301,44 @@ impl Protocol for Portmap {
             return self.shared.client.lower.open(cx, upper, participants);
         }
         let key = Self::key(cx, upper.receiver, &participants);
+        if let Some(session) = self.shared.sessions.get(&key) {
+            session.hold();
+            return Ok(session);
+        }
         let local = rest.local_mut()?.clone();
-        self.open_resolver(cx, this, upper, key, (name, local, host))
+        let lower = &self.shared.client.lower;
+        let shared = Rc::clone(&self.shared);
+        let many = host.clone().pop_host().ok().and_then(Wild::value);
+        let session = if IsMany::ask(cx, lower, many) {
+            let client = &self.shared.client;
+            let lower = client.open(cx, this, (local, &host), procedure::CALLIT)?;
+            let body = Everyone {
+                shared,
+                key,
+                name,
+                lower,
+            };
+            cx.new_session(this, upper.receiver, body)
+        } else {
+            let body = Resolver {
+                shared,
+                this: this.clone(),
+                key,
+                name,
+                local,
+                host,
+                lower: RefCell::default(),
+                asking: RefCell::default(),
+            };
+            cx.new_session(this, upper.receiver, body)
+        };
+        match self.shared.sessions.bind(cx, key, session.clone()) {
+            Ok(()) => Ok(session),
+            Err(_) => {
+                session.abort(cx);
+                Err(OpenError::Full)
+            }
+        }
     }
 
     fn open_enable(

@@ -110,6 +110,13 @@ impl Calls {
         xid as usize & (self.places.borrow().len() - 1)
     }
 
+    /// A number that no other request has.
+    pub(crate) fn number(&self) -> u32 {
+        let number = self.next.get();
+        self.next.set(number.wrapping_add(1));
+        number
+    }
+
     /// Begins a call with a number of its own; `None` if there are as many as there may be.
     pub(crate) fn begin(&self, session: SessionId, tag: u64) -> Option<Rc<Call>> {
         if self.waiting.get() >= self.max {
@@ -120,8 +127,7 @@ impl Calls {
         }
         // There is a free place, so this ends.
         loop {
-            let xid = self.next.get();
-            self.next.set(xid.wrapping_add(1));
+            let xid = self.number();
             let at = self.place(xid);
             let mut places = self.places.borrow_mut();
             let call = places

@@ -29,12 +29,18 @@
 //! is being executed is dropped, to one that was executed the same reply goes again. What nobody above answers stays without
 //! a reply.
 //!
+//! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends with the first reply. One with the
+//! attribute `gather` goes on: each further call for the next reply brings that of another host, until the deadline of the first or
+//! `total`. The request is sent again meanwhile, for those who did not get it; a host that replies once more is counted as
+//! `repeated reply`, one beyond `replies_max` as `too many replies`. What came in time may be asked for up to 10 s later. 64 such
+//! calls may be under way. Nobody is served through such a session.
+//!
 //! A number that nobody waits for is dropped as `no such call`, as is what is neither call nor reply (`malformed`), a call at a
 //! client (`not a server`), and a call that finds `requests_max` under way (`server busy`).
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `list-sessions`,
-//! `list-maps`, `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `gathers-replies` (of many
+//! hosts), `list-sessions`, `list-maps`, `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
 //! # Parameters
 //! - `first_wait`: the time before a request is sent again first.
@@ -45,6 +51,7 @@
 //! - `sessions_max`: how many peers it knows; idle ones are evicted for new ones.
 //! - `dupcache`: of how many requests the reply is kept; 0 for none. NFS wants 128.
 //! - `dupcache_octets`: octets of those replies, at most; the oldest go first, and one that is larger is not kept.
+//! - `replies_max`: how many hosts' replies to one request to many are taken.
 //!
 //! # Example
 //! ```kdl
@@ -72,10 +79,12 @@ mod calls;
 mod dupcache;
 #[doc(hidden)]
 pub mod fuzz;
+mod gather;
 mod protocol;
 mod session;
 pub mod wire;
 
+pub use gather::{REPEATED_REPLY, TOO_MANY_REPLIES};
 pub use protocol::{ReqRep, Settings, add, build};
 pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
 
@@ -173,6 +182,15 @@ pub static ENTRY: Entry = Entry {
             "4MiB",
             "octets of those replies, at most",
         ),
+        ParamSpec::new(
+            "replies_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 65_536,
+            },
+            "1024",
+            "how many hosts' replies to one request to many are taken",
+        ),
     ],
     blocks: &[],
     questions: &[
@@ -187,6 +205,10 @@ pub static ENTRY: Entry = Entry {
         QuestionInfo {
             name: "cancel-call",
             meaning: "ends the waiting for a reply",
+        },
+        QuestionInfo {
+            name: "gathers-replies",
+            meaning: "of a session to many hosts: it gives the replies of all",
         },
         QuestionInfo {
             name: "list-sessions",

@@ -2,6 +2,7 @@
 
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
+use crate::gather::Gatherings;
 use crate::session::{Line, NO_CALL, NOT_A_SERVER, NobodyThere};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
@@ -39,6 +40,16 @@ pub struct Settings {
     pub dupcache: usize,
     /// Octets of those replies, at most; the oldest go first.
     pub dupcache_octets: usize,
+    /// How many hosts' replies to one request to many are taken.
+    pub replies_max: usize,
+}
+
+impl Settings {
+    /// The time until a request is sent once more that was sent so long ago.
+    pub(crate) fn longer(&self, wait: Duration) -> Duration {
+        let max = self.wait_max.max(self.first_wait);
+        wait.saturating_mul(2).min(max)
+    }
 }
 
 impl Default for Settings {
@@ -52,6 +63,7 @@ impl Default for Settings {
             sessions_max: 16_384,
             dupcache: 0,
             dupcache_octets: 4 << 20,
+            replies_max: 1024,
         }
     }
 }
@@ -62,6 +74,7 @@ pub(crate) struct Shared {
     /// By the session below.
     pub(crate) sessions: SessionTable<u64>,
     pub(crate) calls: Calls,
+    pub(crate) gatherings: Gatherings,
     pub(crate) dupcache: Option<DupCache>,
     /// How many requests are being executed.
     pub(crate) executing: Cell<usize>,
@@ -94,6 +107,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         sessions_max: params.number("sessions_max", usual.sessions_max),
         dupcache: params.number("dupcache", usual.dupcache),
         dupcache_octets: params.octets("dupcache_octets", usual.dupcache_octets),
+        replies_max: params.number("replies_max", usual.replies_max),
     };
     if settings.first_wait.is_zero() {
         return Err(BuildError::Param {
@@ -115,6 +129,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         settings,
         sessions: SessionTable::new(key, settings.sessions_max),
         calls: Calls::new(settings.calls_max, first),
+        gatherings: Gatherings::default(),
         dupcache,
         executing: Cell::new(0),
         server: RefCell::default(),
@@ -161,7 +176,8 @@ impl Protocol for ReqRep {
             session.hold();
             return Ok(session);
         }
-        let line = Line::new(cx, &self.shared, upper.receiver, &lower);
+        let mut line = Line::new(cx, &self.shared, upper.receiver, &lower);
+        line.find_out_whether_many(cx, &self.lower);
         let session = cx.new_session(this, upper.receiver, line);
         match sessions.bind(cx, lower.id().0, session.clone()) {
             Ok(()) => Ok(session),
@@ -263,6 +279,7 @@ impl Protocol for ReqRep {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         let shared = &self.shared;
         shared.sessions.clear();
+        shared.gatherings.clear();
         self.offers.clear();
         self.enabled.borrow_mut().clear();
         drop(shared.server.take());

@@ -13,8 +13,8 @@ use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
-use xk_kit::call::{BUSY, CallOptions, CancelCall};
-use xk_kit::control::{PeerHost, PeerPort};
+use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
+use xk_kit::control::{IsMany, PeerHost, PeerPort};
 use xk_kit::ports::less_header;
 use xk_kit::saved::Saved;
 use xk_kit::stream::CarriesRecords;
@@ -47,6 +47,8 @@ pub(crate) struct Line {
     source: u64,
     /// The layer below repeats by itself what needs to be repeated.
     carries_records: bool,
+    /// The peer is many hosts.
+    is_to_many: bool,
     /// Whether the session below is held.
     holds: Cell<bool>,
     /// The calls under way have heard from the network that nobody is there; the layer below says so once more to the next push.
@@ -73,6 +75,7 @@ impl Line {
             upper: upper.clone(),
             source,
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
+            is_to_many: false,
             holds: Cell::new(true),
             told: Cell::new(false),
         }
@@ -88,6 +91,13 @@ impl Line {
             Ok(Some(request)) => self.lower.push(cx, request),
             _ => pushed,
         }
+    }
+
+    /// Asks whether the peer is many hosts: nobody sends from such a one, so only for a session that was opened from above.
+    pub(crate) fn find_out_whether_many(&mut self, cx: &Kernel, below: &ProtocolRef) {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let host = self.lower.ask(cx, PeerHost { host }).map(|q| q.host);
+        self.is_to_many = IsMany::ask(cx, below, host);
     }
 
     /// Sends the request until a reply comes or the time is over.
@@ -158,7 +168,7 @@ impl Line {
                         // The stream broke. Sent over a new one at once, but not again and again.
                         *left = left.saturating_sub(cx.now().since(begun));
                         if *wait == self.shared.settings.first_wait && call.take_lost() {
-                            *wait = self.longer(*wait);
+                            *wait = self.shared.settings.longer(*wait);
                             return Wait::Again;
                         }
                     }
@@ -169,7 +179,7 @@ impl Line {
                     if left.is_zero() || time < own {
                         return Wait::TimedOut;
                     }
-                    *wait = self.longer(*wait);
+                    *wait = self.shared.settings.longer(*wait);
                     if !self.carries_records || call.take_lost() {
                         return Wait::Again;
                     }
@@ -179,10 +189,28 @@ impl Line {
         }
     }
 
-    fn longer(&self, wait: Duration) -> Duration {
-        let settings = &self.shared.settings;
-        wait.saturating_mul(2)
-            .min(settings.wait_max.max(settings.first_wait))
+    /// A call to many hosts, or for the next reply to one.
+    #[cold]
+    fn gather(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        (what, options): (Gather, CallOptions),
+        request: Message,
+    ) -> Result<Message, CallError> {
+        let Shared {
+            gatherings,
+            calls,
+            settings,
+            ..
+        } = &*self.shared;
+        match what {
+            Gather::First => {
+                let sessions = (this, &self.lower);
+                gatherings.begin(cx, sessions, (calls, settings), request, options)
+            }
+            Gather::Next => gatherings.next(cx, this.id(), options.tag),
+        }
     }
 
     /// Has a request executed above and sends the reply.
@@ -194,6 +222,10 @@ impl Line {
         request: Message,
     ) -> Result<(), Refused> {
         let shared = &self.shared;
+        // A reply would go to all.
+        if self.is_to_many {
+            return Err(this.refuse(cx, request, &NOT_A_SERVER));
+        }
         if !this.head().is_passive() && shared.server.borrow().as_ref() != Some(&self.upper) {
             return Err(this.refuse(cx, request, &NOT_A_SERVER));
         }
@@ -285,6 +317,12 @@ impl Session for Line {
         mut request: Message,
     ) -> Result<Message, CallError> {
         let options = CallOptions::take(&mut request);
+        if self.is_to_many
+            && let Some(what) = request.remove_attribute::<Gather>()
+            && let Some(options) = options
+        {
+            return self.gather(cx, this, (what, options), request);
+        }
         let tag = options.map_or(0, |options| options.tag);
         let calls = &self.shared.calls;
         let Some(call) = calls.begin(this.id(), tag) else {
@@ -320,8 +358,16 @@ impl Session for Line {
         let _ = message.strip(HEADER_OCTETS);
         match kind {
             Kind::Reply => {
-                let answered = self.shared.calls.answer(cx, this.id(), xid, message);
-                answered.map_err(|reply| this.refuse(cx, reply, &NO_CALL))
+                let shared = &self.shared;
+                match shared.calls.answer(cx, this.id(), xid, message) {
+                    Ok(()) => Ok(()),
+                    Err(reply) if self.is_to_many => {
+                        let (call, max) = ((this.id(), xid), shared.settings.replies_max);
+                        let answered = shared.gatherings.answer(cx, call, max, reply);
+                        answered.map_err(|(reply, why)| this.refuse(cx, reply, why))
+                    }
+                    Err(reply) => Err(this.refuse(cx, reply, &NO_CALL)),
+                }
             }
             Kind::Call => self.serve(cx, this, xid, message),
         }
@@ -334,7 +380,7 @@ impl Session for Line {
             } else {
                 "calls"
             };
-            let waiting = self.shared.calls.waiting();
+            let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
             question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
             return Answer::Answered;
         }
@@ -345,12 +391,17 @@ impl Session for Line {
         }
         if let Some(question) = ask.get::<CancelCall>() {
             let tag = question.tag;
-            let known = self.shared.calls.cancel(cx, this.id(), tag);
+            let shared = &self.shared;
+            let known = shared.calls.cancel(cx, this.id(), tag)
+                || shared.gatherings.cancel(cx, this.id(), tag);
             return if known {
                 Answer::Answered
             } else {
                 Answer::Unknown
             };
+        }
+        if self.is_to_many && ask.get::<GathersReplies>().is_some() {
+            return Answer::Answered;
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
@@ -374,9 +425,19 @@ impl Session for Line {
             self.shared.sessions.unbind(&key);
         }
         self.shared.calls.close(cx, this.id());
+        self.shared.gatherings.close(cx, this.id());
         if self.holds.replace(false) {
             self.lower.close(cx);
         }
         Closing::Done
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {
+        let Shared {
+            gatherings,
+            settings,
+            ..
+        } = &*self.shared;
+        gatherings.timeout(cx, (this, &self.lower), token as u32, settings);
     }
 }

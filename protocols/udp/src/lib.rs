@@ -8,7 +8,8 @@
 //! A port on top of what the layer below needs: `port7@10.0.0.2`.
 //!
 //! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host that the
-//!   route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session.
+//!   route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session, and so does the port of a
+//!   broadcast or a group.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
@@ -25,8 +26,8 @@
 //! either, and goes when its table or that below needs the room, those with a single datagram first.
 //!
 //! An unconnected session receives from everybody who has no session of his own; each message carries its sender
-//! as the attribute `peer`. It sends each message to the peer in that attribute and keeps the lower sessions of
-//! the last 64 hosts.
+//! as the attribute `peer`. It sends each message to the peer in that attribute, without one to the broadcast or group that it was
+//! opened to, and keeps the lower sessions of the last 64 hosts.
 //!
 //! Checksums are verified whenever the sender computed one. Octets behind the length field's end are cut off. A
 //! datagram for a port that nobody takes is refused with its header in front, so that the layer below can tell the
@@ -34,7 +35,7 @@
 //! push into a session that somebody holds fails once.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port` (connected sessions), `max-packet` and `opt-packet` (those of the layer below less
+//! Answers `my-port`, `peer-port` (sessions that have a peer), `max-packet` and `opt-packet` (those of the layer below less
 //! eight octets), `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
@@ -158,7 +159,7 @@ pub static ENTRY: Entry = Entry {
         },
         QuestionInfo {
             name: "peer-port",
-            meaning: "the peer's port of a connected session",
+            meaning: "the peer's port of a session that has one",
         },
         QuestionInfo {
             name: "max-packet",

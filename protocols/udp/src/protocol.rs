@@ -3,7 +3,7 @@
 use crate::origin::is_intact;
 use crate::session::{UdpSession, follow, takes_hold};
 use crate::table::{Limits, Table, Taker, port_of};
-use crate::unconnected::Unconnected;
+use crate::unconnected::{Unconnected, peer_of};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
@@ -17,9 +17,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::attribute::LinkCast;
+use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::call::NeedsPseudoHeader;
-use xk_kit::control::{NetworkError, max_packet};
+use xk_kit::control::{IsMany, NetworkError, max_packet};
 use xk_kit::offload::Offloads;
 use xk_kit::ports::{
     self, ANY_HOST, EPHEMERAL_COUNT, Origin, Origins, definite, enable_of, is_everybody, key_of,
@@ -127,7 +127,8 @@ impl Protocol for Udp {
             return Err(AddressError::OutOfRange.into());
         }
         if is_everybody(participants.peer_mut()?) {
-            return self.open_unconnected(cx, this, upper, local, participants);
+            let host = local_host(participants.local_mut()?)?;
+            return self.open_unconnected(cx, this, upper, (local, host), None);
         }
         let peer = definite(participants.peer_mut()?.pop_port()?)?;
         let host = participants.local_mut()?;
@@ -135,7 +136,10 @@ impl Protocol for Udp {
             host.push(Part::Any);
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
-        let opened = self.open_on(cx, this, upper, &lower, local, peer);
+        let opened = match self.many(cx, &lower, peer) {
+            Some(to) => self.open_many(cx, this, upper, &lower, (local, to)),
+            None => self.open_on(cx, this, upper, &lower, local, peer),
+        };
         if opened.is_err() {
             lower.close(cx);
         }
@@ -332,24 +336,50 @@ impl Udp {
         )
     }
 
-    /// A session that receives from everybody.
+    /// The peer behind a lower session, if that is many hosts.
+    fn many(&self, cx: &Kernel, lower: &SessionRef, port: u16) -> Option<Peer> {
+        let host = self.origins.of(cx, lower).peer;
+        let is_many = IsMany::ask(cx, &self.lower, host);
+        host.filter(|_| is_many).map(|host| Peer { host, port })
+    }
+
+    /// A session to many hosts on a lower one, whose hold it gives back: it opens what it needs itself, to hosts that it is told of, too.
+    fn open_many(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        lower: &SessionRef,
+        (local, to): (Wild<u16>, Peer),
+    ) -> Result<SessionRef, OpenError> {
+        let host = self.origins.of(cx, lower).local;
+        if let Wild::Is(port) = local
+            && !self.may_use(port, host, upper.receiver)
+        {
+            return Err(OpenError::InUse);
+        }
+        let local = (local, host.map_or(ANY_HOST, u32::from));
+        let session = self.open_unconnected(cx, this, upper, local, Some(to))?;
+        lower.close(cx);
+        Ok(session)
+    }
+
+    /// A session that receives from everybody; it sends `to` many hosts, or to whom it is told.
     fn open_unconnected(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        local: Wild<u16>,
-        mut participants: Participants,
+        (local, host): (Wild<u16>, u32),
+        to: Option<Peer>,
     ) -> Result<SessionRef, OpenError> {
-        let rest = participants.local_mut()?;
-        let host = local_host(rest)?;
         let is_free = |port| ports::is_free(&self.table.takers, port, host);
         let port = match local {
             Wild::Is(port) => port,
             Wild::Any => Self::ephemeral(cx, is_free)?,
         };
         if let Some(Taker::Unconnected(session)) = self.table.takers.get(&(port, host)) {
-            if session.head().upper() != upper.receiver.id() {
+            if session.head().upper() != upper.receiver.id() || peer_of(cx, &session) != to {
                 return Err(OpenError::InUse);
             }
             session.hold();
@@ -360,6 +390,7 @@ impl Udp {
             &self.table,
             (this, &self.lower, upper.receiver),
             (port, host),
+            to,
         );
         let session = cx.new_session(this, upper.receiver, body);
         let taker = Taker::Unconnected(session.clone());

@@ -1,4 +1,5 @@
-//! An unconnected session: receives from everybody on one port, sends to the peer that each message names.
+//! An unconnected session: receives from everybody on one port, sends to the peer that each message names, or else to the many hosts
+//! that it was opened to.
 
 use crate::session::{base, restore, seal, template};
 use crate::table::{Table, Taker};
@@ -15,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{MaxPacket, MyHost, MyPort, max_packet};
+use xk_kit::control::{MaxPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::{Origin, TakerKey, less_header};
 
@@ -45,8 +46,18 @@ pub(crate) struct Unconnected {
     lower: ProtocolRef,
     upper: ProtocolRef,
     key: TakerKey,
+    /// The port of a broadcast or a group where messages go that name no peer.
+    to: Option<Peer>,
     ways: Map<u32, Way>,
     order: Lru<u32>,
+}
+
+/// Where a session sends what names no peer.
+pub(crate) fn peer_of(cx: &Kernel, session: &SessionRef) -> Option<Peer> {
+    let host = Ipv4Addr::UNSPECIFIED;
+    let host = session.ask(cx, PeerHost { host })?.host;
+    let port = session.ask(cx, PeerPort::default())?.port;
+    Some(Peer { host, port })
 }
 
 impl Unconnected {
@@ -56,6 +67,7 @@ impl Unconnected {
         table: &Rc<Table>,
         places: (&ProtocolRef, &ProtocolRef, &ProtocolRef),
         key: TakerKey,
+        to: Option<Peer>,
     ) -> Self {
         Self {
             table: Rc::clone(table),
@@ -63,6 +75,7 @@ impl Unconnected {
             lower: places.1.clone(),
             upper: places.2.clone(),
             key,
+            to,
             ways: Map::new(cx.boot_key(), PEERS_MAX),
             order: Lru::new(cx.boot_key(), PEERS_MAX),
         }
@@ -129,7 +142,7 @@ impl Unconnected {
 
 impl Session for Unconnected {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let peer = message.remove_attribute::<Peer>();
+        let peer = message.remove_attribute::<Peer>().or(self.to);
         let Some(peer) = peer.filter(|peer| peer.port != 0) else {
             this.discard(cx, message, &NO_PEER);
             return Err(PushError::NotSupported);
@@ -174,11 +187,18 @@ impl Session for Unconnected {
         let (port, host) = self.key;
         if let Some(question) = ask.get::<Describe>() {
             let host = Ipv4Addr::from(host);
-            question.text = alloc::format!("port {port} of {host} with everybody");
+            question.text = match self.to {
+                Some(to) => alloc::format!("port {port} of {host} with {}:{}", to.host, to.port),
+                None => alloc::format!("port {port} of {host} with everybody"),
+            };
         } else if let Some(question) = ask.get::<MyPort>() {
             question.port = port;
         } else if let Some(question) = ask.get::<MyHost>().filter(|_| host != 0) {
             question.host = Ipv4Addr::from(host);
+        } else if let (Some(question), Some(to)) = (ask.get::<PeerPort>(), self.to) {
+            question.port = to.port;
+        } else if let (Some(question), Some(to)) = (ask.get::<PeerHost>(), self.to) {
+            question.host = to.host;
         } else {
             let answer = self.lower.control(cx, ask);
             if answer.is_answered() {

@@ -337,6 +337,44 @@ fn an_unconnected_session_talks_with_everybody() {
 }
 
 #[test]
+fn many_hosts_answer_one_session() {
+    let net = Net::new();
+    for to in [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 1, 7)] {
+        let session = net.open(&format!("port53, port111@{to}")).unwrap();
+        let peer = session.ask(&net.cx, PeerHost { host: OWN }).unwrap().host;
+        let port = session.ask(&net.cx, PeerPort::default()).unwrap().port;
+        assert_eq!((peer, port), (to, 111));
+        session.push(&net.cx, net.cx.message(b"who?")).unwrap();
+        let sent = &net.ip.take_sent()[0];
+        assert_eq!(sent.peer, Some(Part::Host(to)));
+        assert!(sent.message.eq_octets(&frame(OWN, to, (53, 111), b"who?")));
+        for n in 2..5 {
+            let host = Ipv4Addr::new(10, 0, 0, n);
+            let message = net.datagram(host, (111, 53), &[n]);
+            assert!(net.ip.inject(&net.cx, Some(Part::Host(host)), message));
+            let received = net.top.take_received().swap_remove(0);
+            assert_eq!(received.session, session);
+            let from = received.message.attribute::<Peer>().unwrap();
+            assert_eq!((from.host, from.port), (host, 111));
+        }
+        // The same for the same, and the port for nobody else.
+        assert_eq!(net.open(&format!("port53, port111@{to}")).unwrap(), session);
+        let other = net.open(&format!("port53, port112@{to}"));
+        assert_eq!(other, Err(OpenError::InUse));
+        session.close(&net.cx);
+        session.close(&net.cx);
+        assert_eq!(net.ip.held().len(), 0);
+        assert!(!net.inject((111, 53), b"nobody"));
+    }
+    let taken = Top::add(&net.cx, "other");
+    let at = Participants::from_str("port53").unwrap();
+    let _ = taken.enable(&net.cx, &net.udp, at).unwrap();
+    let opened = net.open("port53, port111@255.255.255.255");
+    assert_eq!(opened, Err(OpenError::InUse));
+    assert_eq!(net.ip.held().len(), 0);
+}
+
+#[test]
 fn a_local_host_comes_before_any() {
     let net = Net::new();
     let _ = net.enable("port7").unwrap();

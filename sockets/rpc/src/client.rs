@@ -2,13 +2,15 @@
 
 use crate::entrance::{Entry, lock};
 use crate::error::{Error, ErrorKind};
-use crate::inside::Request;
+use crate::inside::{Answered, Request};
+use crate::replies::Replies;
 use crate::stack::{Shared, Stack};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use xk_core::Participant;
+use xk_kit::call::Gather;
 use xk_xdr::Xdr;
 
 /// Names calls and targets, in all stacks of the process.
@@ -133,19 +135,41 @@ impl Client {
         Ok(xk_xdr::from_slice(&reply).map_err(ErrorKind::Reply)?)
     }
 
+    /// Calls a procedure of all hosts of a network, or of a group: of a client whose peer is a broadcast, `port2049@10.0.0.255`, or
+    /// `port0@10.0.0.255` on `portmap`, which has the hosts' port mappers find the program. The replies come one by one until the deadline;
+    /// servers do not tell a broadcast what they refuse (RFC 5531, section 8.4.2).
+    pub fn broadcast(&self, procedure: u32, arguments: &[u8]) -> Replies {
+        let call = (procedure, arguments.to_vec());
+        Replies::new(self.clone(), call, self.begun())
+    }
+
     /// Begins a call and does not wait for its reply; only for room, where thousands of other calls wait to be made.
     ///
     /// # Errors
     /// The stack has ended, or no room came before the deadline.
     pub fn start(&self, procedure: u32, arguments: &[u8]) -> Result<Pending, Error> {
-        let tag = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.begin((procedure, arguments.to_vec()), self.begun(), None)
+    }
+
+    fn begun(&self) -> Begun {
+        Begun {
+            tag: NEXT.fetch_add(1, Ordering::Relaxed),
+            // What is too far away to be told is no deadline.
+            due: self.deadline.and_then(|d| Instant::now().checked_add(d)),
+        }
+    }
+
+    /// Has a call made, or the next reply to one to many hosts waited for.
+    pub(crate) fn begin(
+        &self,
+        (procedure, octets): (u32, Vec<u8>),
+        Begun { tag, due }: Begun,
+        gather: Option<Gather>,
+    ) -> Result<Pending, Error> {
         let state = Arc::new(State::default());
-        // What is too far away to be told is no deadline.
-        let due = self.deadline.and_then(|d| Instant::now().checked_add(d));
         let job = {
             let end = End(Arc::clone(&state));
             let target = Arc::clone(&self.target);
-            let octets = arguments.to_vec();
             Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
                 let request = Request {
                     target: &target,
@@ -153,6 +177,7 @@ impl Client {
                     octets: &octets,
                     due,
                     tag,
+                    gather,
                     cancelled: &end.0.cancelled,
                 };
                 let waiter = end.0.finish(inside.call(cx, &request));
@@ -180,6 +205,23 @@ impl Client {
             due,
         })
     }
+
+    /// Nobody wants the further replies to a call to many hosts.
+    pub(crate) fn end_broadcast(&self, procedure: u32, tag: u64) {
+        let key = (self.target.id, procedure);
+        let job = Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
+            inside.end_broadcast(cx, key, tag);
+        });
+        // With a stack that has ended the call has, too.
+        let _ = self.target.stack.entrance.post(job);
+    }
+}
+
+/// How a call is named within its stack, and when it ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) tag: u64,
+    pub(crate) due: Option<Instant>,
 }
 
 /// What a call has come to.
@@ -192,14 +234,14 @@ pub(crate) struct State {
 
 #[derive(Default)]
 struct Outcome {
-    result: Option<Result<Vec<u8>, Error>>,
+    result: Option<Result<Answered, Error>>,
     done: bool,
     /// The shepherd that waits for it.
     waiter: Option<u64>,
 }
 
 impl State {
-    fn finish(&self, result: Result<Vec<u8>, Error>) -> Option<u64> {
+    fn finish(&self, result: Result<Answered, Error>) -> Option<u64> {
         let mut outcome = lock(&self.result);
         if !outcome.done {
             outcome.done = true;
@@ -232,7 +274,7 @@ impl State {
         true
     }
 
-    fn take(&self) -> Result<Vec<u8>, Error> {
+    fn take(&self) -> Result<Answered, Error> {
         let result = lock(&self.result).result.take();
         result.unwrap_or_else(|| Err(ErrorKind::Ended.into()))
     }
@@ -268,6 +310,11 @@ impl Pending {
     /// # Errors
     /// As for [`Client::call`].
     pub fn wait(self) -> Result<Vec<u8>, Error> {
+        self.answered().map(|answered| answered.octets)
+    }
+
+    /// The same, with whose reply it is.
+    pub(crate) fn answered(self) -> Result<Answered, Error> {
         let Canceller { state, stack, .. } = &self.canceller;
         if !stack.wait_here(state)? && !state.wait(self.due.and_then(|due| due.checked_add(GRACE)))
         {

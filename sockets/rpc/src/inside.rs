@@ -16,7 +16,8 @@ use xk_core::wire::Wire;
 use xk_core::{
     Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
-use xk_kit::call::{CallOptions, CancelCall, PROCEDURE, PROGRAM, VERSION};
+use xk_kit::attribute::Peer;
+use xk_kit::call::{CallOptions, CancelCall, Gather, GathersReplies, PROCEDURE, PROGRAM, VERSION};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -55,9 +56,21 @@ pub(crate) struct Request<'a> {
     pub(crate) due: Option<Instant>,
     /// Names the call for whoever takes it back.
     pub(crate) tag: u64,
+    /// Which reply is wanted, of a call to many hosts.
+    pub(crate) gather: Option<Gather>,
     /// It has been taken back.
     pub(crate) cancelled: &'a AtomicBool,
 }
+
+/// A reply.
+pub(crate) struct Answered {
+    pub(crate) octets: Vec<u8>,
+    /// Whose it is, of a call to many hosts.
+    pub(crate) from: Option<Peer>,
+}
+
+/// Why nobody is called who are to be many.
+const ONE_HOST: &str = "the replies of many hosts can be had only of a broadcast or a group, by way of `reqrep` on `udp` or `host-udp`";
 
 impl Request<'_> {
     fn left(&self) -> Option<Duration> {
@@ -161,7 +174,7 @@ impl Inside {
     }
 
     /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the peer, if that is not there yet.
-    pub(crate) fn call(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+    pub(crate) fn call(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         self.calls.set(self.calls.get() + 1);
         let result = self.call_until_there(cx, request);
         let was_full = self.room(cx) == 0;
@@ -172,7 +185,7 @@ impl Inside {
         result
     }
 
-    fn call_until_there(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+    fn call_until_there(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         let mut pause = PAUSE_MIN;
         let mut absent = None;
         loop {
@@ -211,7 +224,7 @@ impl Inside {
         }
     }
 
-    fn call_once(&self, cx: &Kernel, request: &Request<'_>) -> Result<Vec<u8>, Error> {
+    fn call_once(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         let (target, tag) = (request.target, request.tag);
         let key = (target.id, request.procedure);
         let session = self.session(cx, target, request.procedure)?;
@@ -230,7 +243,15 @@ impl Inside {
                 .map_or(Time::MAX, |left| cx.now().after(left)),
             tag,
         };
-        if message.set_attribute(options).is_err() {
+        if request.gather == Some(Gather::First) && session.ask(cx, GathersReplies).is_none() {
+            self.put_back(cx, key, session);
+            return Err(ErrorKind::Graph(ONE_HOST.into()).into());
+        }
+        let noted = message.set_attribute(options);
+        let gather = request
+            .gather
+            .map_or(Ok(()), |gather| message.set_attribute(gather));
+        if noted.and(gather).is_err() {
             return Err(named(PushError::NoBuffers.into()));
         }
         let called = Running::Called(session.clone());
@@ -241,7 +262,8 @@ impl Inside {
         let reply = result.map_err(named)?;
         let mut octets = vec![0; reply.len()];
         reply.copy_to(0, &mut octets);
-        Ok(octets)
+        let from = reply.attribute();
+        Ok(Answered { octets, from })
     }
 
     /// A session that no other call uses: some layers carry one call at a time on each.
@@ -301,6 +323,14 @@ impl Inside {
         };
         // It may have its reply by now; a layer that knows of no cancelling goes on waiting.
         let _ = session.ask(cx, CancelCall { tag });
+    }
+
+    /// Takes a call to many hosts back, between two of its replies.
+    pub(crate) fn end_broadcast(&self, cx: &Kernel, key: (u64, u32), tag: u64) {
+        let idle = self.idle.borrow().get(&key).cloned().unwrap_or_default();
+        for session in idle {
+            let _ = session.ask(cx, CancelCall { tag });
+        }
     }
 
     /// A place for this shepherd to wait until another thread has it woken.

@@ -39,6 +39,10 @@
 //! Half of the stack's shepherds may wait for replies to calls from other threads, 512 of them. Calls beyond that wait in a queue of 4096, and
 //! who finds that full waits for room until its deadline, and gets [`ErrorKind::Full`].
 //!
+//! # Many hosts
+//! [`Client::broadcast`] calls all hosts of a network at once, and its [`Replies`] are an iterator over what each of them answers until the
+//! deadline.
+//!
 //! # Who drives the stack
 //! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; all handles may be used by many threads at once. One
 //! of [`Setup::here`] is driven by the thread that made it, while that waits for a call or runs it: no other thread takes part.
@@ -51,12 +55,14 @@ mod client;
 mod entrance;
 mod error;
 mod inside;
+mod replies;
 mod server;
 mod setup;
 mod stack;
 
 pub use client::{Canceller, Client, Pending};
 pub use error::{Error, ErrorKind};
+pub use replies::{HostReply, Replies};
 pub use server::{Call, Later, Program, Promise, Refusal, Reply, Server, Service};
 pub use setup::Setup;
 pub use stack::{Here, Stack};

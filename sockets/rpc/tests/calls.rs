@@ -225,3 +225,54 @@ fn what_a_graph_lacks_is_said() {
         "{error}"
     );
 }
+
+/// ONC RPC on the machine's UDP, where 127.255.255.255 is all hosts of the loopback: this one.
+const OVER_HOST: &str =
+    "host here { host-udp; reqrep host-udp; sunselect reqrep; sunprog sunselect; }";
+
+#[test]
+fn all_hosts_are_called_and_the_replies_come_one_by_one() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    drop(socket);
+    let serving = Stack::from_text(OVER_HOST).expect("a stack");
+    let at = format!("port{port}");
+    let server = serving.serve_at(&at, program(execute)).expect("taken");
+    let to = format!("port{port}@127.255.255.255");
+    let time = Duration::from_millis(300);
+    let everyone = |stack: &Stack| {
+        let client = stack.client(&to).expect("a client");
+        client.program(PROGRAM, 1).with_deadline(time)
+    };
+    let reply = |replies: &mut xk_rpc::Replies| {
+        let reply = replies.next().expect("a reply").expect("no error");
+        assert_eq!(reply.host, std::net::Ipv4Addr::LOCALHOST);
+        assert_eq!((reply.port, &reply.octets[..]), (port, &b"hi!!"[..]));
+    };
+    let stack = Stack::from_text(OVER_HOST).expect("a stack");
+    let client = everyone(&stack);
+    // Two at once, and one that nobody hears to its end.
+    let mut both = [client.broadcast(1, b"hi!!"), client.broadcast(1, b"hi!!")];
+    both.iter_mut().for_each(reply);
+    let begun = Instant::now();
+    reply(&mut client.broadcast(1, b"hi!!"));
+    assert!(begun.elapsed() < time, "it does not wait for others");
+    for replies in &mut both {
+        assert!(replies.next().is_none() && replies.next().is_none());
+        assert_eq!(replies.refused(), 0);
+    }
+    // What is refused is refused in silence; the same from the thread that drives the stack.
+    assert!(client.broadcast(9, b"").next().is_none());
+    let here = Setup::from_text(OVER_HOST).here().expect("a stack");
+    let mut replies = everyone(&here).broadcast(1, b"hi!!");
+    reply(&mut replies);
+    assert!(replies.next().is_none());
+    // One host is not many.
+    let one = stack.client(&format!("port{port}@127.0.0.1"));
+    let one = one.expect("a client").program(PROGRAM, 1);
+    let error = one.broadcast(1, b"").next().expect("an end");
+    let told = error.expect_err("an error").to_string();
+    assert!(told.contains("only of a broadcast"), "{told}");
+    assert_eq!(one.call(1, b"hi!!").expect("a reply"), b"hi!!");
+    drop(server);
+}

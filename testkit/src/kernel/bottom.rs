@@ -13,8 +13,8 @@ use xk_core::{
     Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
-    ClaimHost, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket, PeerEther,
-    PeerHost, PseudoHeader,
+    ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
+    PeerEther, PeerHost, PseudoHeader,
 };
 use xk_kit::offload::Offloads;
 
@@ -503,6 +503,8 @@ impl State {
             q.host = own;
         } else if let Some(q) = ask.get::<IsLocalHost>() {
             q.local = q.host == own;
+        } else if let Some(q) = ask.get::<IsMany>() {
+            q.many = q.host.is_broadcast() || q.host.is_multicast();
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PeerHost>(), peer) {
             q.host = host;
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PseudoHeader>(), peer) {

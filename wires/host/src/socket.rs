@@ -165,22 +165,42 @@ impl Socket {
     }
 }
 
-/// Our host towards a peer, and the MTU of the way there in octets, as the system's routes have it.
+/// The way to a peer, as the system's routes have it.
+pub(crate) struct Way {
+    /// Our host.
+    pub(crate) local: IpAddr,
+    /// The MTU, in octets.
+    pub(crate) mtu: usize,
+    /// The peer is a broadcast or a group.
+    pub(crate) is_to_many: bool,
+}
+
+/// The way to a peer.
 ///
 /// # Errors
-/// There is no way there.
-pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<(IpAddr, usize)> {
-    // Connecting sends nothing.
+/// There is none.
+pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
+    // Connecting sends nothing; without the option to a broadcast it is refused, so that one is known.
     let socket = UdpSocket::bind((local, 0))?;
-    socket.set_broadcast(true)?;
-    socket.connect(peer)?;
+    let is_broadcast = match socket.connect(peer) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            socket.set_broadcast(true)?;
+            socket.connect(peer)?;
+            true
+        }
+        connected => connected.map(|()| false)?,
+    };
     let (level, option) = if peer.is_ipv4() {
         (libc::IPPROTO_IP, libc::IP_MTU)
     } else {
         (libc::IPPROTO_IPV6, libc::IPV6_MTU)
     };
     let mtu = batch_unsafe::option(socket.as_fd(), level, option)?;
-    Ok((socket.local_addr()?.ip(), usize::try_from(mtu).unwrap_or(0)))
+    Ok(Way {
+        local: socket.local_addr()?.ip(),
+        mtu: usize::try_from(mtu).unwrap_or(0),
+        is_to_many: is_broadcast || peer.ip().is_multicast(),
+    })
 }
 
 /// What a complaint means to the layers above; `None` for one that they need not hear of.

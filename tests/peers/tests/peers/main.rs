@@ -112,6 +112,7 @@ const ALONE: &[Test] = tests! {
     rpc::calls_c_programs over Tap VethOffload XdpGeneric;
     rpc::learns_ports_of_rpcbind over Veth;
     rpc::is_registered_with_rpcbind over Veth;
+    rpc::finds_servers_by_broadcast over Veth;
     router::carries_a_stream_of_datagrams over Tap TapOffload Veth;
     host::answers_a_flood_of_pings over Tap Veth XdpGeneric XdpNative;
     xdp::leaves_nothing_behind over XdpGeneric XdpNative;

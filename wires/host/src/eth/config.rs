@@ -123,7 +123,7 @@ fn derived(local: SocketAddr, peers: &[SocketAddr]) -> EthAddr {
     let seen = peers
         .first()
         .and_then(|peer| way_to(local.ip(), *peer).ok())
-        .map_or(local.ip(), |(host, _)| host);
+        .map_or(local.ip(), |way| way.local);
     // FNV-1a.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut mix = |octets: &[u8]| {

@@ -9,7 +9,8 @@
 //! A port on top of an IPv4 host: `port7@10.0.0.2`.
 //!
 //! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (a port that the system gives; the host that its
-//!   routes give); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session.
+//!   routes give); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session, and so does
+//!   the port of a broadcast or a group.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
@@ -25,7 +26,7 @@
 //! that its peer spoke to.
 //!
 //! An unconnected session receives from everybody who has no session of his own; each message carries its sender as the
-//! attribute `peer`, and goes to the peer in that attribute.
+//! attribute `peer`, and goes to the peer in that attribute, without one to the broadcast or group that it was opened to.
 //!
 //! The system computes and verifies checksums and fragments what is longer than the way takes, unless `fragment` forbids it.
 //! What the network says about a datagram goes up as `network-error` to whose session sent it; after a report that the
@@ -38,7 +39,7 @@
 //!
 //! # Control
 //! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `max-packet` (65507 octets, or what the way takes if `fragment` is
-//! off), `opt-packet` (what the way took when the session was made), `describe`, `list-sessions`, `list-maps`; passes
+//! off), `opt-packet` (what the way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
 //! `network-error` up.
 //!
 //! # Parameters
@@ -123,11 +124,15 @@ pub static UDP_ENTRY: Entry = Entry {
         },
         QuestionInfo {
             name: "peer-port",
-            meaning: "the peer's port of a connected session",
+            meaning: "the peer's port of a session that has one",
         },
         QuestionInfo {
             name: "peer-host",
-            meaning: "the peer's host of a connected session",
+            meaning: "the peer's host of a session that has one",
+        },
+        QuestionInfo {
+            name: "is-many",
+            meaning: "whether this host is a broadcast or a group",
         },
         QuestionInfo {
             name: "max-packet",

@@ -16,11 +16,11 @@ use xk_core::{
     SessionRef, Time, Upper,
 };
 use xk_kit::attribute::{LinkCast, Peer};
-use xk_kit::control::{MaxPacket, MyHost, NetworkError};
+use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError};
 use xk_kit::ports::{Takers, definite, enable_of, is_everybody, key_of, local_host, taker};
 
 use super::ports::{Port, Ports};
-use super::session::{Connected, PAYLOAD_MAX, Unconnected, unreachable_port};
+use super::session::{Connected, PAYLOAD_MAX, Unconnected, peer_of, unreachable_port};
 use crate::address::Notes;
 use crate::batch_unsafe::{Arrival, Receiver};
 use crate::error::environment;
@@ -31,6 +31,8 @@ use crate::socket::{Complaint, Setup, Socket, meaning, way_to};
 const TAKERS_MAX: usize = 16_384;
 /// The MTU that is taken for granted until the way is known: Ethernet's.
 const MTU: usize = 1500;
+/// The port of a host that it is asked about, where any will do: that of discard (RFC 863).
+const PORT_ASKED: u16 = 9;
 /// A message that has no room for one more attribute.
 static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
 
@@ -142,7 +144,7 @@ impl Protocol for HostUdp {
         let host = self.ours(local_host(local)?.into())?;
         let peer = participants.peer_mut()?;
         if is_everybody(peer) {
-            return self.open_unconnected(cx, this, upper, (port, host));
+            return self.open_unconnected(cx, this, upper, (port, host), None);
         }
         let peer_port = definite(peer.pop_port()?)?;
         let peer = SocketAddrV4::new(peer.pop_host()?.definite()?, peer_port);
@@ -186,6 +188,10 @@ impl Protocol for HostUdp {
             question.maps.push(("passive", table.takers.stats()));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
+        } else if let Some(q) = ask.get::<IsMany>() {
+            let to = SocketAddrV4::new(q.host, PORT_ASKED);
+            let way = way_to(table.ports.host.into(), to.into());
+            q.many = way.is_ok_and(|way| way.is_to_many);
         } else if let Some(q) = ask
             .get::<MyHost>()
             .filter(|_| !table.ports.host.is_unspecified())
@@ -278,9 +284,9 @@ impl HostUdp {
         } else {
             host
         };
-        let (local, mtu) = match way_to(from.into(), peer.into()) {
-            Ok((IpAddr::V4(local), mtu)) => (local, mtu),
-            _ => return Err(OpenError::NoRoute),
+        let way = way_to(from.into(), peer.into()).map_err(|_| OpenError::NoRoute)?;
+        let (IpAddr::V4(local), mtu) = (way.local, way.mtu) else {
+            return Err(OpenError::NoRoute);
         };
         if number != 0
             && let Some(session) = table.sessions.get(&key(number, local, peer))
@@ -293,6 +299,9 @@ impl HostUdp {
         }
         if !self.may_use(number, local, upper.receiver) {
             return Err(OpenError::InUse);
+        }
+        if way.is_to_many {
+            return self.open_unconnected(cx, this, upper, (number, local), Some(peer));
         }
         let port = table.ports.hold(number)?;
         let key = key(port.number, local, peer);
@@ -323,17 +332,18 @@ impl HostUdp {
         }
     }
 
-    /// A session that receives from everybody.
+    /// A session that receives from everybody; it sends `to` many hosts, or to whom it is told.
     fn open_unconnected(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
         (number, host): (u16, Ipv4Addr),
+        to: Option<SocketAddrV4>,
     ) -> Result<SessionRef, OpenError> {
         let key = (number, u32::from(host));
         if let Some(Taker::Unconnected(session)) = self.table.takers.get(&key) {
-            if session.head().upper() != upper.receiver.id() {
+            if session.head().upper() != upper.receiver.id() || peer_of(cx, &session) != to {
                 return Err(OpenError::InUse);
             }
             session.hold();
@@ -346,6 +356,7 @@ impl HostUdp {
             port,
             upper: upper.receiver.clone(),
             local: host,
+            to,
         };
         let session = cx.new_session(this, upper.receiver, body);
         self.table

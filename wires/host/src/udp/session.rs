@@ -160,23 +160,34 @@ impl Session for Connected {
     }
 }
 
-/// A session that receives from everybody on one port and sends to the peer that each message names.
+/// A session that receives from everybody on one port and sends to the peer that each message names, or else to the many hosts that it
+/// was opened to.
 pub(crate) struct Unconnected {
     pub(crate) table: Rc<Table>,
     pub(crate) port: Rc<Port>,
     pub(crate) upper: ProtocolRef,
     /// The only host that it receives for; unspecified for every one.
     pub(crate) local: Ipv4Addr,
+    /// The port of a broadcast or a group where messages go that name no peer.
+    pub(crate) to: Option<SocketAddrV4>,
+}
+
+/// Where a session sends what names no peer.
+pub(crate) fn peer_of(cx: &Kernel, session: &SessionRef) -> Option<SocketAddrV4> {
+    let host = Ipv4Addr::UNSPECIFIED;
+    let host = session.ask(cx, PeerHost { host })?.host;
+    let port = session.ask(cx, PeerPort::default())?.port;
+    Some(SocketAddrV4::new(host, port))
 }
 
 impl Session for Unconnected {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>();
-        let Some(peer) = peer.filter(|peer| peer.port != 0) else {
+        let named = peer.map(|peer| SocketAddrV4::new(peer.host, peer.port));
+        let Some(to) = named.or(self.to).filter(|to| to.port() != 0) else {
             this.discard(cx, message, &NO_PEER);
             return Err(PushError::NotSupported);
         };
-        let to = SocketAddrV4::new(peer.host, peer.port);
         let way = (source(&self.table, self.local), to);
         send(
             (&self.table, &self.port, PAYLOAD_MAX),
@@ -194,11 +205,18 @@ impl Session for Unconnected {
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(q) = ask.get::<Describe>() {
             let local = SocketAddrV4::new(self.local, self.port.number);
-            q.text = format!("{local} with everybody");
+            q.text = match self.to {
+                Some(to) => format!("{local} with {to}"),
+                None => format!("{local} with everybody"),
+            };
         } else if let Some(q) = ask.get::<MyPort>() {
             q.port = self.port.number;
         } else if let Some(q) = ask.get::<MyHost>().filter(|_| !self.local.is_unspecified()) {
             q.host = self.local;
+        } else if let (Some(q), Some(to)) = (ask.get::<PeerPort>(), self.to) {
+            q.port = to.port();
+        } else if let (Some(q), Some(to)) = (ask.get::<PeerHost>(), self.to) {
+            q.host = *to.ip();
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else {

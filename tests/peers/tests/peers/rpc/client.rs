@@ -1,11 +1,12 @@
 //! A graph calls the C server, and asks the system's rpcbind.
 
-use xk_peers::scene::{LINUX, Lan, PATIENCE, Wire, end};
+use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Scene, Wire, end};
 use xk_peers::stack::Stack;
 use xk_portmap::Mappings;
+use xk_testkit::netns::Space;
 use xk_xdr::{Opaque, Text};
 
-use super::trial::{End, call, octets};
+use super::trial::{End, HostEnd, call, gather, octets};
 use super::{TRIAL, beside, needs_rpc, program, rpcbind, serve, trial};
 
 const PORT: u16 = 2049;
@@ -123,6 +124,78 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     stack.assert_drops_only(&[]);
     drop(stack);
     lan.scene.judge(&[]);
+}
+
+/// All hosts of a link are called at once: their rpcbinds themselves, and by way of those a program that each has at another port.
+pub(crate) fn finds_servers_by_broadcast(_: Wire) {
+    needs_rpc!("rpcbind", "rpcinfo");
+    let scene = Scene::new("rpc-many");
+    let (hub, ours) = (scene.linux(), scene.linux());
+    hub.ip(&["link", "add", "hub", "type", "bridge"]).unwrap();
+    hub.up("hub").unwrap();
+    let join = |space: &Space, device: &str, at: &str| {
+        scene.net.veth(&hub, at, space, device).unwrap();
+        hub.ip(&["link", "set", at, "master", "hub"]).unwrap();
+        space.offload_off(device).unwrap();
+    };
+    join(&ours, "x0", "port0");
+    let servers = ["10.9.0.1", "10.9.0.3"].map(|host| {
+        let space = scene.linux();
+        join(&space, DEVICE, &format!("port{}", &host[7..]));
+        space.address(DEVICE, &format!("{host}/24")).unwrap();
+        space.up("lo").unwrap();
+        // On behalf of others it calls only if it is told to.
+        let binder = rpcbind(&space, "-r");
+        let id = binder.id().to_string();
+        let path = program("server");
+        let server = space.spawn(&beside(&id, &[&path, "0", "register"]));
+        let server = server.unwrap();
+        server.wait_for("ready", PATIENCE).unwrap();
+        (host, binder, server)
+    });
+    let layers = [2, 3, 4]
+        .map(|v| format!("portmap sunprog name=portmap{v} serve=#false version=\"{v}\"\n"));
+    let file = scene.capture_file("ours");
+    let stack = Stack::start(
+        &ours,
+        &format!(
+            "host xk {{\npacket device=x0 offload=#false\npcap packet file=\"{}\"\neth pcap\narp eth\n\
+             ip arp {{ address \"{OURS}/24\"; }}\nicmp ip\nudp ip\n{LAYERS}{}}}\n",
+            file.display(),
+            layers.concat()
+        ),
+    );
+    let hosts = |replies: &[HostEnd]| -> Vec<String> {
+        let all = replies.iter();
+        all.map(|(peer, _)| peer.host.to_string()).collect()
+    };
+    let meant = servers.each_ref().map(|(host, ..)| *host);
+    let null = "procedure0@version2@program100000@port111@10.9.0.255";
+    let there = gather(&stack, "sunprog", (null.into(), Vec::new()), 2);
+    assert_eq!(hosts(&there), meant);
+    for layer in ["portmap2", "portmap3", "portmap4"] {
+        let add = format!("procedure2@version1@program{TRIAL}@port0@10.9.0.255");
+        let sums = gather(&stack, layer, (add, octets(&[2, -5])), 2);
+        assert_eq!(hosts(&sums), meant, "{layer}");
+        for ((peer, sum), (_, _, server)) in sums.iter().zip(&servers) {
+            assert_eq!(*sum, octets(&-3), "{layer}");
+            let ready = format!("ready {} ", peer.port);
+            assert!(server.output().contains(&ready), "{layer}: {peer:?}");
+        }
+    }
+    stack.assert_drops_only(&["reqrep: no such call", "reqrep: repeated reply"]);
+    drop(stack);
+    scene.judge(&[]);
+    let asked = scene.count(
+        "ours.pcapng",
+        "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255",
+    );
+    // What others have executed rpcbind sends from a port of its own, which is not taken for ONC RPC here.
+    let answered = scene.count("ours.pcapng", "udp && ip.dst == 10.9.0.2");
+    assert!(asked >= 4 && answered >= 8, "{asked} {answered}");
+    for (_, binder, server) in &servers {
+        let _status = (end(server), end(binder));
+    }
 }
 
 /// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and refuses it else.

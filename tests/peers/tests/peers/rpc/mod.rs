@@ -5,7 +5,10 @@ mod server;
 mod system;
 mod trial;
 
-pub(crate) use client::{calls_c_programs, is_registered_with_rpcbind, learns_ports_of_rpcbind};
+pub(crate) use client::{
+    calls_c_programs, finds_servers_by_broadcast, is_registered_with_rpcbind,
+    learns_ports_of_rpcbind,
+};
 pub(crate) use server::{gives_c_programs_shorthands, is_found_by_broadcast, serves_c_programs};
 pub(crate) use system::programs_understand_each_other;
 

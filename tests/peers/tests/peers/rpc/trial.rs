@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use xk_core::object::{CallCause, OpenError, Refused};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper};
-use xk_kit::call::{BAD_ARGUMENTS, CallOptions, Caller, MyProcedure, NO_PROCEDURE};
+use xk_kit::attribute::Peer;
+use xk_kit::call::{
+    BAD_ARGUMENTS, CallOptions, Caller, CancelCall, Gather, GathersReplies, MyProcedure,
+    NO_PROCEDURE,
+};
 use xk_kit::onc::{AUTH_SHORT, AUTH_SYS, MyProgram, TOO_WEAK};
 use xk_peers::stack::Stack;
 use xk_xdr::{Opaque, Text, Xdr};
@@ -113,6 +117,45 @@ pub(crate) fn call(stack: &Stack, lower: &'static str, peer: String, arguments: 
                 assert_ne!(error.cause, CallCause::NoShepherds, "the loop may block");
                 error.describe(cx)
             })
+    })
+}
+
+/// What one of many hosts replies: its host and the program's port there, and the results' octets.
+pub(crate) type HostEnd = (Peer, Vec<u8>);
+
+/// Calls a procedure of many hosts, until `count` of them have replied; what they reply, by host.
+pub(crate) fn gather(
+    stack: &Stack,
+    lower: &'static str,
+    (peer, arguments): (String, Vec<u8>),
+    count: usize,
+) -> Vec<HostEnd> {
+    stack.with(move |cx| {
+        let lower = cx.find_protocol(lower).expect("the layer");
+        let caller = cx.add_protocol("caller", "trial-caller", Still);
+        let to: xk_core::Participant = peer.parse().expect("a participant");
+        let both = Participants::pair(Part::Any, to);
+        let session = lower.open(cx, Upper::new(&caller), both);
+        let session = session.expect("a session");
+        assert!(session.ask(cx, GathersReplies).is_some());
+        let deadline = cx.now().after(PATIENCE);
+        let mut replies: Vec<HostEnd> = Vec::new();
+        for at in 0..count {
+            let mut request = cx.pool().copy_from(HEADROOM, &arguments).expect("a buffer");
+            let options = CallOptions { deadline, tag: 1 };
+            request.set_attribute(options).expect("room for it");
+            let which = if at == 0 { Gather::First } else { Gather::Next };
+            request.set_attribute(which).expect("room for it");
+            let reply = session.call(cx, request);
+            let reply = reply.unwrap_or_else(|error| panic!("{at}: {}", error.describe(cx)));
+            let mut octets = vec![0; reply.len()];
+            reply.copy_to(0, &mut octets);
+            replies.push((reply.attribute().expect("whose it is"), octets));
+        }
+        assert!(session.ask(cx, CancelCall { tag: 1 }).is_some());
+        session.close(cx);
+        replies.sort_by_key(|(peer, _)| peer.host);
+        replies
     })
 }
 

@@ -1,0 +1,275 @@
+//! Calls to many hosts: one request, the replies of all that answer until the deadline (RFC 5531, section 8.4.2).
+//!
+//! A gathering lives by itself from its first call to its deadline: its timer sends the request again, and replies wait here until they
+//! are asked for. Whoever asks too late, or never, finds it gone.
+
+use crate::calls::Calls;
+use crate::protocol::Settings;
+use crate::session::{NO_CALL, TOO_MANY_CALLS};
+use crate::wire::{Header, Kind};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::object::{CallCause, CallError, PushError, SessionId};
+use xk_core::reason::{Class, Reason};
+use xk_core::shepherd::{Semaphore, WaitError};
+use xk_core::{Kernel, Message, SessionRef, Time};
+use xk_kit::attribute::Peer;
+use xk_kit::call::CallOptions;
+use xk_kit::saved::Saved;
+
+/// A host has replied already: it got the request twice, or the network doubled the reply.
+pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine);
+/// As many hosts have replied as may.
+pub static TOO_MANY_REPLIES: Reason = Reason::new("too many replies", Class::Exhausted);
+
+/// How many gatherings there may be at once.
+const GATHERINGS_MAX: usize = 64;
+/// How long after the deadline what has come in time may be asked for.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// One request to many, and its replies.
+pub(crate) struct Gathering {
+    session: SessionId,
+    tag: u64,
+    xid: u32,
+    until: Time,
+    /// The time until the request is sent again.
+    wait: Cell<Duration>,
+    tries: Cell<u32>,
+    request: RefCell<Saved>,
+    /// Who has replied.
+    hosts: RefCell<Vec<Ipv4Addr>>,
+    /// Those replies that nobody has asked for yet.
+    replies: RefCell<VecDeque<Message>>,
+    /// Signalled for each reply; closed at the end.
+    changed: Semaphore,
+    /// Why no more will come.
+    end: Cell<Option<CallCause>>,
+}
+
+impl Gathering {
+    fn is(&self, session: SessionId, xid: u32) -> bool {
+        self.session == session && self.xid == xid
+    }
+
+    fn finish(&self, cx: &Kernel, why: CallCause) {
+        if self.end.get().is_none() {
+            self.end.set(Some(why));
+            self.request.borrow_mut().clear();
+            self.changed.close(cx.shepherds());
+        }
+    }
+
+    /// Waits for the next reply.
+    fn next(&self, cx: &Kernel) -> Result<Message, CallError> {
+        loop {
+            let reply = self.replies.borrow_mut().pop_front();
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+            if let Some(why) = self.end.get() {
+                return Err(why.into());
+            }
+            match cx.wait(&self.changed, None) {
+                // The end, or a signal of a reply that another has taken.
+                Ok(()) | Err(WaitError::Closed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How long until the timer is needed.
+    fn pause(&self, now: Time) -> Duration {
+        self.wait.get().min(self.until.since(now))
+    }
+}
+
+/// All gatherings of one protocol.
+#[derive(Default)]
+pub(crate) struct Gatherings(RefCell<Vec<Rc<Gathering>>>);
+
+impl Gatherings {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Sends a request of `session` through `lower` and answers the first reply.
+    pub(crate) fn begin(
+        &self,
+        cx: &Kernel,
+        (session, lower): (&SessionRef, &SessionRef),
+        (calls, settings): (&Calls, &Settings),
+        mut request: Message,
+        options: CallOptions,
+    ) -> Result<Message, CallError> {
+        let late = || CallError::from(CallCause::TimedOut { tries: 0 });
+        let left = CallOptions::clip(Some(options), cx.now(), settings.total).ok_or_else(late)?;
+        if self.len() >= GATHERINGS_MAX {
+            session.discard(cx, request, &TOO_MANY_CALLS);
+            return Err(PushError::QueueFull.into());
+        }
+        let no_buffers = |_| CallError::from(PushError::NoBuffers);
+        let (xid, kind) = (calls.number(), Kind::Call);
+        let header = Header { xid, kind }.emit();
+        request.push_array(&header).map_err(no_buffers)?;
+        let mut kept = Saved::new();
+        kept.save(&request).map_err(no_buffers)?;
+        let gathering = Rc::new(Gathering {
+            session: session.id(),
+            tag: options.tag,
+            xid,
+            until: cx.now().after(left),
+            wait: Cell::new(settings.first_wait),
+            tries: Cell::new(1),
+            request: RefCell::new(kept),
+            hosts: RefCell::default(),
+            replies: RefCell::default(),
+            changed: Semaphore::new(0),
+            end: Cell::new(None),
+        });
+        let armed = cx.schedule(session, gathering.pause(cx.now()), xid.into());
+        armed.map_err(|_| CallError::from(PushError::QueueFull))?;
+        // The timer finds nothing if this fails.
+        self.0.borrow_mut().push(Rc::clone(&gathering));
+        if let Err(error) = lower.push(cx, request) {
+            self.forget(&gathering);
+            return Err(error.into());
+        }
+        self.next_of(cx, &gathering)
+    }
+
+    /// Answers the next reply to the request of `session` with this tag.
+    pub(crate) fn next(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        tag: u64,
+    ) -> Result<Message, CallError> {
+        let known = self.find(|one| one.session == session && one.tag == tag);
+        match known {
+            Some(gathering) => self.next_of(cx, &gathering),
+            None => Err(CallCause::TimedOut { tries: 0 }.into()),
+        }
+    }
+
+    fn next_of(&self, cx: &Kernel, gathering: &Rc<Gathering>) -> Result<Message, CallError> {
+        let next = gathering.next(cx);
+        if next.is_err() && gathering.end.get().is_some() {
+            self.forget(gathering);
+        }
+        next
+    }
+
+    fn find(&self, is: impl Fn(&Gathering) -> bool) -> Option<Rc<Gathering>> {
+        self.0.borrow().iter().find(|one| is(one)).cloned()
+    }
+
+    fn forget(&self, gathering: &Rc<Gathering>) {
+        self.0
+            .borrow_mut()
+            .retain(|other| !Rc::ptr_eq(other, gathering));
+    }
+
+    /// Takes a reply; gives it back with the reason if nobody wants it.
+    pub(crate) fn answer(
+        &self,
+        cx: &Kernel,
+        (session, xid): (SessionId, u32),
+        replies_max: usize,
+        reply: Message,
+    ) -> Result<(), (Message, &'static Reason)> {
+        let known = self.find(|one| one.is(session, xid) && one.end.get().is_none());
+        // Without a sender's name it does not come from where many are.
+        let (Some(gathering), Some(from)) = (known, reply.attribute::<Peer>()) else {
+            return Err((reply, &NO_CALL));
+        };
+        let mut hosts = gathering.hosts.borrow_mut();
+        if hosts.contains(&from.host) {
+            return Err((reply, &REPEATED_REPLY));
+        }
+        if hosts.len() >= replies_max {
+            return Err((reply, &TOO_MANY_REPLIES));
+        }
+        hosts.push(from.host);
+        gathering.replies.borrow_mut().push_back(reply);
+        cx.signal(&gathering.changed);
+        Ok(())
+    }
+
+    /// The timer of a gathering of `session` went off: sends the request again, or ends it.
+    pub(crate) fn timeout(
+        &self,
+        cx: &Kernel,
+        (session, lower): (&SessionRef, &SessionRef),
+        xid: u32,
+        settings: &Settings,
+    ) {
+        let Some(gathering) = self.find(|one| one.is(session.id(), xid)) else {
+            return;
+        };
+        let is_over = gathering.end.get().is_some();
+        if is_over {
+            return self.forget(&gathering);
+        }
+        let tries = gathering.tries.get();
+        let over = CallCause::TimedOut { tries };
+        if cx.now() >= gathering.until {
+            gathering.finish(cx, over);
+            if cx.schedule(session, KEPT, xid.into()).is_err() {
+                self.forget(&gathering);
+            }
+            return;
+        }
+        // Without a buffer, or with the way gone, the next one may be sent.
+        let again = gathering.request.borrow().again(cx.pool());
+        if let Ok(Some(again)) = again {
+            gathering.tries.set(tries + 1);
+            let _ = lower.push(cx, again);
+        }
+        gathering.wait.set(settings.longer(gathering.wait.get()));
+        let armed = cx.schedule(session, gathering.pause(cx.now()), xid.into());
+        if armed.is_err() {
+            gathering.finish(cx, over);
+            self.forget(&gathering);
+        }
+    }
+
+    /// Ends those of a session that `is` says true of; false if there is none.
+    fn end(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        why: CallCause,
+        is: impl Fn(&Gathering) -> bool,
+    ) -> bool {
+        let is_meant = |one: &Gathering| one.session == session && is(one);
+        let mut found = false;
+        while let Some(gathering) = self.find(is_meant) {
+            found |= gathering.end.get().is_none();
+            gathering.finish(cx, why);
+            self.forget(&gathering);
+        }
+        found
+    }
+
+    /// Takes the one with this tag back; false if there is none.
+    pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
+        tag != 0 && self.end(cx, session, CallCause::Cancelled, |one| one.tag == tag)
+    }
+
+    /// Ends all of a session that is closed.
+    pub(crate) fn close(&self, cx: &Kernel, session: SessionId) {
+        self.end(cx, session, CallCause::Closed, |_| true);
+    }
+
+    /// Forgets all, for a protocol's `stop`.
+    pub(crate) fn clear(&self) {
+        let gone = self.0.take();
+        drop(gone);
+    }
+}
