@@ -22,7 +22,7 @@ const PLAIN: &str =
     "udp ip; reqrep udp first_wait=\"200ms\" PARAMS; sunselect reqrep; sunprog sunselect name=top";
 /// With credentials and shorthands.
 const KNOWN: &str = "udp ip; reqrep udp first_wait=\"200ms\" PARAMS; sunselect reqrep\n\
-    authsys sunselect user=1000 group=100; authshort sunselect authsys; sunprog authshort name=top";
+    authsys sunselect machine=\"longer-than-a-shorthand\" user=1000 group=100; authshort sunselect authsys; sunprog authshort name=top";
 /// With a port mapper.
 const MAPPED: &str = "udp ip; reqrep udp first_wait=\"200ms\" PARAMS; sunselect reqrep; sunprog sunselect\n\
     portmap sunprog name=top indirect=#true PARAMS-OF-PORTMAP";
@@ -94,6 +94,12 @@ impl Net {
     /// Has the client call `peer` and take all replies; runs until it has been told that there are no more.
     fn gather(&mut self, peer: &str, time: Duration) -> Gathered {
         let session = self.open(peer);
+        self.gather_on(&session, time)
+    }
+
+    /// The same on a session, which stays open.
+    fn gather_on(&mut self, session: &SessionRef, time: Duration) -> Gathered {
+        let session = session.clone();
         let seen = Rc::new(RefCell::new(Gathered::default()));
         let told = Rc::clone(&seen);
         let client = self.host("client");
@@ -116,7 +122,6 @@ impl Net {
                     }
                 }
             }
-            session.close(cx);
         });
         self.world.run_until(until.after(Duration::from_secs(1)));
         let gathered = seen.take();
@@ -210,10 +215,11 @@ fn each_host_answers_once_through_loss_and_doubling() {
     for (seed, layers) in (1..=12).zip([PLAIN, KNOWN].into_iter().cycle()) {
         let link = "loss=\"20%\" duplicate=\"30%\"";
         let mut net = Net::new(seed, layers, link, [SERVED; 3]);
-        // Twice, as a shorthand of one host would be of no use with the others.
+        // Twice in one session, as a shorthand of one host would be of no use with the others.
+        let session = net.open(&to(ALL));
         for _ in 0..2 {
             let begun = net.world.now();
-            let gathered = net.gather(&to(ALL), Duration::from_secs(60));
+            let gathered = net.gather_on(&session, Duration::from_secs(60));
             let meant = [(2, 2049), (3, 2049), (4, 2049)];
             assert_eq!(gathered.hosts(), meant, "seed {seed}");
             assert!(gathered.replies.iter().all(|(_, said)| said == &ARGUMENTS));

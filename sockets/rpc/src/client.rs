@@ -138,6 +138,18 @@ impl Client {
     /// Calls a procedure of all hosts of a network, or of a group: of a client whose peer is a broadcast, `port2049@10.0.0.255`, or
     /// `port0@10.0.0.255` on `portmap`, which has the hosts' port mappers find the program. The replies come one by one until the deadline;
     /// servers do not tell a broadcast what they refuse (RFC 5531, section 8.4.2).
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), xk_rpc::Error> {
+    /// let stack = xk_rpc::Stack::from_file("client.kdl")?;
+    /// let everyone = stack.client("port0@10.0.0.255")?.program(0x2000_0007, 1);
+    /// let everyone = everyone.with_deadline(std::time::Duration::from_secs(2));
+    /// for reply in everyone.broadcast(0, b"") {
+    ///     println!("there is one at {}", reply?.host);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn broadcast(&self, procedure: u32, arguments: &[u8]) -> Replies {
         let call = (procedure, arguments.to_vec());
         Replies::new(self.clone(), call, self.begun())
