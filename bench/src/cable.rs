@@ -21,7 +21,7 @@ static CABLE: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[],
     blocks: &[],

@@ -50,7 +50,7 @@ const fn entry(kind: &'static str, numbers: &'static [Number]) -> Entry {
         above: Family::Link,
         below: NOTHING_BELOW,
         header_octets: 0,
-        virtual_rules: None,
+        stacking_rules: None,
         numbers,
         parameters: &[],
         blocks: &[],

@@ -22,7 +22,7 @@ const fn entry(kind: &'static str, realm: Realm, above: Family, below: Below) ->
         above,
         below,
         header_octets: 0,
-        virtual_rules: None,
+        stacking_rules: None,
         numbers: &[],
         parameters: &[],
         blocks: &[],
@@ -75,7 +75,7 @@ static SPY: Entry = entry(
 );
 static FRAMES: Entry = Entry {
     header_octets: 14,
-    virtual_rules: None,
+    stacking_rules: None,
     ..entry(
         "frames",
         Realm::Async,
@@ -94,7 +94,7 @@ static FINDER: Entry = Entry {
 };
 static NET: Entry = Entry {
     header_octets: 20,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[number("net", "frames", 0x800)],
     blocks: &[BlockSpec {
         name: "address",
@@ -126,7 +126,7 @@ static NET: Entry = Entry {
 };
 static PORTS: Entry = Entry {
     header_octets: 8,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[number("ports", "net", 17)],
     ..entry(
         "ports",

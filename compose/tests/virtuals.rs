@@ -4,8 +4,8 @@ use xk_catalog::Catalog;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
-    Below, DerivedNumber, Exclusion, Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
-    VirtualRules, Way,
+    Below, BlockSpec, DerivedNumber, Exclusion, Family, NOTHING_BELOW, Needed, NeededOn, ParamKind,
+    ParamSpec, Realm, StackingRules, Way,
 };
 use xk_core::numbers::Number;
 use xk_core::object::Protocol;
@@ -23,7 +23,7 @@ const fn entry(kind: &'static str, above: Family, below: Below, octets: usize) -
         above,
         below,
         header_octets: octets,
-        virtual_rules: None,
+        stacking_rules: None,
         numbers: &[],
         parameters: &[],
         blocks: &[],
@@ -67,7 +67,7 @@ static NET: Entry = Entry {
     ..entry("net", Family::Host, below(1, 4, HOST), 20)
 };
 static CHOOSER: Entry = Entry {
-    virtual_rules: Some(&VirtualRules {
+    stacking_rules: Some(&StackingRules {
         derived: &[DerivedNumber {
             on: "frames",
             from: "net",
@@ -91,6 +91,7 @@ static CHOOSER: Entry = Entry {
                 is: "the one that reaches all",
             },
         ],
+        ..StackingRules::NONE
     }),
     parameters: &[ParamSpec::new(
         "base",
@@ -102,11 +103,18 @@ static CHOOSER: Entry = Entry {
 };
 /// Chooses among several, without rules for numbers.
 static SIZER: Entry = Entry {
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
-        excluded: &[],
-        ways: &[],
+    stacking_rules: Some(&StackingRules {
+        rising: Some("limit"),
+        ..StackingRules::NONE
     }),
+    blocks: &[BlockSpec {
+        name: "limit",
+        arguments: &[ParamSpec::required("octets", ParamKind::Octets, "")],
+        properties: &[],
+        max: 7,
+        min: 0,
+        doc: "",
+    }],
     ..entry("sizer", Family::Host, below(2, 8, HOST), 0)
 };
 static CUTTER: Entry = Entry {
@@ -119,18 +127,51 @@ static CALLS: Entry = Entry {
 };
 static PORTS: Entry = Entry {
     numbers: &[number("ports", "net", 17)],
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
+    stacking_rules: Some(&StackingRules {
         excluded: &[Exclusion {
             upper: "records",
             why: "it keeps none",
             instead: "put one between",
         }],
-        ways: &[],
+        ..StackingRules::NONE
     }),
     ..entry("ports", Family::Port, below(1, 1, HOST), 8)
 };
 static RECORDS: Entry = entry("records", Family::Port, below(1, 1, &[Family::Port]), 4);
+/// Must be told who it is, and where it is found.
+static WHO: Entry = Entry {
+    numbers: &[number("who", "net", 77), number("who", "frames", 0x77)],
+    stacking_rules: Some(&StackingRules {
+        needed: &[
+            Needed {
+                parameter: "own",
+                on: NeededOn::Kind {
+                    kind: "finder",
+                    unless: "net",
+                },
+                why: "nobody knows it there",
+                instead: "say it",
+            },
+            Needed {
+                parameter: "place",
+                on: NeededOn::Family(Family::Port),
+                why: "there are many",
+                instead: "name one",
+            },
+        ],
+        ..StackingRules::NONE
+    }),
+    parameters: &[
+        ParamSpec::optional("own", ParamKind::Text("a name"), ""),
+        ParamSpec::optional("place", ParamKind::Text("a place"), ""),
+    ],
+    ..entry(
+        "who",
+        Family::Other("names"),
+        below(1, 1, &[Family::Host, Family::Port]),
+        4,
+    )
+};
 /// Has numbers of its own on both.
 static BOTH: Entry = Entry {
     numbers: &[number("both", "net", 253), number("both", "frames", 0x88b5)],
@@ -145,7 +186,7 @@ static NOBODY: Entry = entry("nobody", Family::Host, below(1, 1, HOST), 4);
 fn catalog() -> Catalog {
     Catalog::new(&[
         &WIRE, &SPY, &FRAMES, &FINDER, &NET, &CHOOSER, &SIZER, &CUTTER, &CALLS, &PORTS, &BOTH,
-        &LARGE, &NOBODY, &RECORDS,
+        &LARGE, &NOBODY, &RECORDS, &WHO,
     ])
     .unwrap()
 }
@@ -306,4 +347,81 @@ fn what_would_do_is_named() {
     );
     let text = said("ports net\ncalls ports");
     assert!(text.contains("help: let it stand on `net`"), "{text}");
+}
+
+#[test]
+fn a_parameter_is_needed_where_nobody_else_says_the_same() {
+    let host = |nodes: &str| {
+        let source = format!("host h {{\nwire\nframes wire\nfinder frames\n{nodes}\n}}\n");
+        match check(&source, "g", &catalog()) {
+            Ok(graph) => graph.warnings().to_text(),
+            Err(mistakes) => mistakes.to_text(),
+        }
+    };
+    let text = host("who finder");
+    assert!(
+        text.contains("g:5:5: error: `who` needs `own` on `finder`: nobody knows it there"),
+        "{text}"
+    );
+    assert!(text.contains("help: say it"), "{text}");
+    assert_eq!(text.matches("error").count(), 1, "{text}");
+    let text = host("spy finder\nwho spy");
+    assert!(text.contains("`who` needs `own` on `spy`"), "{text}");
+    for fine in [
+        "who finder own=me",
+        "net finder\nwho finder",
+        "spy finder\nnet spy\nwho finder",
+        "net finder\nwho net",
+        "who finder own=me\nwho finder name=second { number frames=78; }",
+    ] {
+        assert_eq!(host(fine), "", "{fine}");
+    }
+    // One on another layer of the kind says nothing of this one.
+    let other = "wire name=w2\nframes w2 name=f2\nfinder f2 name=there\nnet there\nwho finder";
+    assert!(host(other).contains("`who` needs `own`"), "{}", host(other));
+}
+
+#[test]
+fn a_parameter_is_needed_where_the_layer_below_takes_such_addresses() {
+    let text = said("ports net\nwho ports");
+    assert!(
+        text.contains("`who` needs `place` on `ports`: there are many"),
+        "{text}"
+    );
+    assert_eq!(said("ports net\nwho ports place=here"), "");
+    assert_eq!(said("who net"), "");
+}
+
+#[test]
+fn who_carries_larger_messages_comes_behind() {
+    let text = said("cutter chooser\nsizer cutter chooser\ncalls sizer { number cutter=9; }");
+    assert!(
+        text.contains(
+"g:8:7: error: `sizer` wants the layer for the smallest messages first: what `cutter` carries whole, `chooser`, on which \
+             it stands, carries by itself"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("help: write `sizer chooser cutter`"),
+        "{text}"
+    );
+    assert_eq!(text.matches("error").count(), 1, "{text}");
+    // Of three, and not right below one another.
+    let text = said("cutter net\nspy cutter\nsizer chooser spy net");
+    assert!(
+        text.contains("help: write `sizer chooser net spy`"),
+        "{text}"
+    );
+    // Of `chooser` only a part goes through `net`.
+    assert_eq!(said("sizer chooser net"), "");
+    // Who says what goes where may do so in any order, but for the others.
+    let own = |blocks| format!("cutter chooser\nsizer cutter chooser {{ {blocks} }}");
+    assert_eq!(said(&own("limit 100")), "");
+    let three = "cutter net\nspy net\nsizer spy cutter net { limit 100; }";
+    assert!(
+        said(three).contains("what `cutter` carries whole"),
+        "{}",
+        said(three)
+    );
 }

@@ -92,7 +92,7 @@ static BOTTOM: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[],
     blocks: &[],

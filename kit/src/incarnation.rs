@@ -19,7 +19,8 @@
 //! no ticket given to a dead incarnation is ever right again (until 32,767 such events of one share of the hosts later). The mark
 //! [`FIRST`] says that the ticket answers a challenge: only such a request makes a record. So a retransmission of an earlier call,
 //! whose ticket a predecessor gave, never does in a server that has rebooted, whatever its value; an old duplicate of the answer to a
-//! predecessor's challenge does once in 32,767 times.
+//! predecessor's challenge does once in 32,767 times. If it is of a dead incarnation of a client that calls now, that one's record gives
+//! way, and a call of which it has no reply yet may be executed again.
 //!
 //! A server promises never to forget a client of whom it executes a call, or whose reply may still be asked for. Under this promise a
 //! client whose call is challenged by the server that it knows sends it again: it was not executed.

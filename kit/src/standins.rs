@@ -7,7 +7,7 @@ use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use xk_core::graph::{DerivedNumber, Exclusion, VirtualRules, Way};
+use xk_core::graph::{DerivedNumber, Exclusion, StackingRules, Way};
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Ask, Kernel, Protocol, ProtocolRef, SessionRef, Upper};
 
@@ -104,7 +104,7 @@ impl StandIns {
 }
 
 /// What holds of a layer that chooses between a link, its first lower, and what reaches all, its second (paper 001, sections 3.1 and 5).
-pub static LINK_OR_NET: VirtualRules = VirtualRules {
+pub static LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber {
         on: "eth",
         from: "ip",
@@ -140,6 +140,7 @@ pub static LINK_OR_NET: VirtualRules = VirtualRules {
             is: "the layer that reaches all, such as `ip`",
         },
     ],
+    ..StackingRules::NONE
 };
 
 /// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a link and `net`.

@@ -323,12 +323,14 @@ fn failure(error: Error) -> Failure {
     let code = |code, help: Option<&str>| Failure::Other(what.clone(), help.map(Into::into), code);
     match error.kind {
         ErrorKind::Call(CallCause::Rejected(_)) => code(REFUSED, None),
-        ErrorKind::Call(CallCause::TimedOut { .. } | CallCause::Push(PushError::Unreachable)) => {
-            code(
-                SILENT,
-                Some("is the server running, and is --to its address?"),
-            )
-        }
+        ErrorKind::Call(
+            CallCause::TimedOut { .. }
+            | CallCause::NobodyThere
+            | CallCause::Push(PushError::Unreachable),
+        ) => code(
+            SILENT,
+            Some("is the server running, and is --to its address?"),
+        ),
         ErrorKind::Call(CallCause::Rebooted | CallCause::Cancelled) => code(SILENT, None),
         ErrorKind::Open(OpenError::Address(_))
         | ErrorKind::Call(CallCause::Push(PushError::NotSupported)) => code(

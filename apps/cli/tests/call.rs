@@ -317,7 +317,7 @@ fn mistakes_are_told_and_numbered() {
         told.contains("sunprog: the peer refused the call"),
         "{told}"
     );
-    let (_, told, code) = by_file(&["sleep", "5000"], &["--deadline", "100ms"]);
+    let (_, told, code) = by_file(&["sleep", "5000"], &["--deadline", "500ms"]);
     assert_eq!(code, Some(4), "{told}");
     assert!(told.contains("reqrep: timed out"), "{told}");
 }

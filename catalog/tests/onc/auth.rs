@@ -43,7 +43,7 @@ fn sys_settings() -> xk_authsys::Settings {
 }
 
 /// Whole credentials, and servers that take empty ones besides.
-fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
     let sys = xk_authsys::add(
         cx,
@@ -58,7 +58,7 @@ fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
 }
 
 /// The same with shorthands.
-fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
     let sys = xk_authsys::add(
         cx,

@@ -7,3 +7,4 @@ mod mixes;
 mod net;
 mod octets;
 mod portmap;
+mod unreachable;

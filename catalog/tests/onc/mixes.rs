@@ -125,7 +125,7 @@ fn where_nobody_listens_the_call_ends_at_once() {
     let text = format!("*, procedure1@version1@program{PROGRAM}@port9@10.0.0.2");
     let begun = net.cx.now();
     let error = net.call(&net.open_as(&text), b"x").expect_err("refused");
-    assert_eq!(error.cause, CallCause::Push(PushError::Unreachable));
+    assert_eq!(error.cause, CallCause::NobodyThere);
     assert!(net.cx.now().since(begun) < Duration::from_secs(1));
     net.finish();
 }

@@ -265,7 +265,11 @@ impl Net {
         if self.carry() {
             return Flow::Continue;
         }
-        if self.open.get() == 0 && !self.cx.shepherds().has_ready() {
+        // Who goes on now does so before time passes.
+        if self.cx.shepherds().has_ready() {
+            return Flow::Continue;
+        }
+        if self.open.get() == 0 {
             return Flow::Stop;
         }
         if let Some(next) = self.cx.next_expiry() {

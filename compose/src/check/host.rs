@@ -8,7 +8,7 @@ use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
 use super::links::Links;
-use super::{mtu, numbers, order, stacking};
+use super::{mtu, needs, numbers, order, stacking};
 use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 
 /// A host under check.
@@ -130,6 +130,9 @@ pub(super) fn check(
         stacking::check(&mut site, at, diagnostics);
     }
     stacking::check_wires(&site, diagnostics);
+    for &at in &order {
+        needs::check(&site, at, diagnostics);
+    }
     let overrides = numbers::check(&site, &order, diagnostics);
     mtu::check(&site, &order, links, diagnostics);
     plan(site, order, overrides)

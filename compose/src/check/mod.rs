@@ -6,6 +6,7 @@
 mod host;
 mod links;
 mod mtu;
+mod needs;
 mod numbers;
 mod order;
 mod stacking;

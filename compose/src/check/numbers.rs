@@ -44,7 +44,7 @@ pub(super) fn check(
         };
         virtuals::ways(site, at, &targets, diagnostics);
         let is_skipped = is_transparent(entry) || site.is_unnumbered(entry);
-        if is_skipped || site.is_virtual(at) && entry.virtual_rules.is_some() {
+        if is_skipped || site.is_virtual(at) && entry.stacking_rules.is_some() {
             continue;
         }
         virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);

@@ -112,7 +112,7 @@ fn what_below(entry: &Entry) -> String {
 
 /// Where each lower of a layer must lead, in their order, if that differs.
 fn ways(entry: &Entry) -> Option<String> {
-    let ways = entry.virtual_rules?.ways;
+    let ways = entry.stacking_rules?.ways;
     let each: Vec<&str> = ways.iter().map(|way| way.is).collect();
     (!each.is_empty()).then(|| each.join(", then "))
 }

@@ -27,7 +27,7 @@ impl Eq for Derived {}
 
 /// The rule of the node `at` for its uppers' numbers on `target`, if it has one.
 pub(super) fn rule(site: &Site<'_>, at: usize, target: usize) -> Option<Derived> {
-    let rules = site.entry(at)?.virtual_rules?;
+    let rules = site.entry(at)?.stacking_rules?;
     let on = site.entry(target)?.kind;
     let rule = rules.derived.iter().find(|rule| rule.on == on)?;
     let base = site.params[at].number(rule.base, 0);
@@ -140,7 +140,7 @@ fn excluded(site: &Site<'_>, lower: usize, upper: &str) -> Option<(usize, &'stat
         if std::mem::replace(&mut seen[at], true) {
             continue;
         }
-        let rules = site.entry(at).and_then(|entry| entry.virtual_rules);
+        let rules = site.entry(at).and_then(|entry| entry.stacking_rules);
         let found = rules.and_then(|r| r.excluded.iter().find(|e| e.upper == upper));
         if let Some(found) = found {
             return Some((at, found));
@@ -159,7 +159,7 @@ pub(super) fn ways(
     targets: &[Vec<Target>],
     diagnostics: &mut Diagnostics,
 ) {
-    let rules = site.entry(at).and_then(|entry| entry.virtual_rules);
+    let rules = site.entry(at).and_then(|entry| entry.stacking_rules);
     let ways = rules.map_or(&[][..], |rules| rules.ways);
     let leads = |node: usize, way: &Way| {
         let ends = targets.get(node).map_or(&[][..], Vec::as_slice);

@@ -97,19 +97,33 @@ pub const NOTHING_BELOW: Below = Below {
     families: &[],
 };
 
-/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer; and of one without a header that
-/// chooses among several below, how its uppers are known there, and where each way leads.
+/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer, and what it needs on another; and of
+/// one without a header that chooses among several below, how its uppers are known there, where each way leads, and in which order.
 #[derive(Clone, Copy, Debug)]
-pub struct VirtualRules {
+pub struct StackingRules {
     /// Numbers that follow from others.
     pub derived: &'static [DerivedNumber],
     /// Who cannot stand on it.
     pub excluded: &'static [Exclusion],
     /// Where its lowers lead, in their order; empty if that is all one.
     pub ways: &'static [Way],
+    /// Parameters without which it cannot stand on some layers.
+    pub needed: &'static [Needed],
+    /// If its lowers must be in the order of the messages that they carry, the smallest first: the block that says by itself, for
+    /// each in this order, what goes there.
+    pub rising: Option<&'static str>,
 }
 
-impl VirtualRules {
+impl StackingRules {
+    /// None of them, for those who have one or two.
+    pub const NONE: Self = Self {
+        derived: &[],
+        excluded: &[],
+        ways: &[],
+        needed: &[],
+        rising: None,
+    };
+
     /// Gives every kind that has a number to follow from by now, and none that follows, the latter, for programs that compose
     /// without a graph file. `base` is what is added. The check of a graph does the same for each node that stands on such a layer.
     pub fn derive(&self, numbers: &mut Numbers, base: u32) {
@@ -168,6 +182,33 @@ pub struct Exclusion {
     pub instead: &'static str,
 }
 
+/// A parameter that may be left out, but on some layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Needed {
+    /// The parameter.
+    pub parameter: &'static str,
+    /// On which layers it must be given.
+    pub on: NeededOn,
+    /// Why, for the person who left it out.
+    pub why: &'static str,
+    /// What to write.
+    pub instead: &'static str,
+}
+
+/// Layers on which a parameter is needed.
+#[derive(Clone, Copy, Debug)]
+pub enum NeededOn {
+    /// Those that take these addresses from above.
+    Family(Family),
+    /// Those of a kind, perhaps below others without a header, on which nobody stands who says the same.
+    Kind {
+        /// The kind below.
+        kind: &'static str,
+        /// A kind that says it.
+        unless: &'static str,
+    },
+}
+
 /// Looks whether this machine has what a protocol needs.
 pub type Probe = fn(&Params) -> Result<(), BuildError>;
 
@@ -189,8 +230,9 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers, per lower kind. `upper` is this kind.
     pub numbers: &'static [Number],
-    /// Who cannot stand on it; of a layer without a header also how its uppers are known below, and where its ways lead.
-    pub virtual_rules: Option<&'static VirtualRules>,
+    /// Who cannot stand on it, and what it needs below; of a layer without a header also how its uppers are known there, and where its
+    /// ways lead.
+    pub stacking_rules: Option<&'static StackingRules>,
     /// Its scalar parameters.
     pub parameters: &'static [ParamSpec],
     /// List-valued and structured parameters.

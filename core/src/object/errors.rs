@@ -95,6 +95,9 @@ pub enum CallCause {
     NoShepherds,
     /// The request could not be sent.
     Push(PushError),
+    /// The network says that nobody takes requests there: the peer's port is unreachable, or refuses streams. The request was not
+    /// executed when it was sent last.
+    NobodyThere,
     /// This session is not of the rpc realm.
     NotSupported,
 }
@@ -143,6 +146,7 @@ impl fmt::Display for CallCause {
             Self::BadReply => f.write_str("the reply is malformed"),
             Self::NoShepherds => f.write_str("no shepherd left to wait"),
             Self::Push(e) => write!(f, "the request was not sent: {e}"),
+            Self::NobodyThere => f.write_str("nobody takes calls there: the port is unreachable"),
             Self::NotSupported => f.write_str("the session takes no calls"),
         }
     }

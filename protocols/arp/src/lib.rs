@@ -116,7 +116,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Ether],
     },
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[Number {
         upper: "arp",
         lower: "eth",

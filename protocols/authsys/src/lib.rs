@@ -88,7 +88,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Other("programs")],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     // The flavor of the credentials.
     numbers: &[Number {
         upper: "authsys",

@@ -79,7 +79,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     // None of its own: whoever stands on it is known below by his own number.
     numbers: &[],
     parameters: &[ParamSpec::new(

@@ -67,7 +67,7 @@ pub use protocol::{Deadline, Settings, build};
 pub use session::Tally;
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -88,7 +88,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: Some(&VirtualRules {
+    stacking_rules: Some(&StackingRules {
         derived: &[],
         excluded: &[
             is_below("authnone"),
@@ -96,6 +96,8 @@ pub static ENTRY: Entry = Entry {
             is_below("authshort"),
         ],
         ways: &[],
+        needed: &[],
+        rising: None,
     }),
     // None of its own: whoever stands on it is known below by his own number.
     numbers: &[],

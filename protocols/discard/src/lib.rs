@@ -65,7 +65,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Any],
     },
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[
         // Local experimental EtherType 2 (IEEE 802); experimental protocol number (RFC 3692).
         Number {

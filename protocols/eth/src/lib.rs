@@ -88,7 +88,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::optional(

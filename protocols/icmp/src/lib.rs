@@ -94,7 +94,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[Number {
         upper: "icmp",
         lower: "ip",

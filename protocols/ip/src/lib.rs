@@ -135,7 +135,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[
         // IANA, EtherTypes.
         Number {

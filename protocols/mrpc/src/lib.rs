@@ -104,7 +104,7 @@ pub use shared::Config;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Needed, NeededOn, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::numbers::Number;
 
 const fn count(
@@ -134,7 +134,18 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: None,
+    stacking_rules: Some(&StackingRules {
+        needed: &[Needed {
+            parameter: "address",
+            on: NeededOn::Kind {
+                kind: "arp",
+                unless: "ip",
+            },
+            why: "nobody there says which host this one is, since no `ip` stands on it",
+            instead: "say it: `address=\"10.0.0.1\"`",
+        }],
+        ..StackingRules::NONE
+    }),
     numbers: &[
         Number {
             upper: "mrpc",

@@ -83,7 +83,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Link],
     },
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: PARAMETERS,
     blocks: &[],

@@ -66,7 +66,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[
         Number {
             upper: "null",

@@ -122,7 +122,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Other("programs")],
     },
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::new(

@@ -104,7 +104,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Any],
     },
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     // The number of `caller`, on a layer that tells by number who is above.
     numbers: &[Number {
         upper: "procedures",

@@ -80,7 +80,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[Number {
         upper: "rdgram",
         lower: "channel",

@@ -53,6 +53,7 @@ fn push_error(cause: CallCause) -> PushError {
         CallCause::TimedOut { .. }
         | CallCause::Rebooted
         | CallCause::Rejected(_)
+        | CallCause::NobodyThere
         | CallCause::BadReply => PushError::Unreachable,
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum State {
     Cancelled,
     /// Its session was closed.
     Closed,
-    /// The peer takes no connections.
+    /// Nobody at the peer takes it.
     Refused,
 }
 
@@ -223,9 +223,11 @@ impl Calls {
         }
     }
 
-    /// Nobody at the peer takes the stream below a session.
-    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId) {
-        self.finish(cx, session, State::Refused, |_| true);
+    /// Nobody at the peer takes the call with this number, or any of a session if it is not known which.
+    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId, xid: Option<u32>) {
+        self.finish(cx, session, State::Refused, |call| {
+            xid.is_none_or(|xid| call.xid.get() == xid)
+        });
     }
 
     /// The stream below a session broke: whoever waits sends again.

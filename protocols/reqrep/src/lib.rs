@@ -20,8 +20,9 @@
 //!
 //! The same octets are sent again after `first_wait`, then after twice as long each time up to `wait_max`, until a reply comes
 //! or `total` has passed: zero or more executions, at least one if there is a reply. On a layer that carries records nothing is
-//! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If a
-//! repetition cannot be sent since the peer has nobody there, the call ends at once.
+//! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If the
+//! network says that nobody takes the request there (port or protocol unreachable), the call ends at once; if it says that there
+//! is no way just now, the request is sent again.
 //!
 //! The server keeps nothing: every request goes up, those that came twice included, on the shepherd that brought it, and the
 //! reply goes back under its number. With `dupcache` it remembers the latest requests by source, number and contents: one that
@@ -39,7 +40,7 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `gathers-replies` (of many
-//! hosts), `list-sessions`, `list-maps`, `describe`; takes `stream-notice` from below; forwards the rest.
+//! hosts), `list-sessions`, `list-maps`, `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
 //! # Parameters
 //! - `first_wait`: the time before a request is sent again first.
@@ -106,7 +107,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[
         // Unassigned protocol numbers, beside those of the paper's other layers.
         Number {

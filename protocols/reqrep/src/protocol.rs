@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
 use crate::gather::Gatherings;
-use crate::session::{Line, NO_CALL, NOT_A_SERVER};
+use crate::session::{Line, NO_CALL, NOT_A_SERVER, NobodyThere};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::control::NetworkError;
+use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::offers::Offers;
 use xk_kit::ports::less_header;
 use xk_kit::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
@@ -262,9 +262,8 @@ impl Protocol for ReqRep {
             self.stream_notice(cx, notice);
             return Answer::Answered;
         }
-        if ask.get::<NetworkError>().is_some() {
-            // The layer below fails the next repetition, and that ends the call.
-            return Answer::Unknown;
+        if let Some(error) = ask.get::<NetworkError>() {
+            return self.network_error(cx, error);
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
@@ -327,6 +326,29 @@ impl ReqRep {
         session.pop(cx, message)
     }
 
+    /// The network reports an error about something that was sent. That nobody is there to take it ends the call at once; of
+    /// whatever else it says the next repetition may find otherwise (RFC 1122, sections 4.1.3.3 and 4.2.3.9).
+    fn network_error(&self, cx: &Kernel, error: &NetworkError) -> Answer {
+        let Some(lower) = &error.session else {
+            return Answer::Unknown;
+        };
+        let is_final = matches!(
+            error.kind,
+            NetworkErrorKind::PortUnreachable | NetworkErrorKind::ProtocolUnreachable
+        );
+        let session = self.shared.sessions.get(&lower.id().0);
+        let Some(session) = session.filter(|session| is_final && !session.head().is_passive())
+        else {
+            return Answer::Unknown;
+        };
+        let [a, b, c, d, ..] = error.start;
+        let xid = (error.start_len >= 4).then(|| u32::from_be_bytes([a, b, c, d]));
+        match session.ask(cx, NobodyThere { xid }) {
+            Some(_) => Answer::Answered,
+            None => Answer::Unknown,
+        }
+    }
+
     /// Something has happened to the stream below a session.
     fn stream_notice(&self, cx: &Kernel, notice: &StreamNotice) {
         let is_gone = matches!(
@@ -343,7 +365,7 @@ impl ReqRep {
             self.shared.sessions.unbind(&notice.session.id().0);
             session.abort(cx);
         } else if notice.event == StreamEvent::Failed(StreamError::Refused) {
-            self.shared.calls.refuse(cx, session.id());
+            self.shared.calls.refuse(cx, session.id(), None);
         } else {
             self.shared.calls.lose(cx, session.id());
         }

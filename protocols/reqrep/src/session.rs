@@ -12,7 +12,7 @@ use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::control::{IsMany, PeerHost, PeerPort};
 use xk_kit::ports::less_header;
@@ -28,6 +28,16 @@ pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
 /// As many calls wait as may.
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
 
+/// Asked of a session by its protocol, which the network has told that nobody takes what was sent.
+pub(crate) struct NobodyThere {
+    /// The number of the request that it says so of; `None` if that is not known: of all.
+    pub(crate) xid: Option<u32>,
+}
+
+impl Question for NobodyThere {
+    const NAME: &'static str = "reqrep-nobody-there";
+}
+
 /// One conversation.
 pub(crate) struct Line {
     shared: Rc<Shared>,
@@ -41,6 +51,8 @@ pub(crate) struct Line {
     is_to_many: bool,
     /// Whether the session below is held.
     holds: Cell<bool>,
+    /// The calls under way have heard from the network that nobody is there; the layer below says so once more to the next push.
+    told: Cell<bool>,
 }
 
 impl Line {
@@ -65,6 +77,19 @@ impl Line {
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             is_to_many: false,
             holds: Cell::new(true),
+            told: Cell::new(false),
+        }
+    }
+
+    /// Pushes a request, or what is `kept` of it, if the layer below fails the first push for what is known already.
+    fn send(&self, cx: &Kernel, kept: &Saved, request: Message) -> Result<(), PushError> {
+        let pushed = self.lower.push(cx, request);
+        if !self.told.replace(false) || pushed != Err(PushError::Unreachable) {
+            return pushed;
+        }
+        match kept.again(cx.pool()) {
+            Ok(Some(request)) => self.lower.push(cx, request),
+            _ => pushed,
         }
     }
 
@@ -96,7 +121,7 @@ impl Line {
                 return Err(CallCause::TimedOut { tries }.into());
             }
             if let Some(request) = next
-                && let Err(error) = self.lower.push(cx, request)
+                && let Err(error) = self.send(cx, &kept, request)
                 && (tries == 0 || is_final(error))
             {
                 return Err(error.into());
@@ -134,7 +159,7 @@ impl Line {
                     }
                     State::Cancelled => return Wait::Over(Err(CallCause::Cancelled.into())),
                     State::Refused => {
-                        return Wait::Over(Err(PushError::Unreachable.into()));
+                        return Wait::Over(Err(CallCause::NobodyThere.into()));
                     }
                     State::Closed | State::Free => {
                         return Wait::Over(Err(CallCause::Closed.into()));
@@ -357,6 +382,11 @@ impl Session for Line {
             };
             let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
             question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
+            return Answer::Answered;
+        }
+        if let Some(NobodyThere { xid }) = ask.get::<NobodyThere>() {
+            self.told.set(true);
+            self.shared.calls.refuse(cx, this.id(), *xid);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<CancelCall>() {

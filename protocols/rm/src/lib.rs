@@ -89,7 +89,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Port],
     },
     header_octets: wire::MARK_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::new(

@@ -73,7 +73,7 @@ pub static FORWARD_ENTRY: Entry = Entry {
     above: PROCEDURES,
     below: BELOW,
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     // Those of `select`, which its peers take it for.
     numbers: &[Number {
         upper: "forward",

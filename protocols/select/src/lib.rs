@@ -149,7 +149,7 @@ pub static ENTRY: Entry = Entry {
     above: PROCEDURES,
     below: BELOW,
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[Number {
         upper: "select",
         lower: "channel",

@@ -86,7 +86,7 @@ pub static ENTRY: Entry = Entry {
     },
     // In replies; a call has none.
     header_octets: wire::STAT_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     // In place of a layer for it: the flavor AUTH_NONE.
     numbers: &[Number {
         upper: "sunprog",

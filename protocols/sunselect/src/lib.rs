@@ -85,7 +85,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Port, Family::Host, Family::Ether, Family::Link],
     },
     header_octets: wire::CALL_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     // Not assigned by anybody: beside that of `select`.
     numbers: &[Number {
         upper: "sunselect",

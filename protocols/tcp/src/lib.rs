@@ -60,7 +60,7 @@
 //! - `time_wait`: how long an ended connection is remembered.
 //! - `user_timeout`: how long octets may stay unacknowledged.
 //! - `announce_user_timeout`: whether the peer is told that, and its word heeded.
-//! - `local`: what it enables below.
+//! - `local`: what it enables below; needed on a layer with ports.
 //! - `sources_max`: for how many sources drops are counted apart.
 //!
 //! # Example
@@ -112,7 +112,9 @@ pub use state::State;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::graph::{
+    Below, Exclusion, Family, Needed, NeededOn, ParamKind, ParamSpec, Realm, StackingRules,
+};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -129,14 +131,19 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link, Family::Port],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
+    stacking_rules: Some(&StackingRules {
         excluded: &[Exclusion {
             upper: "reqrep",
             why: "a stream keeps no messages apart, and its calls do not say where they end",
             instead: "put `rm` between, which marks records: `rm tcp; reqrep rm`",
         }],
-        ways: &[],
+        needed: &[Needed {
+            parameter: "local",
+            on: NeededOn::Family(Family::Port),
+            why: "peers find it there at a port of that layer, and nothing says which",
+            instead: "name one: `local=\"port9000\"`",
+        }],
+        ..StackingRules::NONE
     }),
     numbers: &[Number {
         upper: "tcp",

@@ -80,7 +80,7 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: wire::HEADER_OCTETS,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[
         // Local experimental EtherType 2 (IEEE 802), experimental protocol number 2 (RFC 3692 section 2.1).
         number_on("eth", 0x88b6),

@@ -81,7 +81,7 @@ pub use unconnected::PEERS_MAX;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -98,14 +98,13 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
+    stacking_rules: Some(&StackingRules {
         excluded: &[Exclusion {
             upper: "rm",
             why: "it marks the records of a stream, and this one keeps messages apart by itself",
             instead: "leave `rm` out, or let it stand on `tcp`",
         }],
-        ways: &[],
+        ..StackingRules::NONE
     }),
     numbers: &[Number {
         upper: "udp",

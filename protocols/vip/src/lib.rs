@@ -95,7 +95,7 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    virtual_rules: Some(&xk_kit::standins::LINK_OR_NET),
+    stacking_rules: Some(&xk_kit::standins::LINK_OR_NET),
     parameters: &[
         ParamSpec::new(
             "ether_base",

@@ -67,7 +67,7 @@ pub use table::VipHost;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, VirtualRules, Way};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules, Way};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
@@ -87,14 +87,13 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
-        excluded: &[],
+    stacking_rules: Some(&StackingRules {
         ways: &[Way {
             on: "eth",
             straight: true,
             is: "the layer above the link, `arp`",
         }],
+        ..StackingRules::NONE
     }),
     parameters: &[
         ParamSpec::new(

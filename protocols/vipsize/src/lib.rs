@@ -13,7 +13,8 @@
 //!
 //! # Below
 //! Two to eight protocols of the async realm that take hosts, from the one for the smallest messages to the one for the largest:
-//! `vipaddr fragment`, so that only messages that are too long for a frame are taken apart.
+//! `vipaddr fragment`, so that only messages that are too long for a frame are taken apart. One that stands on another comes behind it,
+//! unless a `cutoff` says what goes there.
 //!
 //! # Behaviour
 //! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to the first whose `cutoff` it
@@ -60,7 +61,7 @@ mod session;
 pub use protocol::{VipSize, add, build};
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, VirtualRules};
+use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -82,10 +83,9 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    virtual_rules: Some(&VirtualRules {
-        derived: &[],
-        excluded: &[],
-        ways: &[],
+    stacking_rules: Some(&StackingRules {
+        rising: Some("cutoff"),
+        ..StackingRules::NONE
     }),
     parameters: &[ParamSpec::new(
         "sessions_max",

@@ -64,9 +64,9 @@ impl fmt::Display for Error {
             write!(f, "{layer}: ")?;
         }
         match &self.kind {
-            ErrorKind::Call(cause @ CallCause::Push(PushError::Unreachable)) => {
-                write!(f, "{cause}: is the server running?")
-            }
+            ErrorKind::Call(
+                cause @ (CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere),
+            ) => write!(f, "{cause}: is the server running?"),
             ErrorKind::Call(cause) => cause.fmt(f),
             ErrorKind::Open(error) => error.fmt(f),
             ErrorKind::Arguments(error) => write!(f, "the arguments: {error}"),

@@ -3,7 +3,7 @@
 use crate::client::Target;
 use crate::entrance::{Door, Entrance};
 use crate::error::{Error, ErrorKind};
-use crate::server::Place;
+use crate::server::{Place, Service};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -96,7 +96,9 @@ pub(crate) struct Inside {
     /// Shepherds that wait for something from another thread, by number.
     waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
     next_waiter: Cell<u64>,
-    services: RefCell<HashMap<ProtocolId, Place>>,
+    services: RefCell<HashMap<ProtocolId, (ProtocolRef, Place)>>,
+    /// Protocol objects whose services have ended, for the next ones: a kernel keeps what it has once been given.
+    spare: RefCell<Vec<(ProtocolRef, Place)>>,
 }
 
 /// The protocol object above the calls.
@@ -115,6 +117,7 @@ impl Protocol for Calls {
         drop(inside.below.take());
         drop(inside.this.take());
         drop(inside.services.take());
+        drop(inside.spare.take());
     }
 }
 
@@ -195,8 +198,10 @@ impl Inside {
             }
             let result = self.call_once(cx, request);
             match result.as_ref().err().and_then(Error::cause) {
-                // The layers of calls at most once say so of what was not sent: another try executes nothing twice.
-                Some(CallCause::Push(PushError::Unreachable)) => absent = result.err(),
+                // The layers of calls at most once say so of what was not executed: another try executes nothing twice.
+                Some(CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere) => {
+                    absent = result.err();
+                }
                 _ => return result,
             }
             self.pause(cx, request, pause)?;
@@ -353,16 +358,32 @@ impl Inside {
         self.waiters.borrow_mut().remove(&waiter);
     }
 
-    /// Remembers a service by its protocol object, which stays longer.
-    pub(crate) fn keep_service(&self, id: ProtocolId, place: Place) {
-        self.services.borrow_mut().insert(id, place);
+    /// Gives a service a protocol object: one that has served, or a new one that `make` makes.
+    pub(crate) fn keep_service(
+        &self,
+        service: Rc<dyn Service>,
+        make: impl FnOnce(&Place) -> ProtocolRef,
+    ) -> ProtocolRef {
+        let spare = self.spare.borrow_mut().pop();
+        let (object, place) = spare.unwrap_or_else(|| {
+            let place = Place::default();
+            (make(&place), place)
+        });
+        drop(place.replace(Some(service)));
+        let known = (object.clone(), place);
+        self.services.borrow_mut().insert(object.id(), known);
+        object
     }
 
-    /// Lets go of a service. What is being executed holds it to its end.
+    /// Lets go of a service that is not offered any more. What is being executed holds it to its end.
     pub(crate) fn drop_service(&self, id: ProtocolId) {
-        let place = self.services.borrow_mut().remove(&id);
+        let Some((object, place)) = self.services.borrow_mut().remove(&id) else {
+            return;
+        };
+        let service = place.take();
+        self.spare.borrow_mut().push((object, place));
         // Out of the borrow: it may hold handles of this stack.
-        drop(place.and_then(|place| place.take()));
+        drop(service);
     }
 
     /// Ends the wait.

@@ -280,7 +280,8 @@ const ONE_SERVICE: &str = "a service is offered here already, and procedures are
 /// A service as long as it is offered.
 pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
 
-/// The protocol object of one service.
+/// The protocol object of one service, and of the next one when that has ended. The layer below leads nobody to it in between: what
+/// it remembers of who called goes with the offer, or knows procedures by their numbers alone.
 pub(crate) struct Offer {
     service: Place,
     inside: Rc<Inside>,
@@ -305,23 +306,25 @@ impl Offer {
     ) -> Result<Offered, Error> {
         let (below, naming) = inside.below()?;
         let local = inside.participant(&local, service.program(), None)?;
-        let service: Rc<dyn Service> = Rc::from(service);
-        let service = Rc::new(RefCell::new(Some(service)));
-        let offer = Self {
-            service: Rc::clone(&service),
-            inside: Rc::clone(inside),
-            entrance: Arc::clone(entrance),
-        };
-        let this = cx.add_protocol("service", "service", offer);
+        let this = inside.keep_service(Rc::from(service), |place| {
+            let offer = Self {
+                service: Rc::clone(place),
+                inside: Rc::clone(inside),
+                entrance: Arc::clone(entrance),
+            };
+            cx.add_protocol("service", "service", offer)
+        });
         let enabled = below.open_enable(cx, Upper::new(&this), Participants::local(local));
-        let enable = enabled.map_err(|error| Error {
-            kind: match (error, naming) {
-                (OpenError::InUse, Naming::Procedures) => ErrorKind::Graph(ONE_SERVICE.into()),
-                (error, _) => ErrorKind::Open(error),
-            },
-            layer: Some(below.name().to_owned()),
+        let enable = enabled.map_err(|error| {
+            inside.drop_service(this.id());
+            Error {
+                kind: match (error, naming) {
+                    (OpenError::InUse, Naming::Procedures) => ErrorKind::Graph(ONE_SERVICE.into()),
+                    (error, _) => ErrorKind::Open(error),
+                },
+                layer: Some(below.name().to_owned()),
+            }
         })?;
-        inside.keep_service(this.id(), service);
         Ok(Offered {
             this: this.id(),
             enable,

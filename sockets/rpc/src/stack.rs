@@ -48,7 +48,10 @@ impl Shared {
     }
 
     fn local(&self) -> Option<Rc<Local>> {
-        LOCAL.with_borrow(|all| all.get(&self.key()).cloned())
+        // A thread that ends may drop its handles after this.
+        let find =
+            |all: &RefCell<HashMap<usize, Rc<Local>>>| all.borrow().get(&self.key()).cloned();
+        LOCAL.try_with(find).ok().flatten()
     }
 
     /// Whether this thread turns the stack's loop: it must not wait for the loop, then.
@@ -147,7 +150,12 @@ impl Stack {
         Ok(Server::new(self.clone(), offered))
     }
 
+    /// Has something done in the stack: at once on the thread that turns its loop, so that what comes next there finds it done.
     pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Inside>) + Send + 'static) {
+        if let Some(local) = self.shared.local() {
+            work(&local.kernel, &local.inside);
+            return local.runner.flush();
+        }
         // A stack that has ended needs nothing done.
         let _ = self.shared.entrance.post(Box::new(work));
     }
@@ -288,3 +296,6 @@ impl Drop for Ended {
         self.0.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -342,7 +342,7 @@ static ENTRY: Entry = Entry {
         families: &[Family::Inherit],
     },
     header_octets: 2,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[],
     blocks: &[],

@@ -111,7 +111,7 @@ pub static ENTRY: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::required(

@@ -58,7 +58,7 @@ pub static ENTRY: Entry = Entry {
     above: Family::Inherit,
     below: BELOW_ANYTHING,
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::new(

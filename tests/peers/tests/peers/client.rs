@@ -73,8 +73,7 @@ pub(crate) fn learns_of_closed_ports(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tshark");
     let lan = Lan::new("learns_of_ports", wire);
-    let probe =
-        format!("probe udp to=\"port4@{LINUX}\" count=4 interval=\"200ms\" timeout=\"2s\"\n");
+    let probe = format!("probe udp to=\"port4@{LINUX}\" count=4 interval=\"1s\" timeout=\"2s\"\n");
     let stack = lan.start("", &probe);
     let reports = stack.finish(PATIENCE);
     let report = &reports[0];
@@ -137,7 +136,7 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
         space.offload_off(device).unwrap();
     }
     behind.route("10.9.0.0/24", "10.9.7.1").unwrap();
-    let probe = "probe icmp to=\"10.9.7.2\" count=4 interval=\"100ms\" timeout=\"3s\" size=1400\n";
+    let probe = "probe icmp to=\"10.9.7.2\" count=4 interval=\"1s\" timeout=\"3s\" size=1400\n";
     let stack = lan.start("dont_fragment=#true", probe);
     let reports = stack.finish(PATIENCE + Duration::from_secs(5));
     let report = &reports[0];

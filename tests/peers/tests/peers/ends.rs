@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use xk_kit::stream::StreamInfo;
@@ -61,16 +61,47 @@ pub(crate) fn send(mut to: impl Write, octets: u64) -> io::Result<()> {
     to.flush()
 }
 
-/// How somebody reads: all at once, or with a rest of this length at this octet.
-pub(crate) type Rest = Option<(u64, Duration)>;
+/// How somebody reads: all at once, or with a rest at this octet.
+pub(crate) type Rest<'a> = Option<(u64, &'a (dyn Fn() + Sync))>;
+
+/// Where readers rest until somebody has done something.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// How many have come, and whether they may go on.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Comes, and waits until the gate is open, or for as long as an exchange may take.
+    pub(crate) fn pass(&self, limit: Duration) {
+        self.state.lock().unwrap().0 += 1;
+        self.changed.notify_all();
+        let state = self.state.lock().unwrap();
+        let is_shut = |state: &mut (usize, bool)| !state.1;
+        drop(self.changed.wait_timeout_while(state, limit, is_shut));
+    }
+
+    /// Waits until so many have come, or for so long.
+    pub(crate) fn wait_for(&self, count: usize, limit: Duration) {
+        let state = self.state.lock().unwrap();
+        let is_few = |state: &mut (usize, bool)| state.0 < count;
+        drop(self.changed.wait_timeout_while(state, limit, is_few));
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
 
 /// Reads to the end of the stream, and compares: the first `octets` of the content, and nothing else.
-pub(crate) fn receive(mut from: impl Read, octets: u64, mut rest: Rest) -> io::Result<()> {
+pub(crate) fn receive(mut from: impl Read, octets: u64, mut rest: Rest<'_>) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut at = 0;
     loop {
-        if let Some((_, time)) = rest.take_if(|(when, _)| at >= *when) {
-            std::thread::sleep(time);
+        if let Some((_, rest)) = rest.take_if(|(when, _)| at >= *when) {
+            rest();
         }
         let count = from.read(&mut piece)?;
         if count == 0 {
@@ -161,7 +192,7 @@ impl Ends {
         &self,
         up: u64,
         down: u64,
-        rests: [Rest; 2],
+        rests: [Rest<'_>; 2],
         limit: Duration,
     ) -> StreamInfo {
         let (ours, linux) = (&self.ours, &self.linux);

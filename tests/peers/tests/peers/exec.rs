@@ -467,7 +467,8 @@ pub(crate) fn socat_passes_datagrams(wire: Wire) {
     needs_exec!();
     needs_program!("ip", "socat", "tshark");
     let bed = Bed::new("exec-socat", wire);
-    let ask = |host| format!("echo datagram | socat -t0.5 - UDP4:{host}:5007");
+    // It ends with the answer.
+    let ask = |host| format!("echo datagram | socat -t30 - UDP4:{host}:5007,readbytes=9");
     let serve = [
         "socat",
         "-d",

@@ -7,7 +7,7 @@ use xk_peers::scene::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
-use crate::ends::{Ends, Opener, capture, either, graph, settle, start};
+use crate::ends::{Ends, Gate, Opener, capture, either, graph, settle, start};
 use crate::tcp::DAMAGE;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -89,14 +89,16 @@ pub(crate) fn become_narrower(wire: Wire) {
         let ends = way.open(&stack, opener);
         assert_eq!(ends.ours.info().unwrap().segment, 1448);
         // In the midst of the stream, in both directions.
+        let gate = Gate::default();
         let info = std::thread::scope(|scope| {
             let exchange = scope.spawn(|| {
                 let octets = either(2 << 20, 64 << 20);
-                let rest = Some((300_000, Duration::from_millis(500)));
-                ends.exchange(octets, octets, [rest; 2], LIMIT)
+                let rest = || gate.pass(LIMIT);
+                ends.exchange(octets, octets, [Some((300_000, &rest)); 2], LIMIT)
             });
-            std::thread::sleep(Duration::from_millis(200));
+            gate.wait_for(2, LIMIT);
             way.narrow(NARROW);
+            gate.open();
             exchange.join().expect("no panic")
         });
         assert_eq!(info.segment as usize, NARROW - 52, "as a router has said");
@@ -136,8 +138,8 @@ pub(crate) fn are_black_holes(wire: Wire) {
     drop(ends);
     // On a stream that lasts, what does pass is found.
     let ends = way.open(&stack, Opener::Ours);
-    let rest = Some((100_000, Duration::from_secs(2)));
-    let info = ends.exchange(8 << 20, 0, [rest, None], LIMIT);
+    let rest = || std::thread::sleep(Duration::from_secs(2));
+    let info = ends.exchange(8 << 20, 0, [Some((100_000, &rest)), None], LIMIT);
     let segment = info.segment as usize;
     assert!(
         (NARROW - 52 - 16..=NARROW - 52).contains(&segment),

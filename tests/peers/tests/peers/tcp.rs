@@ -154,7 +154,7 @@ pub(crate) fn is_refused(wire: Wire) {
     let said = lan.linux.exec(&["socat", "-u", "OPEN:/dev/null", &peer]);
     let said = said.unwrap_err().to_string();
     assert!(said.contains("Connection refused"), "{said}");
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < Duration::from_secs(20));
     // Nor there: we are told at once.
     for report in stack.finish(PATIENCE) {
         assert_eq!(report.figure("received"), 0, "{report:#?}");

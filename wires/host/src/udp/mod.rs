@@ -77,7 +77,7 @@ pub static UDP_ENTRY: Entry = Entry {
     above: Family::Port,
     below: NOTHING_BELOW,
     header_octets: 0,
-    virtual_rules: None,
+    stacking_rules: None,
     numbers: &[],
     parameters: &[
         ParamSpec::new(
