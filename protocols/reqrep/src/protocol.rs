@@ -176,8 +176,8 @@ impl Protocol for ReqRep {
             session.hold();
             return Ok(session);
         }
-        let mut line = Line::new(cx, &self.shared, upper.receiver, &lower);
-        line.find_out_whether_many(cx, &self.lower);
+        let below = Some(&self.lower);
+        let line = Line::new(cx, &self.shared, upper.receiver, &lower, below);
         let session = cx.new_session(this, upper.receiver, line);
         match sessions.bind(cx, lower.id().0, session.clone()) {
             Ok(()) => Ok(session),
@@ -311,7 +311,7 @@ impl ReqRep {
         let Some(upper) = self.shared.server.borrow().clone() else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
-        let line = Line::new(cx, &self.shared, &upper, lower);
+        let line = Line::new(cx, &self.shared, &upper, lower, None);
         let session = cx.new_passive_session(this, &upper, line);
         lower.hold();
         if let Err(full) = self.shared.sessions.bind(cx, lower.id().0, session.clone()) {

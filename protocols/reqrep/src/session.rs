@@ -56,11 +56,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// A conversation that was opened from above through `below`, or, without that, one that a message began: nobody sends from a host
+    /// that is many.
     pub(crate) fn new(
         cx: &Kernel,
         shared: &Rc<Shared>,
         upper: &ProtocolRef,
         lower: &SessionRef,
+        below: Option<&ProtocolRef>,
     ) -> Self {
         let host = Ipv4Addr::UNSPECIFIED;
         let host = lower.ask(cx, PeerHost { host }).map(|q| q.host);
@@ -75,7 +78,7 @@ impl Line {
             upper: upper.clone(),
             source,
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
-            is_to_many: false,
+            is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
             holds: Cell::new(true),
             told: Cell::new(false),
         }
@@ -91,13 +94,6 @@ impl Line {
             Ok(Some(request)) => self.lower.push(cx, request),
             _ => pushed,
         }
-    }
-
-    /// Asks whether the peer is many hosts: nobody sends from such a one, so only for a session that was opened from above.
-    pub(crate) fn find_out_whether_many(&mut self, cx: &Kernel, below: &ProtocolRef) {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let host = self.lower.ask(cx, PeerHost { host }).map(|q| q.host);
-        self.is_to_many = IsMany::ask(cx, below, host);
     }
 
     /// Sends the request until a reply comes or the time is over.

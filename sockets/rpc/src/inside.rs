@@ -226,8 +226,6 @@ impl Inside {
 
     fn call_once(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         let (target, tag) = (request.target, request.tag);
-        let key = (target.id, request.procedure);
-        let session = self.session(cx, target, request.procedure)?;
         let named = |error: CallError| Error {
             kind: ErrorKind::Call(error.cause),
             layer: error
@@ -243,16 +241,19 @@ impl Inside {
                 .map_or(Time::MAX, |left| cx.now().after(left)),
             tag,
         };
-        if request.gather == Some(Gather::First) && session.ask(cx, GathersReplies).is_none() {
-            self.put_back(cx, key, session);
-            return Err(ErrorKind::Graph(ONE_HOST.into()).into());
-        }
         let noted = message.set_attribute(options);
         let gather = request
             .gather
             .map_or(Ok(()), |gather| message.set_attribute(gather));
         if noted.and(gather).is_err() {
             return Err(named(PushError::NoBuffers.into()));
+        }
+        // From here on it is put back, whatever happens.
+        let key = (target.id, request.procedure);
+        let session = self.session(cx, target, request.procedure)?;
+        if request.gather == Some(Gather::First) && session.ask(cx, GathersReplies).is_none() {
+            self.put_back(cx, key, session);
+            return Err(ErrorKind::Graph(ONE_HOST.into()).into());
         }
         let called = Running::Called(session.clone());
         self.running.borrow_mut().insert(tag, called);
