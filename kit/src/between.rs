@@ -78,9 +78,7 @@ impl Sessions {
 
     /// A session that calls is closed.
     pub fn closed(&self, key: &CallingKey, session: &SessionRef) {
-        if self.calling.get(key).as_ref() == Some(session) {
-            self.calling.unbind(key);
-        }
+        self.calling.release(key, session);
     }
 
     /// Has `upper` serve, which `below` tells the layers below. Only one may serve, and may enable as often as it likes.
@@ -163,9 +161,7 @@ impl Sessions {
     /// A session that serves is closed.
     pub fn forgotten(&self, served: &Served, session: &SessionRef) {
         let key = served.lower.id().0;
-        if self.serving.get(&key).as_ref() == Some(session) {
-            self.serving.unbind(&key);
-        }
+        self.serving.release(&key, session);
     }
 
     /// Answers `list-sessions` and `list-maps`; `None` for other questions.

@@ -178,6 +178,13 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         found
     }
 
+    /// Unbinds this session, unless its key is another's by now; for a `close`.
+    pub fn release(&self, key: &K, session: &SessionRef) {
+        if self.get(key).as_ref() == Some(session) {
+            self.unbind(key);
+        }
+    }
+
     /// How many sessions are bound.
     pub fn len(&self) -> usize {
         self.map.len()

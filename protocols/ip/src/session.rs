@@ -443,9 +443,7 @@ impl Session for IpSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        if self.shared.sessions.get(&self.key).as_ref() == Some(this) {
-            self.shared.sessions.unbind(&self.key);
-        }
+        self.shared.sessions.release(&self.key, this);
         self.let_go(cx);
         Closing::Done
     }

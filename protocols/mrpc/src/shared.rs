@@ -104,9 +104,7 @@ impl Shared {
 
     /// Unbinds a session, if it is bound: one that found the table full is not, and another may have its key.
     pub(crate) fn unbind(&self, key: &Key, session: &SessionRef) {
-        if self.sessions.get(key).as_ref() == Some(session) {
-            self.sessions.unbind(key);
-        }
+        self.sessions.release(key, session);
     }
 
     /// A line about both halves.

@@ -119,9 +119,7 @@ impl Session for Everyone {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let sessions = &self.shared.sessions;
-        if sessions.get(&self.key).as_ref() == Some(this) {
-            sessions.unbind(&self.key);
-        }
+        sessions.release(&self.key, this);
         self.lower.close(cx);
         Closing::Done
     }

@@ -144,9 +144,7 @@ impl Session for Resolver {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let sessions = &self.shared.sessions;
-        if sessions.get(&self.key).as_ref() == Some(this) {
-            sessions.unbind(&self.key);
-        }
+        sessions.release(&self.key, this);
         let lower = self.lower.borrow_mut().take();
         if let Some(lower) = lower {
             lower.close(cx);

@@ -439,9 +439,7 @@ impl Session for UdpSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         // Only if it is bound: one that found the table full is not, and another may have its key.
-        if self.table.sessions.get(&self.key).as_ref() == Some(this) {
-            self.table.sessions.unbind(&self.key);
-        }
+        self.table.sessions.release(&self.key, this);
         if self.holds.replace(false) {
             self.lower.close(cx);
         }

@@ -314,9 +314,7 @@ impl Session for VipSession {
         let (shared, path) = (&self.shared, &*self.path);
         path.is_closed.set(true);
         path.limit.set(0);
-        if shared.sessions.get(&path.key).as_ref() == Some(this) {
-            shared.sessions.unbind(&path.key);
-        }
+        shared.sessions.release(&path.key, this);
         path.forget_heard();
         shared.close_link(cx, path);
         self.drop_net(cx);

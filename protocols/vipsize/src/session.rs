@@ -267,9 +267,7 @@ impl Session for SizeSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let (shared, path) = (&self.shared, &*self.path);
-        if shared.sessions.get(&path.key).as_ref() == Some(this) {
-            shared.sessions.unbind(&path.key);
-        }
+        shared.sessions.release(&path.key, this);
         path.is_closed.set(true);
         path.let_go(cx);
         shared.marks.leave(path.mark.get());

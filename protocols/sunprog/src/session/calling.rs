@@ -61,9 +61,7 @@ impl Session for Calling {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let calling = &self.shared.calling;
-        if calling.get(&self.key).as_ref() == Some(this) {
-            calling.unbind(&self.key);
-        }
+        calling.release(&self.key, this);
         self.lower.close(cx);
         Closing::Done
     }

@@ -144,9 +144,7 @@ impl Session for Serving {
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
         let serving = &self.shared.serving;
-        if serving.get(&self.key).as_ref() == Some(this) {
-            serving.unbind(&self.key);
-        }
+        serving.release(&self.key, this);
         Closing::Done
     }
 }

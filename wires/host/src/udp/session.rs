@@ -150,9 +150,7 @@ impl Session for Connected {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = key(self.port.number, self.local, self.peer);
         // Only if it is bound: one that found the table full is not, and another may have its key.
-        if self.table.sessions.get(&key).as_ref() == Some(this) {
-            self.table.sessions.unbind(&key);
-        }
+        self.table.sessions.release(&key, this);
         self.table
             .ports
             .release(&self.port, this.protocol(cx).as_ref());
