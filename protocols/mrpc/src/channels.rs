@@ -1,7 +1,7 @@
 //! The client's channels: who has which, and who waits for one.
 
 use crate::fragments::Partial;
-use crate::wire::{HEADER_LEN, REPLY_KEY};
+use crate::wire::{HEADER_LEN, REPLY_KEY, Round};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -34,6 +34,11 @@ pub(crate) const GAP: u16 = 1 << 8;
 pub(crate) const CANCELLED: u16 = 1 << 9;
 /// The session that was called was closed.
 pub(crate) const CLOSED: u16 = 1 << 10;
+
+/// In [`Channel::rounds`]: of what goes to the server.
+pub(crate) const REQUESTS: usize = 0;
+/// In [`Channel::rounds`]: of what comes from it.
+pub(crate) const REPLIES: usize = 1;
 
 /// The octets by which a reply is known: hosts, channel, process, sequence number, no fragments.
 pub(crate) type ReplyKey = [u8; REPLY_KEY.end - REPLY_KEY.start];
@@ -69,6 +74,8 @@ pub(crate) struct Channel {
     pub(crate) ticket: Cell<u16>,
     /// Of the request's fragments, those that the server has.
     pub(crate) delivered: Cell<u16>,
+    /// The rounds of the request, and of its reply, of which no answer has been seen yet.
+    pub(crate) rounds: [Cell<Round>; 2],
     pub(crate) partial: Partial,
     session: Cell<SessionId>,
     tag: Cell<u64>,
@@ -95,6 +102,7 @@ impl Channel {
             sent_under: Cell::default(),
             ticket: Cell::new(0),
             delivered: Cell::new(0),
+            rounds: Default::default(),
             partial: Partial::default(),
             session: Cell::new(SessionId(0)),
             tag: Cell::new(0),
@@ -109,6 +117,12 @@ impl Channel {
         if self.events.replace(self.events.get() | event) == 0 {
             cx.signal(&self.semaphore);
         }
+    }
+
+    /// Begins the next round: no answer to an earlier one counts any more.
+    pub(crate) fn next_round(&self, of: usize) -> Round {
+        self.rounds[of].set(self.rounds[of].get().next());
+        self.rounds[of].get()
     }
 
     /// What has happened since the last look.
@@ -126,6 +140,8 @@ impl Channel {
         }
         self.sent_under.set(SentUnder::default());
         self.delivered.set(0);
+        self.rounds[REQUESTS].set(Round::default());
+        self.rounds[REPLIES].set(Round::default());
         self.session.set(session.id());
         self.tag.set(tag);
         self.active.set(true);

@@ -2,10 +2,12 @@
 
 use crate::channels::{
     ACKED, CANCELLED, CHALLENGED, CLOSED, Channel, FAILED, FRAGMENT, GAP, PARTIAL, REBOOTED,
-    REFUSED, REPLIED, reply_key,
+    REFUSED, REPLIED, REPLIES, REQUESTS, reply_key,
 };
 use crate::fragments::{Taken, empty, mark, push};
-use crate::reasons::{FORGED_FRAGMENT, NO_CALL, UNKNOWN_CHANNEL, WRONG_BOOT, reason_of};
+use crate::reasons::{
+    FORGED_FRAGMENT, LATE, NO_CALL, REPLAYED, UNKNOWN_CHANNEL, WRONG_BOOT, reason_of,
+};
 use crate::session::{Call, MrpcSession};
 use crate::shared::{Shared, body_of};
 use crate::timers::Retry;
@@ -40,9 +42,13 @@ impl MrpcSession {
         let template = self.stamp(channel, call)?;
         let mut kept = Saved::new();
         if call.cut.fragments != 0 {
-            let all = call.cut.all();
+            // Without a ticket nothing is executed: the last fragment alone fetches one.
+            let mask = match template.process | call.flags & ECHO {
+                0 => call.cut.last(),
+                _ => call.cut.all(),
+            };
             call.cut
-                .send(cx, &self.lower, (&template, 0), Some(&request), all)?;
+                .send(cx, &self.lower, (&template, 0), Some(&request), mask)?;
             kept.put(request);
         } else {
             if !request.is_empty() {
@@ -144,9 +150,9 @@ impl MrpcSession {
             }
             if events & FRAGMENT != 0 {
                 retry.advanced(cx.now());
-                if events & GAP != 0 {
-                    self.ask_missing(cx, channel, call);
-                }
+            }
+            if events & GAP != 0 {
+                self.ask_missing(cx, channel, call);
             }
             let until = retry.due().min(deadline);
             waited = cx.wait(&channel.semaphore, Some(until.since(cx.now())));
@@ -194,7 +200,8 @@ impl MrpcSession {
         (call, request): (&Call, &Saved),
         (extra, mask): (u16, u16),
     ) -> Result<(), CallError> {
-        let template = self.stamp(channel, call)?;
+        let mut template = self.stamp(channel, call)?;
+        template.flags |= channel.next_round(REQUESTS).flags();
         let sent = match request.again(cx.pool()) {
             Ok(request) => {
                 let cut = &call.cut;
@@ -216,7 +223,7 @@ impl MrpcSession {
             return;
         };
         let header = Header {
-            flags: SERVER | ACK | LASTFRAG,
+            flags: SERVER | ACK | LASTFRAG | channel.next_round(REPLIES).flags(),
             mask: channel.partial.held(),
             ..template
         };
@@ -274,6 +281,9 @@ impl Shared {
         {
             return Err(this.refuse(message, &NO_CALL));
         }
+        if header.flags & (ACK | NACK) != 0 && header.round() != channel.rounds[REQUESTS].get() {
+            return Err(this.refuse(message, &LATE));
+        }
         if header.flags & ECHO != 0 {
             return self.receive_reply(cx, this, channel, header, message);
         }
@@ -281,6 +291,7 @@ impl Shared {
         match verdict {
             Verdict::Valid => self.receive(cx, this, channel, header, message),
             Verdict::Resend => {
+                channel.next_round(REQUESTS);
                 channel.tell(cx, CHALLENGED);
                 Ok(())
             }
@@ -314,6 +325,9 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
+        if header.flags & (ACK | NACK) != 0 {
+            channel.next_round(REQUESTS);
+        }
         if header.flags & NACK != 0 {
             channel.tell(cx, REFUSED);
             return Ok(());
@@ -356,16 +370,23 @@ impl Shared {
             channel.replied(cx, body, header.sizes[0]);
             return Ok(());
         }
+        let is_gap =
+            header.flags & LASTFRAG != 0 && header.round() == channel.rounds[REPLIES].get();
+        let gap = if is_gap { GAP } else { 0 };
         match channel.partial.take(header, body) {
-            // It was asked for twice.
-            Taken::Duplicate => Ok(()),
+            Taken::Duplicate => {
+                this.head().drops().count(&REPLAYED);
+                if is_gap {
+                    channel.tell(cx, gap);
+                }
+                Ok(())
+            }
             Taken::Forged => {
                 this.head().drops().count(&FORGED_FRAGMENT);
                 Ok(())
             }
             Taken::New => {
-                let is_gap = header.flags & LASTFRAG != 0;
-                channel.tell(cx, FRAGMENT | if is_gap { GAP } else { 0 });
+                channel.tell(cx, FRAGMENT | gap);
                 Ok(())
             }
             Taken::Complete => match channel.partial.join() {

@@ -28,16 +28,18 @@
 //! without a free process says so, and is asked again after two seconds, doubled up to fifteen; the eighth time the call is
 //! rejected as "server busy".
 //!
-//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says it lacks are sent again. Where
+//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says it lacks are sent again. What is
+//! sent again bears the number of its round, and what answers it the same: each round is answered once and each answer acted upon
+//! once, so packets that the network doubles or reorders multiply nothing. Where
 //! both areas of the header are wanted, the attribute `Parameters` says how much of a message is area 1, at most 1024 octets.
 //!
 //! Requests are executed on the arriving shepherd, and a procedure may block and call. Duplicates meanwhile are acknowledged, those
-//! behind the reply get the saved reply again. A reply is kept until the client calls again on the channel or says that it has it,
+//! behind the reply that ask for it get the saved reply again, a fragmented one's last fragment. A reply is kept until the client calls again on the channel or says that it has it,
 //! for which it is asked every two seconds; after three minutes it is dropped.
 //!
 //! A server executes calls of clients whose boot it knows alone. The first call of a boot of a client is challenged: the server
 //! answers with a ticket (a negative acknowledgement with the error flag, the ticket as the server process), and the client sends
-//! the call again with it. So neither a server that has rebooted nor one that has forgotten a client executes a call twice, nor an
+//! the call again with it. A client without a ticket sends of a fragmented call the last fragment alone. So neither a server that has rebooted nor one that has forgotten a client executes a call twice, nor an
 //! old duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not know whether it was executed.
 //!
 //! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
@@ -71,7 +73,7 @@
 //! # Standard
 //! Paper 001 (Hutchinson, Peterson, Abbott, O'Malley: RPC in the x-Kernel, 1989), section 3 and appendix; Welch, The Sprite Remote
 //! Procedure Call System; protocol number 90 by RFC 1700. Departures: requests bear tickets; call numbers begin anywhere; only
-//! later numbers than a channel's last are taken; a partial acknowledgement is answered at once; the eighth negative one ends the
+//! later numbers than a channel's last are taken; three bits that only Sprite used number the rounds; a partial acknowledgement is answered at once; the eighth negative one ends the
 //! call. Not covered: broadcasts, a delay between fragments.
 #![no_std]
 
@@ -96,8 +98,8 @@ pub mod wire;
 pub use fragments::Parameters;
 pub use protocol::{Mrpc, add, build};
 pub use reasons::{
-    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
-    UNKNOWN_CHANNEL, WRONG_BOOT,
+    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, LATE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
+    SUPPRESSED, UNKNOWN_CHANNEL, WRONG_BOOT,
 };
 pub use session::{Echo, PACKET_OCTETS_MAX};
 pub use shared::Config;

@@ -3,7 +3,7 @@
 use crate::fragments::{Cut, Partial};
 use crate::session::Path;
 use crate::shared::Config;
-use crate::wire::{CHANNEL_KEY, HEADER_LEN, Header};
+use crate::wire::{CHANNEL_KEY, HEADER_LEN, Header, Round};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -78,6 +78,10 @@ pub(crate) struct Process {
     /// When the client was last heard.
     pub(crate) heard: Cell<Time>,
     pub(crate) partial: Partial,
+    /// The call and the round of it that was answered last.
+    answered: Cell<Option<(u32, Round)>>,
+    /// The call and the round of its reply that was asked for last.
+    asked: Cell<Option<(u32, Round)>>,
     /// The reply's header and cut, and the reply itself unless it is empty.
     pub(crate) reply: Cell<(Header, Cut)>,
     pub(crate) saved: RefCell<Saved>,
@@ -99,6 +103,8 @@ impl Process {
             command: Cell::new(0),
             heard: Cell::new(Time::ZERO),
             partial: Partial::default(),
+            answered: Cell::default(),
+            asked: Cell::default(),
             reply: Cell::default(),
             saved: RefCell::default(),
         }
@@ -173,6 +179,27 @@ impl Process {
             command: self.command.get(),
             boot,
             ..Header::default()
+        }
+    }
+
+    /// Whether a packet of its call is the first of its round that wants an answer: one with any of
+    /// these flags does.
+    pub(crate) fn is_to_answer(&self, header: &Header, flags: u16) -> bool {
+        let round = Some((header.sequence, header.round()));
+        header.flags & flags != 0 && self.answered.replace(round) != round
+    }
+
+    /// Whether a question for fragments of the reply is the first of its round.
+    pub(crate) fn is_asked(&self, header: &Header) -> bool {
+        let round = Some((header.sequence, header.round()));
+        self.asked.replace(round) != round
+    }
+
+    /// The round in which its reply goes.
+    pub(crate) fn reply_round(&self) -> Round {
+        match self.asked.get() {
+            Some((call, round)) if self.sequence.get() == Some(call) => round,
+            _ => Round::default(),
         }
     }
 

@@ -7,7 +7,8 @@ use xk_kit::call;
 
 /// Of another boot of the peer than the one that the conversation is with.
 pub static WRONG_BOOT: Reason = Reason::new("wrong boot id", Class::NotMine);
-/// A call older than the one that the channel is at, or one already answered and acknowledged.
+/// A call older than the one that the channel is at, one already answered and acknowledged, or a packet
+/// that was there already and asks for nothing.
 pub static REPLAYED: Reason = Reason::new("replayed", Class::Bad);
 /// For a channel that the host does not have.
 pub static UNKNOWN_CHANNEL: Reason = Reason::new("unknown channel", Class::Bad);
@@ -15,6 +16,8 @@ pub static UNKNOWN_CHANNEL: Reason = Reason::new("unknown channel", Class::Bad);
 pub static FORGED_FRAGMENT: Reason = Reason::new("forged fragment", Class::Bad);
 /// For no call under way: late, or nobody's.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
+/// It answers what its receiver has sent again meanwhile.
+pub static LATE: Reason = Reason::new("late answer", Class::NotMine);
 /// Of a client that the server does not know: it was challenged, and nothing executed.
 pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
 /// No server process was free for the request: it was told so.

@@ -5,12 +5,14 @@
 //! | new request | free, waiting | the saved reply is acknowledged by it: executed, or its fragments collected |
 //! | new | fragment | the partial request is abandoned |
 //! | new | busy | dropped; the reply under way is suppressed |
-//! | same request | fragment | stored; if it was there, or was the last of a batch, what is held is acknowledged |
-//! | same | busy | acknowledged |
-//! | same | waiting | the reply is sent again |
+//! | same request | fragment | stored; if it was the last of a batch, what is held is acknowledged |
+//! | same | busy | acknowledged if it asks for that |
+//! | same | waiting | if it asks for an acknowledgement, the reply is sent again, or its last fragment |
 //! | same | free | dropped: it was acknowledged |
 //! | acknowledgement with close | any | free |
 //! | partial acknowledgement | waiting | the missing fragments of the reply are sent again |
+//!
+//! Each round of a client is answered once, however often the network has doubled its packets.
 
 use crate::fragments::{Cut, Parameters, Taken, empty, mark, push};
 use crate::processes::{Age, Process, State, key};
@@ -174,15 +176,16 @@ impl Shared {
                 process.state.set(State::Fragment);
             }
             (Age::Same, State::Fragment) => {}
-            (Age::Same, State::Busy) => {
-                self.acknowledge(cx, process, (0, header.all()));
+            (Age::Same, State::Busy) if process.is_to_answer(header, PLSACK) => {
+                self.acknowledge(cx, process, header, (0, header.all()));
                 return Ok(());
             }
-            (Age::Same, State::Waiting) => {
-                self.send_reply(cx, process, u16::MAX);
+            (Age::Same, State::Waiting) if process.is_to_answer(header, PLSACK) => {
+                let (_, cut) = process.reply.get();
+                self.send_reply(cx, process, cut.last());
                 return Ok(());
             }
-            (Age::Same, State::Free) => return Err(this.refuse(message, &REPLAYED)),
+            (Age::Same, _) => return Err(this.refuse(message, &REPLAYED)),
         }
         if header.fragments == 0 {
             if process.partial.held() != 0 {
@@ -190,9 +193,9 @@ impl Shared {
             }
             let area1 = header.sizes[0];
             let body = body_of(message, header);
-            if header.flags & PLSACK != 0 {
+            if process.is_to_answer(header, PLSACK) {
                 process.state.set(State::Busy);
-                self.acknowledge(cx, process, (0, 0));
+                self.acknowledge(cx, process, header, (0, 0));
             }
             self.execute(cx, this, (process, lower), body, area1);
             return Ok(());
@@ -209,19 +212,18 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
-        let asked = header.flags & (PLSACK | LASTFRAG) != 0;
         match process.partial.take(header, body_of(message, header)) {
             Taken::Forged => this.head().drops().count(&FORGED_FRAGMENT),
-            Taken::Duplicate => self.acknowledge(cx, process, (LASTFRAG, process.partial.held())),
-            Taken::New if asked => {
-                self.acknowledge(cx, process, (LASTFRAG, process.partial.held()))
+            Taken::Duplicate | Taken::New if process.is_to_answer(header, PLSACK | LASTFRAG) => {
+                self.acknowledge(cx, process, header, (LASTFRAG, process.partial.held()));
             }
+            Taken::Duplicate => this.head().drops().count(&REPLAYED),
             Taken::New => {}
             Taken::Complete => match process.partial.join() {
                 Some((request, area1)) => {
-                    if header.flags & PLSACK != 0 {
+                    if process.is_to_answer(header, PLSACK) {
                         process.state.set(State::Busy);
-                        self.acknowledge(cx, process, (0, header.all()));
+                        self.acknowledge(cx, process, header, (0, header.all()));
                     }
                     self.execute(cx, this, (process, lower), request, area1);
                 }
@@ -275,7 +277,7 @@ impl Shared {
                 0 => u16::MAX,
                 _ => cut.all() & !header.mask,
             };
-            if missing != 0 {
+            if missing != 0 && process.is_asked(header) {
                 self.send_reply(cx, &process, missing);
             }
         }
@@ -432,6 +434,7 @@ impl Shared {
         let (header, cut) = process.reply.get();
         // The ticket may have changed since.
         let header = Header {
+            flags: header.flags | process.reply_round().flags(),
             process: process.ticket(),
             ..header
         };
@@ -443,19 +446,25 @@ impl Shared {
     }
 
     /// Tells a client which fragments of its request are held.
-    fn acknowledge(&self, cx: &Kernel, process: &Process, (flags, mask): (u16, u16)) {
+    fn acknowledge(
+        &self,
+        cx: &Kernel,
+        process: &Process,
+        request: &Header,
+        (flags, mask): (u16, u16),
+    ) {
         let Some(lower) = process.lower.get() else {
             return;
         };
         let header = Header {
             mask,
-            ..process.header(ACK | flags, self.boot)
+            ..process.header(ACK | flags | request.round().flags(), self.boot)
         };
         // If it does not go, the client asks again.
         let _ = empty(cx).and_then(|body| push(cx, &lower, &header, body));
     }
 
-    /// Tells a client that its request was not executed.
+    /// Tells a client that its request was not executed: once, however many packets it has.
     #[cold]
     fn refuse_call(
         &self,
@@ -464,8 +473,11 @@ impl Shared {
         request: &Header,
         (flags, ticket): (u16, u16),
     ) {
+        if !request.is_last() {
+            return;
+        }
         let header = Header {
-            flags,
+            flags: flags | request.round().flags(),
             process: ticket,
             command: NACK_CODE,
             boot: self.boot,
@@ -533,7 +545,7 @@ impl Shared {
                 // The first pass only marks it as ageing.
                 let passes = silent.as_nanos() as u64 / PASS.as_nanos() as u64;
                 if passes >= 1 && (passes <= PROBES || passes.is_multiple_of(PROBES)) {
-                    self.acknowledge(cx, process, (CLOSE, 0));
+                    self.acknowledge(cx, process, &process.header(0, 0), (CLOSE, 0));
                 }
             }
             State::Free if silent >= PROCESS_KEPT => self.reclaim(process),

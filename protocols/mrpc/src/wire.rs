@@ -33,8 +33,10 @@ pub const REPLY: u16 = 0x0400;
 pub const ECHO: u16 = 0x0800;
 /// Not executed: the server has no free process, or ([`ERROR`]) does not know the client.
 pub const NACK: u16 = 0x1000;
-/// Bits that only Sprite used; sent as 0, ignored.
-pub const IGNORED: u16 = 0x00e0;
+/// The number of the round, modulo 8, in bits that only Sprite used: 0 at first, one more each time
+/// that anything of the message is sent again. What answers a packet bears its number, so that each
+/// round is answered, and the answer acted upon, once.
+pub const ROUND: u16 = 0x00e0;
 /// Bits that must be 0.
 const RESERVED: u16 = 0xe000;
 
@@ -177,9 +179,36 @@ impl Header {
         usize::from(self.sizes[0]) + usize::from(self.sizes[1])
     }
 
+    /// The number of the packet's round.
+    #[inline]
+    pub(crate) fn round(&self) -> Round {
+        Round(self.flags & ROUND)
+    }
+
+    /// Whether it is a whole message or the last packet of a batch, and so to be answered if no other is.
+    pub(crate) fn is_last(&self) -> bool {
+        self.fragments == 0 || self.flags & (LASTFRAG | PLSACK) != 0
+    }
+
     /// The mask of all fragments.
     pub fn all(&self) -> u16 {
         all_of(self.fragments)
+    }
+}
+
+/// The number of a round, as it stands in the flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round(u16);
+
+impl Round {
+    /// The one behind it.
+    pub(crate) fn next(self) -> Self {
+        Self((self.0 + (ROUND & ROUND.wrapping_neg())) & ROUND)
+    }
+
+    /// Its bits in the flags.
+    pub(crate) fn flags(self) -> u16 {
+        self.0
     }
 }
 

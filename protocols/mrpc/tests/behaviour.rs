@@ -11,7 +11,7 @@ use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Time};
 use xk_kit::call::{self, CallOptions, CancelCall};
 use xk_mrpc::Config;
-use xk_mrpc::wire::{ACK, CLOSE, ERROR, PLSACK, REPLY, REQUEST};
+use xk_mrpc::wire::{ACK, CLOSE, ERROR, PLSACK, REPLY, REQUEST, ROUND};
 
 fn is_request(frame: &Frame) -> bool {
     frame.header().flags & REQUEST != 0
@@ -105,7 +105,7 @@ fn nobody_answers_for_five_and_a_half_seconds() {
     assert_eq!(net.log[0].header().flags, REQUEST | net::server_flag());
     assert_eq!(
         net.log[7].header().flags,
-        REQUEST | PLSACK | net::server_flag()
+        REQUEST | PLSACK | ROUND | net::server_flag()
     );
     let outcome = net.hosts[0].call(&session, b"again");
     assert_eq!(net.done(&outcome).unwrap(), b"again");

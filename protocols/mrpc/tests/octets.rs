@@ -80,7 +80,8 @@ fn a_lost_fragment_is_the_last_two_vectors() {
     let again = net.log[4].header();
     assert_eq!(
         (again.flags, again.mask),
-        (REQUEST | TO_SERVER | LASTFRAG, 2)
+        (REQUEST | TO_SERVER | LASTFRAG | 0x40, 2),
+        "the round behind the answer"
     );
     assert_eq!(
         net.log[5].header().flags & REPLY,

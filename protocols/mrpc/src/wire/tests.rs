@@ -104,7 +104,7 @@ fn one_kind_and_no_reserved_bits() {
         REPLY | ERROR,
         NACK | ERROR,
         REQUEST | ECHO,
-        REQUEST | IGNORED,
+        REQUEST | ROUND,
     ] {
         assert_eq!(Header { flags, ..CALL_7 }.check(0), Ok(()), "{flags:#06x}");
     }
