@@ -1,9 +1,10 @@
 //! From a checked graph to a running kernel.
 
-use xk_core::Kernel;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, ProtocolRef};
-use xk_lang::{Diagnostic, Diagnostics, HostInstance, Node, Severity, Span};
+use xk_core::participant::ParseError;
+use xk_core::{Kernel, Participant};
+use xk_lang::{Diagnostic, Diagnostics, HostInstance, Node, Severity, Span, Value};
 
 use crate::plan::{CheckedGraph, HostPlan, params_of};
 
@@ -36,25 +37,34 @@ pub fn build(
         diagnostics.error(host.template.name.span, what);
         return Err(Box::new(diagnostics));
     };
-    for number in &graph.numbers {
-        // The catalog has merged them without a conflict.
-        let _ = kernel.numbers_mut().add(*number);
-    }
     let nodes = host.nodes();
     let built = build_nodes(plan, &nodes, kernel, &mut diagnostics);
     let Some(protocols) = built.filter(|_| !diagnostics.has_errors()) else {
         return Err(Box::new(diagnostics));
     };
-    for (place, protocol) in plan.places.iter().zip(&protocols) {
+    fill_numbers(graph, plan, &protocols, kernel);
+    Ok(BuiltHost { protocols })
+}
+
+/// Fills the kernel's table of type numbers: the catalog's, and those that the graph overrides.
+pub(crate) fn fill_numbers(
+    graph: &CheckedGraph,
+    plan: &HostPlan,
+    protocols: &[ProtocolRef],
+    kernel: &Kernel,
+) {
+    let mut numbers = kernel.numbers_mut();
+    for number in &graph.numbers {
+        // The catalog has merged them without a conflict.
+        let _ = numbers.add(*number);
+    }
+    for (place, protocol) in plan.places.iter().zip(protocols) {
         for (lower, number) in &place.numbers {
             if let Some(lower) = protocols.get(*lower) {
-                kernel
-                    .numbers_mut()
-                    .override_pair(protocol.id(), lower.id(), *number);
+                numbers.override_pair(protocol.id(), lower.id(), *number);
             }
         }
     }
-    Ok(BuiltHost { protocols })
 }
 
 /// The host's protocols in the file's order; `None` after the first that could not be built.
@@ -127,7 +137,7 @@ pub(crate) fn failed_start(
     let node = nodes.iter().find(|node| *node.name == *protocol.name());
     let span = node.map_or(host.template.name.span, |node| node.kind.span);
     let what = format!(
-        "`{}` on host `{}` did not start: {error}",
+        "`{}` on host `{}` cannot start: {error}",
         protocol.name(),
         host.name
     );
@@ -167,9 +177,15 @@ pub(crate) fn report(
             expected,
         } => {
             let (span, what) = given(node, name, *index);
-            diagnostics
-                .push(Diagnostic::new(severity, span, what))
-                .expected(expected.as_str());
+            let found = diagnostics.push(Diagnostic::new(severity, span, what));
+            found.expected(expected.as_str());
+            let text = node.param(name).map(|param| &param.value.value);
+            if let Some(Value::Text(text)) = text
+                && let Err(meant @ ParseError::Socket(_)) = text.parse::<Participant>()
+                && expected.contains("participant")
+            {
+                found.help(meant.to_string());
+            }
         }
         BuildError::Lower { at } => {
             let what = format!("`{}` lacks its lower protocol {}", node.name, at + 1);
@@ -178,9 +194,10 @@ pub(crate) fn report(
         BuildError::Environment { param, what, help } => {
             let param = param.and_then(|name| node.param(name));
             let span = param.map_or(node.kind.span, |param| param.value.span);
-            diagnostics
-                .push(Diagnostic::new(severity, span, what.as_str()))
-                .help(help.as_str());
+            let found = diagnostics.push(Diagnostic::new(severity, span, what.as_str()));
+            if !help.is_empty() {
+                found.help(help.as_str());
+            }
         }
         BuildError::Open(error) => {
             let what = format!("`{}` cannot open what it stands on: {error}", node.name);

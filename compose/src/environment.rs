@@ -1,6 +1,6 @@
 //! Whether this machine has what a graph needs: devices and privileges.
 
-use xk_core::graph::BuildError;
+use xk_core::graph::{BuildError, Look};
 use xk_lang::{Diagnostics, Host, Node, Severity};
 
 use crate::build::report;
@@ -41,7 +41,7 @@ fn check_host(
             continue;
         };
         let params = params_of(diagnostics, place.entry, node);
-        if let Err(error) = probe(&params) {
+        if let Err(error) = probe(&params, Look::Machine) {
             report_environment(diagnostics, severity, node, &error);
         }
     }

@@ -48,7 +48,8 @@ impl Taker<'_> {
                 None => self.unknown_block(diagnostics, child),
             }
         }
-        for spec in self.blocks {
+        // One that is given as a property has been told of.
+        for spec in self.blocks.iter().filter(|spec| !given(spec.name)) {
             self.count(diagnostics, spec, children);
         }
         params

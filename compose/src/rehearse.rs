@@ -1,26 +1,102 @@
-//! The rehearsal: every host is built once on stand-in wires, so that what only the protocols themselves can read (addresses,
-//! routes, participants) is checked with the rest. Nothing is started, and nothing outside is touched.
+//! The rehearsal: every host is built and started once on stand-in wires, so that what only the
+//! protocols themselves can tell (addresses, routes, participants, who wants what another has) is
+//! checked with the rest. Nothing outside is touched, and no time passes.
 
-use xk_core::graph::{Build, BuildError};
+use core::cell::RefCell;
+use std::collections::VecDeque;
+use xk_core::control::{Answer, Ask};
+use xk_core::graph::{Build, BuildError, Family, Look};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::{Protocol, ProtocolRef};
+use xk_core::object::{Enable, OpenError, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{Kernel, Pool};
-use xk_lang::{Diagnostics, Host, Severity};
+use xk_core::{Kernel, Message, Participants, Pool, Reason};
+use xk_kit::EthAddr;
+use xk_kit::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_lang::{Diagnostics, Host, HostInstance, Node, Severity};
 
 use crate::build;
-use crate::plan::{CheckedGraph, HostPlan, count_of, instance, params_of};
+use crate::plan::{CheckedGraph, HostPlan, Place, count_of, instance, params_of};
 
-/// Octets of the rehearsal's pool: nothing is sent in it.
+/// Octets of the rehearsal's pool: little is sent in it.
 const POOL_OCTETS: usize = 1 << 20;
+/// The largest payload of a frame: no stand-in is what a message is too long for.
+const MTU: usize = 65_535;
 
-/// Stands where a wire, or a layer that writes files, would.
-struct StandIn;
+/// A device that takes everything and has nothing.
+struct Silent;
 
-impl Protocol for StandIn {}
+impl FrameDevice for Silent {
+    fn mtu(&self) -> usize {
+        MTU
+    }
 
-/// Builds the first and the last of all hosts alike, and reports the parameters that do not do.
+    fn receive(
+        &mut self,
+        _: &Pool,
+        _: usize,
+        _: &mut VecDeque<Message>,
+    ) -> Result<(), (&'static Reason, usize)> {
+        Ok(())
+    }
+
+    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+        drop(frame);
+        Ok(())
+    }
+
+    fn descriptor(&self) -> i32 {
+        -1
+    }
+}
+
+/// Stands where a layer that looks on would, such as one that writes files, and passes on what it is
+/// asked; or where one would that has the system's ports, and notes whose they are.
+struct StandIn {
+    lower: Option<ProtocolRef>,
+    enabled: RefCell<Vec<Participants>>,
+}
+
+impl Protocol for StandIn {
+    fn open(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let lower = self.lower.as_ref().ok_or(OpenError::NotSupported)?;
+        lower.open(cx, upper, participants)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        if let Some(lower) = &self.lower {
+            return lower.open_enable(cx, upper, participants);
+        }
+        let mut enabled = self.enabled.borrow_mut();
+        if enabled.contains(&participants) {
+            return Err(OpenError::InUse);
+        }
+        enabled.push(participants);
+        Ok(Enable(enabled.len() as u64))
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        match &self.lower {
+            Some(lower) => lower.control(cx, ask),
+            None => Answer::Unknown,
+        }
+    }
+}
+
+/// Builds and starts the first and the last of all hosts alike, and reports the parameters that do
+/// not do, and who wants what another one has.
 pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diagnostics>> {
     let Ok(pool) = Pool::new(&PoolConfig::with_octets_max(POOL_OCTETS)) else {
         // Without memory for it the run will tell; the check says what it knows.
@@ -28,10 +104,10 @@ pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diag
     };
     let mut diagnostics = graph.diagnostics();
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
-        rehearse_host(host, plan, 0, &pool, &mut diagnostics);
+        rehearse_host(&graph, (host, plan), 0, &pool, &mut diagnostics);
         let last = u32::try_from(count_of(host).saturating_sub(1)).unwrap_or(u32::MAX);
         if last > 0 && !diagnostics.has_errors() {
-            rehearse_host(host, plan, last, &pool, &mut diagnostics);
+            rehearse_host(&graph, (host, plan), last, &pool, &mut diagnostics);
         }
     }
     let failed = diagnostics.has_errors();
@@ -43,8 +119,8 @@ pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diag
 }
 
 fn rehearse_host(
-    host: &Host,
-    plan: &HostPlan,
+    graph: &CheckedGraph,
+    (host, plan): (&Host, &HostPlan),
     index: u32,
     pool: &Pool,
     diagnostics: &mut Diagnostics,
@@ -55,7 +131,9 @@ fn rehearse_host(
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 1024,
     });
-    let nodes = instance(host, index).nodes();
+    let before = diagnostics.len();
+    let instance = instance(host, index);
+    let nodes = instance.nodes();
     let mut built: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
     for &at in &plan.order {
         let (Some(place), Some(node)) = (plan.places.get(at), nodes.get(at)) else {
@@ -66,31 +144,82 @@ fn rehearse_host(
             .iter()
             .filter_map(|lower| built.get(*lower).cloned().flatten())
             .collect();
-        let stand_in = || kernel.add_protocol(place.entry.kind, &node.name, StandIn);
-        // Wires touch the outside, and so may layers that only look on, such as a capture's.
-        let outside =
-            place.entry.below.max == 0 || place.entry.above == xk_core::graph::Family::Inherit;
-        if outside && place.entry.numbers.is_empty() {
-            built[at] = Some(stand_in());
-            continue;
+        built[at] = Some(build_one(&kernel, place, node, &lowers, diagnostics));
+    }
+    let built: Vec<ProtocolRef> = built.into_iter().flatten().collect();
+    if diagnostics.len() == before {
+        build::fill_numbers(graph, plan, &built, &kernel);
+        start(graph, &instance, &kernel, diagnostics);
+    }
+    kernel.stop();
+}
+
+fn build_one(
+    kernel: &Kernel,
+    place: &Place,
+    node: &Node,
+    lowers: &[ProtocolRef],
+    diagnostics: &mut Diagnostics,
+) -> ProtocolRef {
+    let (kind, name) = (place.entry.kind, &node.name);
+    let stand_in = || {
+        let enabled = RefCell::default();
+        let lower = lowers.first().cloned();
+        kernel.add_protocol(kind, name, StandIn { lower, enabled })
+    };
+    let params = params_of(diagnostics, place.entry, node);
+    let found = place
+        .entry
+        .probe
+        .map(|look| look(&params, Look::Parameters));
+    if let Some(Err(error)) = found {
+        build::report(diagnostics, Severity::Error, node, &error);
+    }
+    // Wires touch the outside, and so may layers that only look on, such as a capture's.
+    let is_wire = place.entry.below.max == 0;
+    let outside = is_wire || place.entry.above == Family::Inherit;
+    if outside && place.entry.numbers.is_empty() {
+        if is_wire && place.entry.above == Family::Link {
+            let address = EthAddr([2, 0, 0, 0, 0, 1]);
+            let takes_groups = true;
+            let settings = DeviceSettings {
+                address,
+                takes_groups,
+            };
+            return kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings));
         }
-        let params = params_of(diagnostics, place.entry, node);
-        let result = (place.entry.build)(&mut Build {
-            cx: &kernel,
-            entry: place.entry,
-            name: &node.name,
-            lowers: &lowers,
-            params: &params,
-        });
-        built[at] = Some(match result {
-            Ok(protocol) => protocol,
-            Err(error) => {
-                // The rest depends on what is really below.
-                if matches!(error, BuildError::Param { .. }) {
-                    build::report(diagnostics, Severity::Error, node, &error);
-                }
-                stand_in()
+        return stand_in();
+    }
+    let result = (place.entry.build)(&mut Build {
+        cx: kernel,
+        entry: place.entry,
+        name,
+        lowers,
+        params: &params,
+    });
+    match result {
+        Ok(protocol) => protocol,
+        Err(error) => {
+            // The rest depends on what is really below.
+            if matches!(error, BuildError::Param { .. }) {
+                build::report(diagnostics, Severity::Error, node, &error);
             }
-        });
+            stand_in()
+        }
+    }
+}
+
+/// Starts every protocol, and reports whoever wants what another one has. What else fails depends on
+/// what is really below.
+fn start(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    kernel: &Kernel,
+    diagnostics: &mut Diagnostics,
+) {
+    for protocol in kernel.protocols() {
+        if let Err(error @ OpenError::InUse) = protocol.start(kernel) {
+            diagnostics.extend(build::failed_start(graph, host, &protocol, error));
+        }
     }
 }

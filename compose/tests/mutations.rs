@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 use xk_catalog::Catalog;
-use xk_compose::{check, draw_svg, draw_text};
+use xk_compose::{
+    CheckedGraph, SimulationConfig, check, draw_svg, draw_text, simulate, start_world,
+};
 use xk_core::random::Random;
 
 /// How many variants of each file.
@@ -40,6 +42,19 @@ fn mutate(source: &str, words: &[&str], random: &Random) -> String {
     pieces.concat()
 }
 
+/// What passes the check starts, if all of it is simulated and writes no file.
+fn starts(graph: &CheckedGraph, source: &str) {
+    let mut nodes = graph.graph().hosts.iter().flat_map(|host| &host.nodes);
+    if nodes.any(|node| *node.kind == *"pcap") {
+        return;
+    }
+    if let Ok(mut world) = simulate(graph, SimulationConfig::default())
+        && let Err(mistakes) = start_world(graph, &mut world)
+    {
+        panic!("{mistakes}{source}");
+    }
+}
+
 #[test]
 fn any_graph_gets_an_answer() {
     let catalog = Catalog::standard();
@@ -58,6 +73,7 @@ fn any_graph_gets_an_answer() {
                     sound += 1;
                     assert!(draw_svg(&graph, None).ends_with("</svg>\n"));
                     draw_text(&graph, None, 80);
+                    starts(&graph, &mutant);
                 }
                 Err(mistakes) => assert!(mistakes.has_errors(), "{mutant}"),
             }

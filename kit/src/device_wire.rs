@@ -11,12 +11,17 @@ use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
+use xk_core::graph::{BuildError, Params};
 use xk_core::object::{Arrivals, PushError};
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
 /// Octets of an Ethernet header without tag (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
+/// Octets of the longest name of an interface (Linux, `IFNAMSIZ` less the end mark).
+const INTERFACE_NAME_OCTETS_MAX: usize = 15;
+const INTERFACE_NAME: &str =
+    "the name of an interface, such as xk0: 1 to 15 octets without `/`, `:`, `%` and spaces";
 /// How many frames wait for a device that takes none.
 const BACKLOG_MAX: usize = 256;
 /// How often the device is asked for what it lost by itself.
@@ -94,6 +99,27 @@ pub trait FrameDevice {
     fn describe(&self, text: &mut String) {
         let _ = text;
     }
+}
+
+/// The interface that the parameter `device` names; `None` if it is not given.
+///
+/// # Errors
+/// [`BuildError::Param`] for what names no interface: Linux takes 1 to 15 octets, none of them a
+/// space, `/` or `:`, and takes `%` for a wish (`dev_valid_name`, `dev_alloc_name`).
+pub fn interface_name(params: &Params) -> Result<Option<&str>, BuildError> {
+    let Some(name) = params.text("device") else {
+        return Ok(None);
+    };
+    let strange = |octet: u8| octet <= b' ' || matches!(octet, b'/' | b':' | b'%' | 0x7f);
+    let is_long = !(1..=INTERFACE_NAME_OCTETS_MAX).contains(&name.len());
+    if is_long || matches!(name, "." | "..") || name.bytes().any(strange) {
+        return Err(BuildError::Param {
+            name: "device",
+            index: 0,
+            expected: INTERFACE_NAME.into(),
+        });
+    }
+    Ok(Some(name))
 }
 
 /// What a device wire is like.

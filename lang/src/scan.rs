@@ -165,6 +165,19 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
+    /// Whether a `#` is a comment of other languages: one that stands alone, or where a node begins.
+    fn means_comment(&self, rest: &str) -> bool {
+        let word = rest.trim_start_matches('#');
+        let keyword = ["true", "false", "null"]
+            .iter()
+            .any(|k| word.starts_with(k));
+        let alone = word
+            .chars()
+            .next()
+            .is_none_or(|c| is_space(c) || is_newline(c));
+        alone || self.last == Last::Nothing && !keyword
+    }
+
     fn step(&mut self) -> Option<()> {
         let rest = self.rest();
         let c = rest.chars().next()?;
@@ -185,6 +198,13 @@ impl<'a> Scanner<'a, '_> {
             }
             '"' => self.quoted(),
             '#' if rest.trim_start_matches('#').starts_with('"') => self.raw(),
+            '#' if self.means_comment(rest) => {
+                let len = rest.find(is_newline).unwrap_or(rest.len());
+                self.diagnostics
+                    .error(Span::new(self.at, 1), "`#` begins no comment")
+                    .help("begin it with `//`");
+                self.blank_comment(len);
+            }
             '{' => return self.open_brace(),
             '}' => self.close_brace(),
             ';' => {

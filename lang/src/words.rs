@@ -36,7 +36,8 @@ impl Mistake {
                 .help(format!("write `#{word}`, or \"{word}\" if it is a name")),
             Mistake::UnknownKeyword => diagnostics
                 .error(span, format!("`{word}` is no keyword"))
-                .expected("`#true`, `#false` or `#null`, or a string in quotes"),
+                .expected("`#true`, `#false` or `#null`, or a string in quotes")
+                .help("a comment begins with `//`"),
             Mistake::Annotation => diagnostics
                 .error(span, "type annotations are not part of the graph language")
                 .help(format!("leave `{word}` away, or put it in quotes")),

@@ -8,7 +8,7 @@ use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
 use super::links::Links;
-use super::{mtu, needs, numbers, order, stacking};
+use super::{mtu, needs, numbers, order, stacking, unique};
 use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 
 /// A host under check.
@@ -134,6 +134,7 @@ pub(super) fn check(
         needs::check(&site, at, diagnostics);
     }
     let overrides = numbers::check(&site, &order, diagnostics);
+    unique::devices(&site, diagnostics);
     mtu::check(&site, &order, links, diagnostics);
     plan(site, order, overrides)
 }

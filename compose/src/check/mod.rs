@@ -11,10 +11,11 @@ mod numbers;
 mod order;
 mod stacking;
 mod suggest;
+mod unique;
 mod virtuals;
 
 use xk_catalog::Catalog;
-use xk_lang::{Diagnostics, parse};
+use xk_lang::{Diagnostics, Span, parse};
 
 use crate::plan::{CheckedGraph, numbers_of};
 use crate::rehearse;
@@ -30,6 +31,11 @@ pub fn check(
     catalog: &Catalog,
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
     let (graph, mut diagnostics) = parse(file, source);
+    if graph.hosts.is_empty() && !diagnostics.has_errors() {
+        diagnostics
+            .error(Span::default(), "this graph has no host")
+            .help("begin with `host NAME { ... }`; `xk help graph` shows how");
+    }
     let links = links::check(&graph, &mut diagnostics);
     let site_links = links::Links {
         written: &graph.links,
@@ -41,7 +47,7 @@ pub fn check(
         .map(|host| host::check(host, catalog, site_links, &mut diagnostics))
         .collect();
     links::check_uses(&graph, &mut diagnostics);
-    let checked = CheckedGraph {
+    let mut checked = CheckedGraph {
         graph,
         none: Diagnostics::new(diagnostics.file(), diagnostics.source()),
         warnings: diagnostics,
@@ -49,6 +55,12 @@ pub fn check(
         links,
         numbers: numbers_of(catalog),
     };
+    if checked.warnings.has_errors() {
+        return Err(Box::new(checked.warnings));
+    }
+    let mut diagnostics = checked.diagnostics();
+    unique::addresses(&checked, &mut diagnostics);
+    checked.warnings.extend(diagnostics);
     if checked.warnings.has_errors() {
         return Err(Box::new(checked.warnings));
     }

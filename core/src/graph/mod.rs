@@ -112,6 +112,10 @@ pub struct StackingRules {
     /// If its lowers must be in the order of the messages that they carry, the smallest first: the block that says by itself, for
     /// each in this order, what goes there.
     pub rising: Option<&'static str>,
+    /// The parameter or block that gives it an address of its own: nobody else's on the same link.
+    pub own_address: Option<&'static str>,
+    /// The parameter that names what only one of its kind on a host can have: a device, a file.
+    pub sole: Option<&'static str>,
 }
 
 impl StackingRules {
@@ -122,6 +126,8 @@ impl StackingRules {
         ways: &[],
         needed: &[],
         rising: None,
+        own_address: None,
+        sole: None,
     };
 
     /// Gives every kind that has a number to follow from by now, and none that follows, the latter, for programs that compose
@@ -209,8 +215,18 @@ pub enum NeededOn {
     },
 }
 
-/// Looks whether this machine has what a protocol needs.
-pub type Probe = fn(&Params) -> Result<(), BuildError>;
+/// How far a look before the run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// At the parameters alone, whatever the machine: nothing outside is touched.
+    Parameters,
+    /// At the machine as well.
+    Machine,
+}
+
+/// Looks whether the parameters of what touches the outside will do, and whether this machine has
+/// what it needs.
+pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 
 /// What a protocol says of itself.
 pub struct Entry {
@@ -239,7 +255,8 @@ pub struct Entry {
     pub blocks: &'static [BlockSpec],
     /// The questions that it answers itself.
     pub questions: &'static [QuestionInfo],
-    /// Looks whether this machine has what it needs: devices, privileges. Says what is missing and what to do.
+    /// Looks at its parameters, and whether this machine has what it needs: devices, privileges. Says what is missing and what
+    /// to do.
     pub probe: Option<Probe>,
     /// Makes it.
     pub build: fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>,

@@ -47,6 +47,7 @@ fn bad_text_is_an_error() {
     for text in [
         "port",
         "port7@@x",
+        "10.0.0.1:7",
         "7",
         "0:1:2",
         "aa:bb:cc:dd:ee:fg",

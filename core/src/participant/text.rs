@@ -2,6 +2,7 @@
 
 use super::{Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants};
 use core::fmt;
+use core::net::SocketAddrV4;
 use core::str::FromStr;
 
 /// Text that is no participant.
@@ -11,19 +12,29 @@ pub enum ParseError {
     Empty,
     /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`, `[fe80::1]`.
     Form,
+    /// A host and a port as sockets have them: `10.0.0.1:7`.
+    Socket(SocketAddrV4),
     /// More identifiers or participants than the bounds allow.
     TooMany,
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "an address is empty",
-            Self::Form => {
-                "expected `*`, a labelled number such as `port7`, or a host or hardware address"
+        match self {
+            Self::Empty => f.write_str("an address is empty"),
+            Self::Form => f.write_str(
+                "expected `*`, a labelled number such as `port7`, or a host or hardware address",
+            ),
+            Self::Socket(at) => {
+                write!(
+                    f,
+                    "write `port{}@{}`: the port comes first",
+                    at.port(),
+                    at.ip()
+                )
             }
-            Self::TooMany => "too many addresses",
-        })
+            Self::TooMany => f.write_str("too many addresses"),
+        }
     }
 }
 
@@ -96,7 +107,7 @@ impl FromStr for Part {
         parse_ether(text)
             .map(Part::Ether)
             .or_else(|| parse_number(text))
-            .ok_or(ParseError::Form)
+            .ok_or_else(|| text.parse().map_or(ParseError::Form, ParseError::Socket))
     }
 }
 

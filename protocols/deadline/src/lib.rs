@@ -97,7 +97,7 @@ pub static ENTRY: Entry = Entry {
         ],
         ways: &[],
         needed: &[],
-        rising: None,
+        ..StackingRules::NONE
     }),
     // None of its own: whoever stands on it is known below by his own number.
     numbers: &[],

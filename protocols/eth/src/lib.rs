@@ -71,7 +71,7 @@ pub use protocol::{Eth, GROUPS_MAX, LOOPED, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -88,7 +88,10 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        own_address: Some("address"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: &[
         ParamSpec::optional(

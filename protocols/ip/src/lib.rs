@@ -112,7 +112,7 @@ pub use shared::reasons;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::numbers::Number;
 
 const ON: ParamSpec = ParamSpec::optional(
@@ -135,7 +135,10 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_LEN,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        own_address: Some("address"),
+        ..StackingRules::NONE
+    }),
     numbers: &[
         // IANA, EtherTypes.
         Number {
@@ -273,7 +276,7 @@ const BLOCKS: &[BlockSpec] = &[
         )],
         properties: &[ON],
         max: 256,
-        min: 0,
+        min: 1,
         doc: "a host of ours and its network",
     },
     BlockSpec {

@@ -146,6 +146,7 @@ pub static ENTRY: Entry = Entry {
             why: "nobody there says which host this one is, since no `ip` stands on it",
             instead: "say it: `address=\"10.0.0.1\"`",
         }],
+        own_address: Some("address"),
         ..StackingRules::NONE
     }),
     numbers: &[

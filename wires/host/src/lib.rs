@@ -84,7 +84,7 @@ pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of Ethernet in UDP.
 pub static ENTRY: Entry = Entry {
@@ -95,7 +95,10 @@ pub static ENTRY: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        sole: Some("local"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: PARAMETERS,
     blocks: &[],

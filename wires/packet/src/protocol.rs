@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::device_wire::{
+    DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
+};
 use xk_kit::offload::{self, TransportChecksum};
 use xk_kit::segments::{self, Segments};
 
@@ -61,7 +63,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         long_octets: params.octets("long_queue", Options::default().long_octets),
         ..Options::default()
     };
-    let device = PacketDevice::open(name(params), &options).map_err(environment)?;
+    let device = PacketDevice::open(name(params)?, &options).map_err(environment)?;
     let own = device.hardware_address();
     let settings = DeviceSettings {
         address: match address {
@@ -85,21 +87,25 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 ///
 /// # Errors
 /// [`BuildError`] as [`build`] would give it.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     address(params)?;
+    let name = name(params)?;
+    if look == Look::Parameters {
+        return Ok(());
+    }
     let small = Options {
         rx_slots: 1,
         tx_slots: 1,
         ..Options::default()
     };
-    match PacketDevice::open(name(params), &small) {
+    match PacketDevice::open(name, &small) {
         Ok(_) => Ok(()),
         Err(error) => Err(environment(error)),
     }
 }
 
-fn name(params: &Params) -> &str {
-    params.text("device").unwrap_or_default()
+fn name(params: &Params) -> Result<&str, BuildError> {
+    Ok(interface_name(params)?.unwrap_or_default())
 }
 
 fn address(params: &Params) -> Result<Address, BuildError> {

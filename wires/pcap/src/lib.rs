@@ -63,7 +63,7 @@ pub use protocol::{Capture, NOT_CAPTURED};
 pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_kit::passthrough::BELOW_ANYTHING;
 
 /// What the catalog knows of it.
@@ -75,7 +75,10 @@ pub static ENTRY: Entry = Entry {
     above: Family::Inherit,
     below: BELOW_ANYTHING,
     header_octets: 0,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        sole: Some("file"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: &[
         ParamSpec::required(

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use xk_core::control::Describe;
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::object::{Arrivals, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::wire::Sleeper;
@@ -64,9 +64,12 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 ///
 /// # Errors
 /// [`BuildError`] as [`build`] would give it.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     options(params)?;
     address(params)?;
+    if look == Look::Parameters {
+        return Ok(());
+    }
     check_path(path(params)).map_err(environment)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use xk_core::control::Describe;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Participants, ProtocolRef, Time};
 use xk_kit::control::{LinkType, MaxPacket, MyEther};
@@ -515,7 +515,7 @@ fn paths_that_cannot_be_are_told_with_a_remedy() {
     let told = |path: String| {
         let mut params = params(&place);
         params.set("path", Value::Text(path));
-        let probe = ENTRY.probe.unwrap()(&params);
+        let probe = ENTRY.probe.unwrap()(&params, Look::Machine);
         let error = built(&cx, &params).err();
         assert_eq!(probe.err(), error, "the check says what the run would");
         error.map(|error| error.to_string()).unwrap_or_default()

@@ -77,7 +77,7 @@ pub use world::{Ended, Progress, World};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -88,7 +88,10 @@ pub static ENTRY: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        own_address: Some("address"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: &[
         ParamSpec::required(

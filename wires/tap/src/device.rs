@@ -16,8 +16,8 @@ const DRIVER: &str = "/dev/net/tun";
 /// Octets of an Ethernet header with one VLAN tag (IEEE 802.3, 802.1Q).
 const HEADER_OCTETS_MAX: usize = 18;
 /// The smallest and largest MTU that Linux gives a TAP device (`ETH_MIN_MTU`, and `MAX_MTU` of `drivers/net/tun.c`).
-const MTU_MIN: usize = 68;
-const MTU_MAX: usize = 65_521;
+pub(crate) const MTU_MIN: usize = 68;
+pub(crate) const MTU_MAX: usize = 65_521;
 /// The most parts that a frame is read into, with the header in front and what shows that it is too long.
 const PARTS_MAX: usize = 16;
 /// How many frames too long for the caller are passed over in one call, so that a flood of them cannot hold it.

@@ -83,7 +83,7 @@ pub use error::TapError;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -94,7 +94,11 @@ pub static ENTRY: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        own_address: Some("host_address"),
+        sole: Some("device"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: &[
         ParamSpec::new(

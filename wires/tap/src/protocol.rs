@@ -5,15 +5,17 @@ use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::device_wire::{
+    DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
+};
 use xk_kit::offload::{self, TransportChecksum};
 use xk_kit::{Cidr, EthAddr, segments};
 
-use crate::device::{Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
+use crate::device::{MTU_MAX, MTU_MIN, Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
 use crate::device_unsafe::NOTE_OCTETS;
 use crate::error::TapError;
 
@@ -52,9 +54,12 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 ///
 /// # Errors
 /// [`BuildError`] as [`build`] would give it, settings that need privilege excepted.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let (name, options) = options(params)?;
     address(params)?;
+    if look == Look::Parameters {
+        return Ok(());
+    }
     let bare = Options {
         create: options.create,
         ..Options::default()
@@ -68,16 +73,24 @@ pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
 fn options(params: &Params) -> Result<(&str, Options), BuildError> {
     let wanted = "an IPv4 address and prefix, such as 10.9.0.1/24";
     let host = params.parse::<Cidr>("host_address", wanted)?;
+    let mtu = params.get("mtu").map(|_| params.octets("mtu", 0));
+    if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
+        return Err(BuildError::Param {
+            name: "mtu",
+            index: 0,
+            expected: format!("{MTU_MIN} to {MTU_MAX} octets"),
+        });
+    }
     let options = Options {
         create: true,
         persist: false,
         host_address: host.map(|cidr| (cidr.addr(), cidr.prefix())),
-        mtu: params.get("mtu").map(|_| params.octets("mtu", 0)),
+        mtu,
         up: true,
         offload: params.get("offload").is_none() || params.flag("offload"),
         runs: true,
     };
-    Ok((params.text("device").unwrap_or("xk0"), options))
+    Ok((interface_name(params)?.unwrap_or("xk0"), options))
 }
 
 fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {

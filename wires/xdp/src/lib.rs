@@ -110,7 +110,7 @@ pub use queue::Losses;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -121,7 +121,10 @@ pub static ENTRY: Entry = Entry {
     above: Family::Link,
     below: NOTHING_BELOW,
     header_octets: 0,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        sole: Some("device"),
+        ..StackingRules::NONE
+    }),
     numbers: &[],
     parameters: PARAMETERS,
     blocks: &[],

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use xk_core::ProtocolRef;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{DeviceSettings, DeviceWire};
+use xk_kit::device_wire::{DeviceSettings, DeviceWire, interface_name};
 
 use crate::bare::{Mode, find, ring_entries};
 use crate::device::{Settings, XdpDevice};
@@ -38,8 +38,11 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 ///
 /// # Errors
 /// [`BuildError`] as [`build`] would give it; that another program has the interface shows only there.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let wanted = Wanted::read(params)?;
+    if look == Look::Parameters {
+        return Ok(());
+    }
     let interface = find(wanted.name).map_err(environment)?;
     let settings = wanted.settings(&interface, wanted.address(&interface));
     let settings = settings.map_err(environment)?;
@@ -88,7 +91,7 @@ impl<'a> Wanted<'a> {
         };
         let address = address(params)?;
         Ok(Self {
-            name: params.text("device").unwrap_or_default(),
+            name: interface_name(params)?.unwrap_or_default(),
             mode: match params.text("mode") {
                 Some("zero-copy") => Mode::ZeroCopy,
                 Some("native") => Mode::Native,

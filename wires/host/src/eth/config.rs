@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use xk_core::graph::{BuildError, Params};
+use xk_core::graph::{BuildError, Look, Params};
 use xk_kit::EthAddr;
 
 use super::peers::PEERS_MAX;
@@ -145,6 +145,10 @@ fn derived(local: SocketAddr, peers: &[SocketAddr]) -> EthAddr {
 ///
 /// # Errors
 /// [`BuildError`] as building would give it.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
-    Config::read(params)?.open().map(drop)
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
+    let config = Config::read(params)?;
+    match look {
+        Look::Parameters => Ok(()),
+        Look::Machine => config.open().map(drop),
+    }
 }

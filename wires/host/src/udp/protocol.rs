@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 
 use xk_core::control::{ListMaps, ListSessions};
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::object::{Enable, OpenError, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::{self, Class};
@@ -96,8 +96,11 @@ fn setup(params: &Params) -> Result<(Ipv4Addr, Setup), BuildError> {
 ///
 /// # Errors
 /// [`BuildError`] as [`build`] would give it.
-pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
+pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let (host, setup) = setup(params)?;
+    if look == Look::Parameters {
+        return Ok(());
+    }
     Socket::bind(SocketAddr::new(host.into(), 0), setup)
         .map(drop)
         .map_err(|error| environment("local", &host.to_string(), &error))
@@ -108,7 +111,7 @@ pub(crate) fn probe(params: &Params) -> Result<(), BuildError> {
 /// # Errors
 /// [`BuildError`] if a parameter does not do, or the host is not ours.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    probe(build.params)?;
+    probe(build.params, Look::Machine)?;
     let (host, setup) = setup(build.params)?;
     let ports = Ports::new(host, setup, build.params.number("ports_max", 256))
         .map_err(|error| environment("local", &host.to_string(), &error))?;

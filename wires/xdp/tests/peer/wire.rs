@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use xk_core::control::Describe;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::{Kernel, Participants, Pool, ProtocolRef, SessionRef};
 use xk_testkit::conformance::wire::{self, WireFixture};
@@ -243,9 +243,9 @@ pub(crate) fn impossible_settings_are_told() {
         let text = told(&cx, &[("share", Value::Text("10.0.0".into()))]);
         assert!(text.contains("EtherTypes"), "{text}");
         let probe = ENTRY.probe.unwrap();
-        assert!(probe(&params(Mode::Auto, &[])).is_ok());
+        assert!(probe(&params(Mode::Auto, &[]), Look::Machine).is_ok());
         let none = params(Mode::Auto, &[("device", Value::Text("none".into()))]);
-        assert!(probe(&none).is_err());
+        assert!(probe(&none, Look::Machine).is_err());
     };
     pair.left.enter(inside).unwrap();
 }
