@@ -461,3 +461,72 @@ fn the_example_reaches_the_near_host_in_frames_and_the_far_one_by_ip() {
         "{near} and {far}"
     );
 }
+
+/// A world in which `a` probes the others through UDP on `vip`, and they echo.
+fn udp(probes: &str, link: &str) -> Net {
+    let echoes = graph("vip arp ip name=low\n udp low\n echo udp port=7", "");
+    let source = echoes.replacen("echo udp port=7", probes, 1) + &links(link);
+    let mut net = Net::new(&source, 1, None);
+    net.pass_ms(20_000);
+    net
+}
+
+/// A figure of the report of a probe of `a`.
+fn figure(net: &mut Net, probe: &str, name: &str) -> u64 {
+    let id = net.states[0].0;
+    let report = net.world.enter(id, |cx| {
+        let probe = cx.find_protocol(probe).unwrap();
+        probe.ask(cx, xk_core::control::Report::default()).unwrap()
+    });
+    let lines = report.unwrap().lines;
+    let found = lines.iter().find(|(line, _)| line == name);
+    found
+        .unwrap_or_else(|| panic!("{lines:?}"))
+        .1
+        .parse()
+        .unwrap()
+}
+
+/// Paper 001, section 3.1: IP is taken out from below UDP where the host is on the link.
+#[test]
+fn udp_goes_in_frames_to_the_link_and_by_ip_beyond_it() {
+    let probes = "probe udp name=near to=\"port7@10.0.0.2\" count=20 interval=\"50ms\" start=\"1s\" size=10 size_max=1400\n \
+                  probe udp name=large to=\"port7@10.0.0.2\" count=20 interval=\"50ms\" start=\"3s\" size=3000\n \
+                  probe udp name=far to=\"port7@10.0.1.2\" count=20 interval=\"50ms\" start=\"5s\" size=10 size_max=3000";
+    let mut net = udp(probes, "");
+    for probe in ["near", "large", "far"] {
+        assert_eq!(figure(&mut net, probe, "received"), 20, "{probe}");
+        assert_eq!(figure(&mut net, probe, "corrupt"), 0, "{probe}");
+    }
+    let frames = net.frames.0.take();
+    let straight = |who: &str| {
+        let own = frames
+            .iter()
+            .filter(|(from, kind, _)| from == who && *kind == 0x3900 + 17);
+        own.map(|(.., frame)| frame.clone()).collect::<Vec<_>>()
+    };
+    // The first goes by IP: the neighbour's address is not known yet.
+    assert!(straight("a").len() >= 19, "{}", straight("a").len());
+    assert!(straight("b").len() >= 19, "{}", straight("b").len());
+    assert!(straight("far").is_empty());
+    for frame in straight("a") {
+        let length = usize::from(u16::from_be_bytes([frame[18], frame[19]]));
+        let mut sum = xk_kit::Checksum::new();
+        sum.add(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 17, frame[18], frame[19]]);
+        sum.add(&frame[14..14 + length]);
+        assert!(frame[20..22] != [0, 0] && sum.is_valid(), "{frame:?}");
+    }
+}
+
+#[test]
+fn udp_on_frames_sees_damage() {
+    let probe = "probe udp name=near to=\"port7@10.0.0.2\" count=300 interval=\"20ms\" size=100";
+    let mut net = udp(probe, "corrupt=\"20%\"");
+    assert_eq!(figure(&mut net, "near", "corrupt"), 0);
+    assert!(figure(&mut net, "near", "received") > 100);
+    let refused = net.world.enter(net.states[0].0, |cx| {
+        let udp = cx.find_protocol("udp").unwrap();
+        udp.head().drops().of(&xk_core::reason::BAD_CHECKSUM)
+    });
+    assert!(refused.unwrap() > 10, "{refused:?}");
+}

@@ -72,8 +72,8 @@ impl Question for LargestPush {
     const NAME: &'static str = "largest-push";
 }
 
-/// Asked upwards, of a protocol about to open one below: its checksum covers a pseudo-header of the layer below, or it takes its
-/// length from there, so that it stands on no other.
+/// Asked upwards, of a protocol about to open one below: it takes the length of its messages, or more than hosts and its number,
+/// from the header of the layer below, so that it stands on no other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeedsPseudoHeader;
 

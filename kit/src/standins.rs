@@ -113,13 +113,8 @@ pub static LINK_OR_NET: StackingRules = StackingRules {
     }],
     excluded: &[
         Exclusion {
-            upper: "udp",
-            why: "two ports of 16 bits do not map onto the one number of 8 that IP's uppers have",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
             upper: "tcp",
-            why: "it takes the length of its segments, and its checksum's pseudo-header, from IP",
+            why: "it takes the length of its segments from IP's header",
             instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
         },
         Exclusion {
@@ -155,7 +150,7 @@ pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), Ope
     if by_number && number.is_none() {
         return Err(OpenError::NoTypeNumber);
     }
-    let is_ip_only = matches!(number, Some(1 | 6 | 17));
+    let is_ip_only = matches!(number, Some(1 | 6));
     if is_ip_only || upper.receiver.ask(cx, NeedsPseudoHeader).is_some() {
         return Err(OpenError::NotSupported);
     }

@@ -18,7 +18,6 @@ use xk_core::{
     reason,
 };
 use xk_kit::attribute::{LinkCast, Peer};
-use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsMany, NetworkError, max_packet};
 use xk_kit::offload::Offloads;
 use xk_kit::ports::{
@@ -223,9 +222,6 @@ impl Protocol for Udp {
         }
         if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
-        }
-        if ask.get::<NeedsPseudoHeader>().is_some() {
-            return Answer::Answered;
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {

@@ -9,10 +9,11 @@
 //!
 //! # Above
 //! Any protocol of the async realm that has a type number on `ip` and depends on IP for nothing but delivery. Its number on
-//! Ethernet follows: `ether_base` more, unless the table or the graph gives it one. Not `udp` (two ports of 16 bits do not map
-//! onto one number of 8), `tcp` (it takes its length and its checksum's pseudo-header from IP) and `icmp`. An upper protocol
-//! must know the length of its messages itself, or bear octets behind them: short frames arrive padded. It must bear messages
-//! that overtake one another, since two ways may lead to one peer.
+//! Ethernet follows: `ether_base` more, unless the table or the graph gives it one. Not `tcp` (it takes the length of its segments
+//! from IP) and `icmp`. An upper protocol must know the length of its messages itself, or bear octets behind them: short frames
+//! arrive padded. It must bear messages that overtake one another, since two ways may lead to one peer. `udp` has a length and ports of its
+//! own: what fits a frame goes in one, with the checksum that it would have in an IP packet, and larger datagrams by IP. A host
+//! with several addresses is to one peer the first by which the two spoke; its datagrams to the others are refused, for their checksum is another.
 //!
 //! # Below
 //! Two protocols of the async realm that take hosts: first the one above the link, `arp`, or `vipadv` above that; then the one
@@ -34,10 +35,10 @@
 //! are reached over the link alone, by upper protocols whose every message fits a frame.
 //!
 //! # Control
-//! A session answers `peer-host`, `peer-on-link`, `my-host`, `max-packet`, `opt-packet` (those of the way that is used), `describe`, and forwards
+//! A session answers `peer-host`, `peer-on-link`, `my-host`, `pseudo-header`, `max-packet`, `opt-packet` (those of the way that is used), `describe`, and forwards
 //! the rest to that way's session. The protocol answers `list-sessions`, `list-maps`, forwards the rest to `ip`; from below it
-//! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol. It does not answer
-//! `pseudo-header`, and refuses upper protocols that answer `needs-pseudo-header`.
+//! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol. A session that was asked
+//! for `pseudo-header` is one host of ours by both ways from then on. Upper protocols that answer `needs-pseudo-header` are refused.
 //!
 //! # Parameters
 //! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
@@ -119,6 +120,11 @@ pub static ENTRY: Entry = Entry {
     blocks: &[],
     questions: &[
         question("peer-host", "the peer, of a session"),
+        question("my-host", "our host towards it"),
+        question(
+            "pseudo-header",
+            "the sum over both hosts and the number of the upper protocol on `ip`",
+        ),
         question("peer-on-link", "whether the peer is on the link now"),
         question(
             "max-packet",

@@ -9,7 +9,9 @@ use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot, WeakSession};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
-use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, max_packet, opt_packet};
+use xk_kit::control::{
+    MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
+};
 use xk_kit::neighbour::PeerOnLink;
 use xk_kit::standins::{self, StandIn};
 
@@ -26,7 +28,7 @@ pub(crate) struct Path {
     /// The way by IP, once it was needed.
     pub(crate) net: SessionSlot,
     /// The host of ours at this end; unspecified if left open.
-    local: Ipv4,
+    local: Cell<Ipv4>,
     /// Who receives for the upper protocol.
     pub(crate) stand_in: StandIn,
     /// By which lower sessions lead here.
@@ -45,7 +47,7 @@ impl Path {
             limit: Cell::new(0),
             link: SessionSlot::default(),
             net: SessionSlot::default(),
-            local,
+            local: Cell::new(local),
             stand_in,
             mark: Cell::new(0),
             is_settled: Cell::new(false),
@@ -63,9 +65,9 @@ impl Path {
     }
 
     pub(crate) fn local_part(&self) -> Part {
-        match self.local.is_unspecified() {
-            true => Part::Any,
-            false => Part::Host(self.local),
+        match self.local.get() {
+            host if host.is_unspecified() => Part::Any,
+            host => Part::Host(host),
         }
     }
 
@@ -190,6 +192,47 @@ impl VipSession {
             .or_else(|| path.link.get())
     }
 
+    /// The host of ours that the peer knows by the way that is used now, if that has one.
+    fn own_host(&self, cx: &Kernel) -> Option<Ipv4> {
+        let path = &*self.path;
+        let host = Ipv4::UNSPECIFIED;
+        if let Part::Host(host) = path.local_part() {
+            return Some(host);
+        }
+        // On several links we are several hosts, and to a peer on this one that of its own.
+        let asked = match self.current() {
+            Some(lower) => lower.ask(cx, MyHost { host }),
+            None if path.has_heard() => self.shared.link.ask(cx, MyHost { host }),
+            None => self.shared.net.ask(cx, MyHost { host }),
+        };
+        asked.map(|asked| asked.host)
+    }
+
+    /// What a checksum that covers both hosts begins with. From now on this end is one host of ours, by whichever way: frames
+    /// do not say which, and the peer sums up what it takes us for.
+    fn pseudo_sum(&self, cx: &Kernel) -> Option<u32> {
+        let (shared, path) = (&self.shared, &*self.path);
+        let number = cx.type_number(path.stand_in.selector, shared.net.id())?;
+        let link = path.link.get();
+        let host = Ipv4::UNSPECIFIED;
+        let on_link = link.and_then(|link| link.ask(cx, MyHost { host }));
+        let own = match (path.local_part(), on_link) {
+            (Part::Any, Some(on_link)) => Some(on_link.host),
+            _ => self.own_host(cx),
+        };
+        let own = own.filter(|own| !own.is_unspecified())?;
+        path.local.set(own);
+        if let Some(net) = path.net.get()
+            && net
+                .ask(cx, MyHost { host })
+                .is_some_and(|net| net.host != own)
+        {
+            self.drop_net(cx);
+        }
+        let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
+        Some(words(own) + words(path.host()) + number)
+    }
+
     fn answer_size(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let (shared, path) = (&self.shared, &*self.path);
         if let Some(question) = ask.get::<MaxPacket>() {
@@ -275,10 +318,18 @@ impl Session for VipSession {
             question.host = path.host();
             return Answer::Answered;
         }
-        if !path.local.is_unspecified()
-            && let Some(question) = ask.get::<MyHost>()
-        {
-            question.host = path.local;
+        if let Some(question) = ask.get::<MyHost>() {
+            let Some(host) = self.own_host(cx) else {
+                return Answer::Unknown;
+            };
+            question.host = host;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<PseudoHeader>() {
+            let Some(sum) = self.pseudo_sum(cx) else {
+                return Answer::Unknown;
+            };
+            (question.sum, question.sum_sent) = (sum, sum);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerOnLink>() {
@@ -302,10 +353,6 @@ impl Session for VipSession {
         }
         match self.current() {
             Some(lower) => lower.control(cx, ask),
-            // On several links we are several hosts, and to this peer that of its own.
-            None if path.has_heard() && ask.get::<MyHost>().is_some() => {
-                self.shared.link.control(cx, ask)
-            }
             None => self.shared.net.control(cx, ask),
         }
     }
