@@ -52,6 +52,17 @@ pub struct MyHost {
 }
 question!(MyHost, "my-host");
 
+/// The destination that messages arriving by a session bear: the specific destination of RFC 1122,
+/// section 4.1.3.5. It differs from [`MyHost`] where they are sent to a broadcast or a group.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecificDestination {
+    /// Out: the destination.
+    pub host: Ipv4Addr,
+    /// Out: true if that is a broadcast or a group.
+    pub many: bool,
+}
+question!(SpecificDestination, "specific-destination");
+
 /// The peer's IPv4 host of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerHost {
@@ -148,10 +159,12 @@ pub struct JoinGroup {
 }
 question!(JoinGroup, "join-group");
 
-/// What the network says about a message sent before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the network says about a message sent before: each of ICMP's reports keeps its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetworkErrorKind {
-    /// No way to the network or host (RFC 1122: a soft error).
+    /// No way to the network.
+    NetUnreachable,
+    /// No answer from the host, or from the next hop.
     HostUnreachable,
     /// The peer has no such protocol.
     ProtocolUnreachable,
@@ -162,7 +175,17 @@ pub enum NetworkErrorKind {
         /// The largest packet of that link, in octets, lower header included.
         mtu: u32,
     },
-    /// Forbidden on the way.
+    /// The way that the sender has prescribed leads nowhere.
+    SourceRouteFailed,
+    /// There is no such network.
+    NetUnknown,
+    /// There is no such host.
+    HostUnknown,
+    /// The sender is cut off.
+    SourceIsolated,
+    /// Communication with the network is forbidden.
+    NetProhibited,
+    /// Communication with the host is forbidden, or the packet is filtered on the way.
     Prohibited,
     /// Lost its way: time to live exceeded.
     TimeExceeded,
@@ -170,6 +193,65 @@ pub enum NetworkErrorKind {
     ReassemblyTimeExceeded,
     /// The peer or a router finds a field wrong.
     ParameterProblem,
+}
+
+impl NetworkErrorKind {
+    /// The meaning of a code of ICMP's "destination unreachable" (RFC 792; RFC 1122, section 3.2.2.1;
+    /// RFC 1812, section 5.2.7.1), with the octets of the next link's largest packet or 0; `None` if
+    /// the code is not known.
+    #[must_use]
+    pub const fn of_unreachable(code: u8, mtu: u32) -> Option<Self> {
+        Some(match code {
+            0 | 11 => Self::NetUnreachable,
+            1 | 12 => Self::HostUnreachable,
+            2 => Self::ProtocolUnreachable,
+            3 => Self::PortUnreachable,
+            4 => Self::PacketTooBig { mtu },
+            5 => Self::SourceRouteFailed,
+            6 => Self::NetUnknown,
+            7 => Self::HostUnknown,
+            8 => Self::SourceIsolated,
+            9 => Self::NetProhibited,
+            10 | 13..=15 => Self::Prohibited,
+            _ => return None,
+        })
+    }
+
+    /// Whether trying again is of no use. The others, *soft* ones, may be over in a moment (RFC 1122,
+    /// section 4.2.3.9, for codes 0 to 5 of ICMP's "destination unreachable"; the later ones, which are
+    /// younger, as Linux has them).
+    #[must_use]
+    pub const fn is_hard(self) -> bool {
+        !matches!(
+            self,
+            Self::NetUnreachable
+                | Self::HostUnreachable
+                | Self::SourceRouteFailed
+                | Self::TimeExceeded
+                | Self::ReassemblyTimeExceeded
+        )
+    }
+
+    /// What it is, in a few words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NetUnreachable => "net unreachable",
+            Self::HostUnreachable => "host unreachable",
+            Self::ProtocolUnreachable => "protocol unreachable",
+            Self::PortUnreachable => "port unreachable",
+            Self::PacketTooBig { .. } => "packet too big",
+            Self::SourceRouteFailed => "source route failed",
+            Self::NetUnknown => "net unknown",
+            Self::HostUnknown => "host unknown",
+            Self::SourceIsolated => "source isolated",
+            Self::NetProhibited => "net prohibited",
+            Self::Prohibited => "prohibited",
+            Self::TimeExceeded => "time to live exceeded",
+            Self::ReassemblyTimeExceeded => "fragments missing",
+            Self::ParameterProblem => "parameter problem",
+        }
+    }
 }
 
 /// Asked upwards: the network reports an error about a message that this session, or one on it, has sent.

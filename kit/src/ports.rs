@@ -2,12 +2,13 @@
 //! session below.
 
 use crate::Checksum;
-use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use crate::attribute::LinkCast;
+use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination};
 use core::net::Ipv4Addr;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::{Enable, OpenError};
 use xk_core::participant::{AddressError, Wild};
-use xk_core::{Ask, Kernel, Part, Participant, Participants, SessionRef};
+use xk_core::{Ask, Kernel, Message, Part, Participant, Participants, SessionRef};
 
 /// Any host of ours.
 pub const ANY_HOST: u32 = 0;
@@ -24,7 +25,7 @@ pub type TakerKey = (u16, u32);
 /// Who takes what comes from a new peer.
 pub type Takers<T> = Map<TakerKey, T>;
 
-/// Who takes what comes to this port and host.
+/// Who takes what comes to this port and host, which may be a broadcast or a group.
 pub fn taker<T: Clone>(takers: &Takers<T>, port: u16, local: Option<Ipv4Addr>) -> Option<T> {
     local
         .and_then(|host| takers.get(&(port, u32::from(host))))
@@ -109,6 +110,10 @@ pub struct Origin {
     pub pseudo: Option<Pseudo>,
     /// Our host.
     pub local: Option<Ipv4Addr>,
+    /// Where messages that arrive were sent to: our host, a broadcast or a group.
+    pub destination: Option<Ipv4Addr>,
+    /// True if messages that arrive were sent to a broadcast or a group.
+    pub many: bool,
     /// The peer's host.
     pub peer: Option<Ipv4Addr>,
 }
@@ -126,11 +131,31 @@ impl Origin {
             sent: begun(q.sum_sent),
             received: begun(q.sum),
         });
+        let local = lower.ask(cx, MyHost { host }).map(|q| q.host);
+        let sent_to = lower.ask(cx, SpecificDestination { host, many: false });
         Self {
             pseudo,
-            local: lower.ask(cx, MyHost { host }).map(|q| q.host),
+            local,
+            destination: sent_to.map(|q| q.host).or(local),
+            many: sent_to.is_some_and(|q| q.many),
             peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
         }
+    }
+
+    /// Where this message that has arrived was sent to. What the link has cast for many without a
+    /// layer that knows the destination was for everybody.
+    #[must_use]
+    pub fn destination_of(&self, message: &Message) -> Option<Ipv4Addr> {
+        match self.many || !is_cast(message) {
+            true => self.destination,
+            false => Some(Ipv4Addr::BROADCAST),
+        }
+    }
+
+    /// Whether this message that has arrived was sent to more than one host.
+    #[must_use]
+    pub fn is_for_many(&self, message: &Message) -> bool {
+        self.many || is_cast(message)
     }
 
     /// Both ends of a conversation between these ports, for `open_done`.
@@ -142,6 +167,11 @@ impl Origin {
         };
         Participants::pair(participant(self.local, local), participant(self.peer, peer))
     }
+}
+
+/// Whether the link has cast a message for many.
+fn is_cast(message: &Message) -> bool {
+    message.has_attributes() && message.attribute::<LinkCast>().is_some()
 }
 
 /// What lower sessions said of themselves, each asked once while there is room.

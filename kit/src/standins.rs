@@ -2,7 +2,7 @@
 //! own to receive for each upper, and marks by which a lower session leads to the session above it.
 
 use crate::call::{LargestPush, NeedsPseudoHeader};
-use crate::control::{MinPacket, PseudoHeader};
+use crate::control::{MinPacket, PseudoHeader, SpecificDestination};
 use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
@@ -165,6 +165,7 @@ pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
         || ask.get::<NeedsPseudoHeader>().is_some()
         || ask.get::<PseudoHeader>().is_some()
         || ask.get::<Offloads>().is_some()
+        || ask.get::<SpecificDestination>().is_some()
 }
 
 /// How many bits of a mark count its place; those above tell the users of one place apart.

@@ -7,6 +7,7 @@
 //! [`StreamSetting::ManualWindow`]. To close the last handle sends what was pushed, then the end of the stream, in the background;
 //! [`StreamAbort`] breaks the stream off.
 
+use crate::control::NetworkErrorKind;
 use core::time::Duration;
 use xk_core::control::Question;
 use xk_core::object::SessionRef;
@@ -28,8 +29,8 @@ pub enum StreamError {
     Reset,
     /// The peer did not answer in time (`ETIMEDOUT`).
     TimedOut,
-    /// The network says that there is no way to the peer (`EHOSTUNREACH`).
-    Unreachable,
+    /// The network says why nothing reaches the peer (`EHOSTUNREACH` and the like).
+    Network(NetworkErrorKind),
     /// This side broke the stream off (`ECONNABORTED`).
     Aborted,
     /// There was no memory, or no room in a table, to go on with (`ENOBUFS`).

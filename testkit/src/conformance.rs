@@ -21,6 +21,7 @@
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
+//! | what is for many is not for one | [`hosts::tells_one_from_many`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
 //! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the rpc realm: [`mod@calls`].
@@ -49,6 +50,7 @@ pub mod bursts;
 pub mod calls;
 pub mod control;
 pub mod hostile;
+pub mod hosts;
 pub mod messages;
 pub mod rpc;
 pub mod sessions;
@@ -110,6 +112,17 @@ pub trait Fixture {
     fn enable(&self, side: Side) -> Option<Participants> {
         let _ = side;
         Some(Participants::local(Part::Any))
+    }
+
+    /// The same for one host of ours, or a broadcast or group, alone; `None` if it has no ports.
+    fn enable_at(&self, side: Side, host: core::net::Ipv4Addr) -> Option<Participants> {
+        let _ = (side, host);
+        None
+    }
+
+    /// Whether what was sent to a broadcast or a group is for anybody: not where connections are.
+    fn takes_many(&self) -> bool {
+        true
     }
 
     /// A number by which it selects the protocol above; `None` if it has other means, such as ports.
@@ -263,6 +276,10 @@ pub const LAWS: &[Law] = &[
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
     ("a question from below goes up once", control::goes_up_once),
+    (
+        "what is for many is not for one",
+        hosts::tells_one_from_many,
+    ),
     ("calls are for the rpc realm", rpc::takes_no_calls),
     ("nothing is left after stop", sessions::stops),
 ];

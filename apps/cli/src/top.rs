@@ -35,14 +35,8 @@ pub(crate) fn run(
 /// What the network reported, as a line.
 pub(crate) fn network_error(error: &NetworkError) -> String {
     let what = match error.kind {
-        NetworkErrorKind::HostUnreachable => "host unreachable".into(),
-        NetworkErrorKind::ProtocolUnreachable => "protocol unreachable".into(),
-        NetworkErrorKind::PortUnreachable => "port unreachable".into(),
         NetworkErrorKind::PacketTooBig { mtu } => format!("packet too big, {mtu} octets would go"),
-        NetworkErrorKind::Prohibited => "prohibited".into(),
-        NetworkErrorKind::TimeExceeded => "time to live exceeded".into(),
-        NetworkErrorKind::ReassemblyTimeExceeded => "fragments missing".into(),
-        NetworkErrorKind::ParameterProblem => "parameter problem".into(),
+        kind => kind.name().into(),
     };
     match error.reporter {
         Some(reporter) => format!("from {reporter}: {what}\n"),

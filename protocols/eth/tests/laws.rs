@@ -56,8 +56,11 @@ impl Fixture for OnAWire {
     }
 }
 
+/// On a wire there are no hosts.
+const OF_LAYERS_ON_HOSTS: &str = "what is for many is not for one";
+
 fn keeps_the_laws(fixture: &OnAWire) {
-    for (name, law) in LAWS {
+    for (name, law) in LAWS.iter().filter(|(name, _)| *name != OF_LAYERS_ON_HOSTS) {
         let verdict = law(fixture);
         println!("{name}: {verdict:?}");
         assert_eq!(verdict, Verdict::Holds, "{name}");

@@ -48,19 +48,13 @@ fn header_for(cause: SendErrorCause) -> Option<Header> {
 /// What to tell the protocol that sent the packet; `None` if it has no use for it.
 fn kind_of(header: Header) -> Option<NetworkErrorKind> {
     Some(match header {
-        Header::Unreachable(unreachable) => match unreachable {
-            Unreachable::Protocol => NetworkErrorKind::ProtocolUnreachable,
-            Unreachable::Port => NetworkErrorKind::PortUnreachable,
-            Unreachable::FragmentationNeeded(mtu) => NetworkErrorKind::PacketTooBig {
-                mtu: mtu.map_or(0, |mtu| u32::from(mtu.get())),
-            },
-            Unreachable::NetProhibited
-            | Unreachable::HostProhibited
-            | Unreachable::Prohibited
-            | Unreachable::PrecedenceViolation
-            | Unreachable::PrecedenceCutoff => NetworkErrorKind::Prohibited,
-            _ => NetworkErrorKind::HostUnreachable,
-        },
+        Header::Unreachable(unreachable) => {
+            let mtu = match unreachable {
+                Unreachable::FragmentationNeeded(Some(mtu)) => u32::from(mtu.get()),
+                _ => 0,
+            };
+            return NetworkErrorKind::of_unreachable(unreachable.code(), mtu);
+        }
         Header::TimeExceeded(TimeExceeded::Transit) => NetworkErrorKind::TimeExceeded,
         Header::TimeExceeded(TimeExceeded::Reassembly) => NetworkErrorKind::ReassemblyTimeExceeded,
         Header::ParameterProblem(_) => NetworkErrorKind::ParameterProblem,

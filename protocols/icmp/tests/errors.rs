@@ -143,6 +143,30 @@ fn every_error_reaches_who_has_sent_the_packet() {
     for (header, kind) in [
         (
             Header::Unreachable(Unreachable::Net),
+            NetworkErrorKind::NetUnreachable,
+        ),
+        (
+            Header::Unreachable(Unreachable::SourceRouteFailed),
+            NetworkErrorKind::SourceRouteFailed,
+        ),
+        (
+            Header::Unreachable(Unreachable::NetUnknown),
+            NetworkErrorKind::NetUnknown,
+        ),
+        (
+            Header::Unreachable(Unreachable::HostUnknown),
+            NetworkErrorKind::HostUnknown,
+        ),
+        (
+            Header::Unreachable(Unreachable::SourceIsolated),
+            NetworkErrorKind::SourceIsolated,
+        ),
+        (
+            Header::Unreachable(Unreachable::NetProhibited),
+            NetworkErrorKind::NetProhibited,
+        ),
+        (
+            Header::Unreachable(Unreachable::HostService),
             NetworkErrorKind::HostUnreachable,
         ),
         (
@@ -197,7 +221,7 @@ fn every_error_reaches_who_has_sent_the_packet() {
     error_about(&a, Header::Unreachable(Unreachable::Port), FAR, &sent[..28]);
     let errors = a.top.take_errors();
     assert_eq!((errors[0].reporter, errors[0].start_len), (None, 8));
-    assert_eq!(a.figures().errors_received, 10);
+    assert_eq!(a.figures().errors_received, 16);
 }
 
 #[test]

@@ -268,8 +268,7 @@ impl Ip {
                 Kind::Nobody | Kind::Other => false,
             };
         } else if let Some(q) = ask.get::<IsMany>() {
-            let kind = shared.interfaces.kind(q.host);
-            q.many = matches!(kind, Kind::Broadcast | Kind::Group);
+            q.many = shared.interfaces.is_many(q.host);
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {

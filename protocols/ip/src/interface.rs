@@ -86,6 +86,11 @@ impl Interfaces {
         }
     }
 
+    /// Whether this is a broadcast or a group.
+    pub(crate) fn is_many(&self, host: Ipv4) -> bool {
+        matches!(self.kind(host), Kind::Broadcast | Kind::Group)
+    }
+
     /// Whether we take packets of this group.
     pub(crate) fn is_joined(&self, group: Ipv4) -> bool {
         self.groups.contains(&group)

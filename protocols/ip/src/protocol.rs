@@ -143,13 +143,17 @@ impl Ip {
 
     #[cold]
     fn refused_own(&self, cx: &Kernel, this: &ProtocolRef, header: Plain, refused: Refused) {
-        self.refused(cx, this, &Front::copy(&header.octets()), false, refused);
+        // A session that a broadcast has made takes those that follow this way.
+        let cast = self
+            .shared
+            .interfaces
+            .is_many(Key::of_plain(header).local());
+        self.refused(cx, this, &Front::copy(&header.octets()), cast, refused);
     }
 
     /// The local host that a session to `peer` gets, and the flags of its key.
     fn local_for(&self, local: Wild<Ipv4>, peer: Ipv4) -> Result<(Ipv4, u16), OpenError> {
         let interfaces = &self.shared.interfaces;
-        let kind = interfaces.kind(peer);
         let way = self.shared.way(local.value(), peer);
         let way = way.ok_or(OpenError::NoRoute)?;
         let (chosen, flags) = match way {
@@ -158,8 +162,10 @@ impl Ip {
                 interface,
                 next_hop,
             } => {
-                let cast = matches!(kind, Kind::Broadcast | Kind::Group);
-                let flags = if cast { FLAG_CAST } else { 0 };
+                let flags = match interfaces.is_many(peer) {
+                    true => FLAG_CAST,
+                    false => 0,
+                };
                 (interfaces.source(interface, next_hop), flags)
             }
         };

@@ -13,7 +13,9 @@ use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, S
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
-use xk_kit::control::{KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader};
+use xk_kit::control::{
+    KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination,
+};
 use xk_kit::offload::Offloads;
 use xk_kit::segments;
 
@@ -394,6 +396,9 @@ impl Session for IpSession {
                 let _ = self.path(cx, this);
             }
             q.host = self.source.get();
+        } else if let Some(q) = ask.get::<SpecificDestination>() {
+            q.host = self.local();
+            q.many = self.shared.interfaces.is_many(q.host);
         } else if let Some(q) = ask.get::<PeerHost>() {
             q.host = self.peer();
         } else if let Some(q) = ask.get::<MaxPacket>() {

@@ -14,6 +14,7 @@ use xk_ip::{DontFragment, reasons};
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{
     IsLocalHost, KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader,
+    SpecificDestination,
 };
 use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, octets};
 
@@ -388,7 +389,20 @@ fn broadcasts_and_groups_are_taken_and_answered_from_our_own_host() {
         assert_eq!((answer.src, answer.dst), (OWN, PEER));
         let own = first.session.ask(&host.cx, MyHost { host: PEER }).unwrap();
         assert_eq!(own.host, OWN);
+        let sent_to = SpecificDestination {
+            host: PEER,
+            many: false,
+        };
+        let sent_to = first.session.ask(&host.cx, sent_to).unwrap();
+        assert_eq!((sent_to.host, sent_to.many), (dst, true));
     }
+    host.inject(0, &Packet::new(PEER, OWN, b"one").octets());
+    let asked = SpecificDestination {
+        host: PEER,
+        many: true,
+    };
+    let sent_to = host.received()[0].session.ask(&host.cx, asked).unwrap();
+    assert_eq!((sent_to.host, sent_to.many), (OWN, false));
     assert_eq!(host.dropped(&reason::NOT_MINE), 1);
     let mut message = host.cx.message(&Packet::new(PEER, OWN, b"all").octets());
     message.set_attribute(LinkCast::Broadcast).unwrap();

@@ -251,6 +251,13 @@ fn refusals_from_above_carry_the_whole_packet() {
         );
         assert_eq!(host.drops(), 0, "who refuses counts");
     }
+    host.top.refuse(Some(&reason::NO_PORT));
+    let mut directed = packet.clone();
+    directed.dst = Ipv4Addr::new(10, 0, 0, 255);
+    for _ in 0..2 {
+        let told = told(&directed);
+        assert!(told[0].2, "for more than one, in a frame for us alone");
+    }
     packet.protocol = 99;
     let expected = (
         SendErrorCause::Refused(&reason::NO_PROTOCOL),

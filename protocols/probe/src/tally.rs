@@ -49,16 +49,7 @@ impl Tally {
 
     /// The network reported something.
     pub(crate) fn network_error(&mut self, kind: NetworkErrorKind) {
-        self.error(match kind {
-            NetworkErrorKind::HostUnreachable => "host unreachable",
-            NetworkErrorKind::ProtocolUnreachable => "protocol unreachable",
-            NetworkErrorKind::PortUnreachable => "port unreachable",
-            NetworkErrorKind::PacketTooBig { .. } => "packet too big",
-            NetworkErrorKind::Prohibited => "prohibited",
-            NetworkErrorKind::TimeExceeded => "time exceeded",
-            NetworkErrorKind::ReassemblyTimeExceeded => "reassembly time exceeded",
-            NetworkErrorKind::ParameterProblem => "parameter problem",
-        });
+        self.error(kind.name());
     }
 
     /// The stream below broke.
@@ -69,7 +60,7 @@ impl Tally {
             StreamError::Refused => "stream refused",
             StreamError::Reset => "stream reset",
             StreamError::TimedOut => "stream timed out",
-            StreamError::Unreachable => "stream unreachable",
+            StreamError::Network(kind) => kind.name(),
             StreamError::Aborted => "stream aborted",
             StreamError::NoBuffers => "stream without buffers",
         });

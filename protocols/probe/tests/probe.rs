@@ -246,7 +246,10 @@ fn the_networks_errors_are_counted_by_kind() {
         assert!(net.probe.ask(&net.cx, error).is_some());
     }
     assert_eq!(
-        (net.count("port unreachable"), net.count("time exceeded")),
+        (
+            net.count("port unreachable"),
+            net.count("time to live exceeded")
+        ),
         (2, 2)
     );
 }

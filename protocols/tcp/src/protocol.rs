@@ -16,7 +16,6 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::attribute::LinkCast;
 use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
@@ -373,7 +372,7 @@ impl Tcp {
         let Some(Ok((header, _))) = parsed else {
             return self.drop_bad(cx, this, lower, port, (message, &reason::MALFORMED));
         };
-        if message.attribute::<LinkCast>().is_some() {
+        if origin.is_for_many(&message) {
             // RFC 9293, section 3.9.2.3: connections are between two hosts.
             return self.drop_bad(cx, this, lower, port, (message, &reason::NOT_MINE));
         }

@@ -21,8 +21,7 @@ use xk_kit::control::{
 use xk_kit::offload::Offloads;
 use xk_kit::ports::Origin;
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet, StreamShutdown,
-    StreamSpace,
+    StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamShutdown, StreamSpace,
 };
 
 /// The way down.
@@ -366,17 +365,9 @@ impl TcpSession {
                     connection.borrow_mut().set_path(path, cx.now());
                 }
             }
-            (NetworkErrorKind::PacketTooBig { .. } | NetworkErrorKind::TimeExceeded, _)
-            | (NetworkErrorKind::ReassemblyTimeExceeded, _) => {}
-            (NetworkErrorKind::PortUnreachable | NetworkErrorKind::ProtocolUnreachable, seq) => {
-                connection
-                    .borrow_mut()
-                    .unreachable(StreamError::Refused, seq);
-            }
+            (NetworkErrorKind::PacketTooBig { .. }, None) => {}
             (kind, seq) => {
-                connection
-                    .borrow_mut()
-                    .unreachable(StreamError::Unreachable, seq);
+                connection.borrow_mut().unreachable(kind, seq);
                 self.pass_on(cx, this, kind);
             }
         }

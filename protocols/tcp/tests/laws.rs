@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Part, Participant, Participants};
 use xk_testkit::conformance::{
-    CountingAllocator, Fixture, Side, Verdict, control, hostile, messages, sessions,
+    CountingAllocator, Fixture, Side, Verdict, control, hostile, hosts, messages, sessions,
 };
 use xk_testkit::kernel::Lower;
 
@@ -47,6 +47,15 @@ impl Fixture for OverHosts {
 
     fn enable(&self, side: Side) -> Option<Participants> {
         Some(Participants::local(port(side)))
+    }
+
+    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
+        let local = Participant::of(Part::Host(host)).with(port(side));
+        Some(Participants::local(local))
+    }
+
+    fn takes_many(&self) -> bool {
+        false
     }
 
     fn params(&self, _: Side) -> Params {
@@ -120,4 +129,9 @@ fn questions_are_answered_as_listed() {
 #[test]
 fn nothing_is_left_after_stop() {
     both(sessions::stops);
+}
+
+#[test]
+fn what_is_for_many_is_not_for_one() {
+    assert_eq!(hosts::tells_one_from_many(&OverHosts), Verdict::Holds);
 }

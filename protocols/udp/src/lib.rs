@@ -59,7 +59,7 @@
 //! ```
 //!
 //! # Standard
-//! RFC 768; RFC 1122 section 4.1; ports by RFC 6335 section 6 and RFC 6056 section 3.3.1.
+//! RFC 768; RFC 1122 section 4.1 (its specific destination: section 4.1.3.5); ports by RFC 6335 section 6 and RFC 6056 section 3.3.1.
 #![no_std]
 
 extern crate alloc;

@@ -14,10 +14,10 @@ use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
 };
-use xk_kit::attribute::{LinkCast, Peer};
+use xk_kit::attribute::Peer;
 use xk_kit::control::{IsMany, NetworkError, max_packet};
 use xk_kit::offload::Offloads;
 use xk_kit::ports::{
@@ -133,6 +133,11 @@ impl Protocol for Udp {
         let host = participants.local_mut()?;
         if host.is_empty() {
             host.push(Part::Any);
+        } else if let Some(Part::Host(many)) = host.top()
+            && IsMany::ask(cx, &self.lower, Some(*many))
+        {
+            // Nothing is sent from there (RFC 1122, section 3.2.1.3).
+            *host = Participant::of(Part::Any);
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let opened = match self.many(cx, &lower, peer) {
@@ -451,7 +456,8 @@ impl Udp {
                 .blame(cx, lower, port_of(octets), &reason::BAD_CHECKSUM);
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
         }
-        match ports::taker(&self.table.takers, header.dst.get(), origin.local) {
+        let host = origin.destination_of(&message);
+        match ports::taker(&self.table.takers, header.dst.get(), host) {
             Some(Taker::Unconnected(session)) => {
                 Unconnected::pop_from(cx, &session, origin.peer, &header, message)
             }
@@ -462,7 +468,7 @@ impl Udp {
                 self.table
                     .talkers
                     .blame(cx, lower, port_of(octets), &reason::NO_PORT);
-                if message.attribute::<LinkCast>().is_none() {
+                if !origin.is_for_many(&message) {
                     return Err(this.refuse(message, &reason::NO_PORT));
                 }
                 // Nobody is told about a broadcast (RFC 1122, section 3.2.2).

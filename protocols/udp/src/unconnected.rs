@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{MaxPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
+use xk_kit::control::{IsMany, MaxPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::{Origin, TakerKey, less_header};
 
@@ -112,7 +112,7 @@ impl Unconnected {
         }
         let local = match self.key.1 {
             0 => Part::Any,
-            host => Part::Host(Ipv4Addr::from(host)),
+            host => self.source(cx, Ipv4Addr::from(host)),
         };
         let participants = Participants::pair(local, Part::Host(host));
         let lower = self.lower.open(cx, Upper::new(&self.udp), participants)?;
@@ -130,6 +130,14 @@ impl Unconnected {
         let _ = self.ways.bind(peer, way.clone());
         let _ = self.order.insert(peer);
         Ok(way)
+    }
+
+    /// The local host to send from: that of the port, unless it is a broadcast or a group.
+    fn source(&self, cx: &Kernel, host: Ipv4Addr) -> Part {
+        match IsMany::ask(cx, &self.lower, Some(host)) {
+            true => Part::Any,
+            false => Part::Host(host),
+        }
     }
 
     fn forget(&self, cx: &Kernel, peer: u32) {

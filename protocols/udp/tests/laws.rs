@@ -44,6 +44,11 @@ impl Fixture for OverHosts {
         Some(Participants::local(port(side)))
     }
 
+    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
+        let local = Participant::of(Part::Host(host)).with(port(side));
+        Some(Participants::local(local))
+    }
+
     fn params(&self, _: Side) -> Params {
         params()
     }

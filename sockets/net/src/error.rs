@@ -13,7 +13,7 @@ pub(crate) fn of_stream(error: StreamError) -> Errno {
         StreamError::Refused => Errno::CONNREFUSED,
         StreamError::Reset => Errno::CONNRESET,
         StreamError::TimedOut => Errno::TIMEDOUT,
-        StreamError::Unreachable => Errno::HOSTUNREACH,
+        StreamError::Network(kind) => of_network(kind),
         StreamError::Aborted => Errno::CONNABORTED,
         StreamError::NoBuffers => Errno::NOBUFS,
     }
@@ -49,19 +49,64 @@ pub(crate) fn of_push(error: PushError) -> Errno {
     }
 }
 
-/// What the network reports about a datagram; `None` for what a socket does not hear of (RFC 1122, section 4.1.3.3).
-pub(crate) fn of_network(kind: NetworkErrorKind) -> Option<Errno> {
-    Some(match kind {
-        NetworkErrorKind::PortUnreachable => Errno::CONNREFUSED,
+/// What the network reports, in the number that Linux has for each of ICMP's.
+pub(crate) fn of_network(kind: NetworkErrorKind) -> Errno {
+    match kind {
+        NetworkErrorKind::NetUnreachable
+        | NetworkErrorKind::NetUnknown
+        | NetworkErrorKind::NetProhibited => Errno::NETUNREACH,
+        NetworkErrorKind::HostUnreachable
+        | NetworkErrorKind::Prohibited
+        | NetworkErrorKind::TimeExceeded
+        | NetworkErrorKind::ReassemblyTimeExceeded => Errno::HOSTUNREACH,
         NetworkErrorKind::ProtocolUnreachable => Errno::NOPROTOOPT,
-        NetworkErrorKind::HostUnreachable | NetworkErrorKind::Prohibited => Errno::HOSTUNREACH,
+        NetworkErrorKind::PortUnreachable => Errno::CONNREFUSED,
         NetworkErrorKind::PacketTooBig { .. } => Errno::MSGSIZE,
+        NetworkErrorKind::SourceRouteFailed => Errno::OPNOTSUPP,
+        NetworkErrorKind::HostUnknown => Errno::HOSTDOWN,
+        NetworkErrorKind::SourceIsolated => Errno::NONET,
         NetworkErrorKind::ParameterProblem => Errno::PROTO,
-        NetworkErrorKind::TimeExceeded | NetworkErrorKind::ReassemblyTimeExceeded => return None,
-    })
+    }
 }
 
 /// An error of a program's own making.
 pub(crate) fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux's numbers for the codes of ICMP's "destination unreachable", and whether they are fatal
+    /// (`icmp_err_convert`).
+    const ON_LINUX: [(Errno, bool); 16] = [
+        (Errno::NETUNREACH, false),
+        (Errno::HOSTUNREACH, false),
+        (Errno::NOPROTOOPT, true),
+        (Errno::CONNREFUSED, true),
+        (Errno::MSGSIZE, true),
+        (Errno::OPNOTSUPP, false),
+        (Errno::NETUNREACH, true),
+        (Errno::HOSTDOWN, true),
+        (Errno::NONET, true),
+        (Errno::NETUNREACH, true),
+        (Errno::HOSTUNREACH, true),
+        (Errno::NETUNREACH, false),
+        (Errno::HOSTUNREACH, false),
+        (Errno::HOSTUNREACH, true),
+        (Errno::HOSTUNREACH, true),
+        (Errno::HOSTUNREACH, true),
+    ];
+
+    #[test]
+    fn what_icmp_says_is_the_number_of_linux() {
+        for (code, expected) in (0..).zip(ON_LINUX) {
+            let kind = NetworkErrorKind::of_unreachable(code, 1280).expect("it is known");
+            let number = of_network(kind);
+            assert_eq!((number, kind.is_hard()), expected, "code {code}");
+            assert_eq!(of_stream(StreamError::Network(kind)), number);
+        }
+        assert_eq!(NetworkErrorKind::of_unreachable(16, 0), None);
+    }
 }

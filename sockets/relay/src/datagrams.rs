@@ -79,10 +79,12 @@ fn number_of(error: &io::Error) -> Errno {
 /// Whether the stack has a way to a peer.
 ///
 /// # Errors
-/// `ENETUNREACH` if not.
-fn probe(stack: &Stack<Thread>, peer: SocketAddrV4) -> io::Result<()> {
+/// `ENETUNREACH` if not; `EACCES` for a broadcast that is not allowed.
+fn probe(stack: &Stack<Thread>, peer: SocketAddrV4, broadcast: bool) -> io::Result<()> {
     let any = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
-    UdpSocket::bind(stack, any)?.connect(peer)
+    let socket = UdpSocket::bind(stack, any)?;
+    socket.set_broadcast(broadcast)?;
+    socket.connect(peer)
 }
 
 impl Datagrams {
@@ -186,7 +188,7 @@ impl Datagrams {
             self.renamed(self.socket.local_addr()?);
             gone.extend(self.peers.drain().map(|(_, peer)| peer.number));
         } else if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() {
-            probe(stack, peer)?;
+            probe(stack, peer, self.broadcast)?;
         }
         let name = self.stand_in(peer, &mut gone, watch)?;
         Ok((name, gone))

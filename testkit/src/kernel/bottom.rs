@@ -14,7 +14,7 @@ use xk_core::{
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
-    PeerEther, PeerHost, PseudoHeader,
+    PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
 use xk_kit::offload::Offloads;
 
@@ -163,10 +163,13 @@ pub struct Sent {
     pub message: Message,
 }
 
-/// The peer, the receiver above and the selector.
-type Key = ((u8, u64), u32, u32);
+/// The peer, the receiver above, the selector and the destination that is not our own host.
+type Key = ((u8, u64), u32, u32, u32);
 
-fn key(peer: Option<Part>, receiver: ProtocolId, selector: ProtocolId) -> Key {
+/// Whom a session is of: the peer, and the broadcast or group that messages of it were sent to.
+type Ends = (Option<Part>, Option<Ipv4Addr>);
+
+fn key((peer, many): Ends, receiver: ProtocolId, selector: ProtocolId) -> Key {
     let peer = match peer {
         None | Some(Part::Any) => (0, 0),
         Some(Part::Host(host)) => (1, u64::from(host.to_bits())),
@@ -175,7 +178,8 @@ fn key(peer: Option<Part>, receiver: ProtocolId, selector: ProtocolId) -> Key {
         // Folded: two hosts that share a key share a session, which no test needs to tell apart.
         Some(Part::Host6(host)) => (4, host.to_bits() as u64 ^ (host.to_bits() >> 64) as u64),
     };
-    (peer, receiver.0, selector.0)
+    let many = many.map_or(0, Ipv4Addr::to_bits);
+    (peer, receiver.0, selector.0, many)
 }
 
 struct State {
@@ -297,7 +301,22 @@ impl Bottom {
     /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or opened.
     /// A refusal from above is dropped here: who refused has counted it. False if it was refused.
     pub fn inject(&self, cx: &Kernel, peer: Option<Part>, message: Message) -> bool {
-        self.deliver(cx, peer, None, message).is_ok()
+        self.deliver(cx, (peer, None), None, message).is_ok()
+    }
+
+    /// The same for a message that was sent to `many`, a broadcast or a group. Its pseudo-header counts
+    /// as if it had been sent to this host alone.
+    ///
+    /// # Errors
+    /// What the layers above refused.
+    pub fn inject_cast(
+        &self,
+        cx: &Kernel,
+        peer: Option<Part>,
+        many: Ipv4Addr,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.deliver(cx, (peer, Some(many)), None, message)
     }
 
     /// Lets a message arrive under the number of `selector`.
@@ -311,17 +330,17 @@ impl Bottom {
         selector: ProtocolId,
         message: Message,
     ) -> Result<(), Refused> {
-        self.deliver(cx, peer, Some(selector), message)
+        self.deliver(cx, (peer, None), Some(selector), message)
     }
 
     fn deliver(
         &self,
         cx: &Kernel,
-        peer: Option<Part>,
+        ends: Ends,
         selector: Option<ProtocolId>,
         message: Message,
     ) -> Result<(), Refused> {
-        match self.session(cx, peer, selector) {
+        match self.session_of(cx, ends, selector) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(self.protocol.refuse(message, why)),
         }
@@ -337,22 +356,31 @@ impl Bottom {
         peer: Option<Part>,
         selector: Option<ProtocolId>,
     ) -> Result<SessionRef, &'static Reason> {
+        self.session_of(cx, (peer, None), selector)
+    }
+
+    fn session_of(
+        &self,
+        cx: &Kernel,
+        ends: Ends,
+        selector: Option<ProtocolId>,
+    ) -> Result<SessionRef, &'static Reason> {
         let enabled = self.enabled(selector);
-        if let Some(session) = self.find(peer, selector) {
+        if let Some(session) = self.find(ends, selector) {
             return Ok(session);
         }
         let (upper, selector) = enabled.ok_or(&reason::NO_PROTOCOL)?;
-        let key = key(peer, upper.id(), selector);
+        let key = key(ends, upper.id(), selector);
         let body = BottomSession {
             state: Rc::clone(&self.state),
             upper: upper.clone(),
-            peer,
+            ends,
             selector,
             key,
         };
         let session = cx.new_passive_session(&self.protocol, &upper, body);
         self.state.sessions.bind(cx, key, session.clone())?;
-        if let Err(unwanted) = upper.open_done(cx, &session, self.participants(peer)) {
+        if let Err(unwanted) = upper.open_done(cx, &session, self.participants(ends)) {
             session.abort(cx);
             return Err(unwanted);
         }
@@ -368,16 +396,17 @@ impl Bottom {
     }
 
     /// The session with this peer, of the first protocol that has one.
-    fn find(&self, peer: Option<Part>, selector: Option<ProtocolId>) -> Option<SessionRef> {
+    fn find(&self, ends: Ends, selector: Option<ProtocolId>) -> Option<SessionRef> {
         let users = self.state.users.borrow();
         let mut fits = users
             .iter()
             .filter(|(_, s)| selector.is_none_or(|selector| selector == *s));
-        fits.find_map(|(receiver, s)| self.state.sessions.get(&key(peer, *receiver, *s)))
+        fits.find_map(|(receiver, s)| self.state.sessions.get(&key(ends, *receiver, *s)))
     }
 
-    fn participants(&self, peer: Option<Part>) -> Participants {
-        match (self.state.lower.own(), peer) {
+    fn participants(&self, (peer, many): Ends) -> Participants {
+        let own = many.map(Part::Host).or(self.state.lower.own());
+        match (own, peer) {
             (Some(own), Some(peer)) => Participants::pair(own, peer),
             _ => Participants::default(),
         }
@@ -408,7 +437,8 @@ impl Protocol for BottomProtocol {
         let peer = state.lower.peer(participants)?;
         state.opens.set(state.opens.get() + 1);
         state.note_user(upper);
-        let key = key(peer, upper.receiver.id(), upper.selector);
+        let ends = (peer, None);
+        let key = key(ends, upper.receiver.id(), upper.selector);
         if let Some(session) = state.sessions.get(&key) {
             session.hold();
             return Ok(session);
@@ -416,7 +446,7 @@ impl Protocol for BottomProtocol {
         let body = BottomSession {
             state: Rc::clone(state),
             upper: upper.receiver.clone(),
-            peer,
+            ends,
             selector: upper.selector,
             key,
         };
@@ -457,7 +487,7 @@ impl Protocol for BottomProtocol {
             list.add(&self.0.sessions);
             return Answer::Answered;
         }
-        self.0.answer(ask, None)
+        self.0.answer(ask, (None, None))
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -473,7 +503,7 @@ impl Protocol for BottomProtocol {
 
 impl State {
     /// Answers what a layer of this kind knows, of itself or of a session with `peer`.
-    fn answer(&self, ask: &mut Ask<'_>, peer: Option<Part>) -> Answer {
+    fn answer(&self, ask: &mut Ask<'_>, (peer, many): Ends) -> Answer {
         let lower = &self.lower;
         if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = lower.max_packet;
@@ -491,16 +521,19 @@ impl State {
         {
             // Granted: everything that is injected passes.
         } else if let Addressing::Host(own) = lower.addressing {
-            return self.answer_host(ask, own, peer);
+            return self.answer_host(ask, own, (peer, many));
         } else {
             return Answer::Unknown;
         }
         Answer::Answered
     }
 
-    fn answer_host(&self, ask: &mut Ask<'_>, own: Ipv4Addr, peer: Option<Part>) -> Answer {
+    fn answer_host(&self, ask: &mut Ask<'_>, own: Ipv4Addr, (peer, many): Ends) -> Answer {
         if let Some(q) = ask.get::<MyHost>() {
             q.host = own;
+        } else if let Some(q) = ask.get::<SpecificDestination>() {
+            q.host = many.unwrap_or(own);
+            q.many = many.is_some();
         } else if let Some(q) = ask.get::<IsLocalHost>() {
             q.local = q.host == own;
         } else if let Some(q) = ask.get::<IsMany>() {
@@ -521,7 +554,7 @@ impl State {
 struct BottomSession {
     state: Rc<State>,
     upper: ProtocolRef,
-    peer: Option<Part>,
+    ends: Ends,
     selector: ProtocolId,
     key: Key,
 }
@@ -540,7 +573,7 @@ impl Session for BottomSession {
         if state.keeps.get() {
             state.sent.borrow_mut().push(Sent {
                 session: this.clone(),
-                peer: self.peer,
+                peer: self.ends.0,
                 selector: self.selector,
                 message,
             });
@@ -566,10 +599,10 @@ impl Session for BottomSession {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {
-            question.text = format!("to {:?}", self.peer);
+            question.text = format!("to {:?}", self.ends.0);
             return Answer::Answered;
         }
-        self.state.answer(ask, self.peer)
+        self.state.answer(ask, self.ends)
     }
 
     fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {

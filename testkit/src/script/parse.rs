@@ -242,10 +242,11 @@ fn stream_error(text: &str) -> Result<StreamError, String> {
         "refused" => StreamError::Refused,
         "reset" => StreamError::Reset,
         "timeout" => StreamError::TimedOut,
-        "unreachable" => StreamError::Unreachable,
         "aborted" => StreamError::Aborted,
         "no buffers" => StreamError::NoBuffers,
-        _ => return Err(format!("`{text}` is no error of a stream")),
+        _ => StreamError::Network(
+            network_error(text, 0).ok_or_else(|| format!("`{text}` is no error of a stream"))?,
+        ),
     })
 }
 
@@ -280,22 +281,31 @@ fn set(text: &str) -> Result<StreamSetting, String> {
     })
 }
 
-/// `error KIND [MTU] [seq N]`.
-fn error(text: &str) -> Result<Act, String> {
+/// A report of the network by its name; that a packet is too big, with the octets that would go.
+fn network_error(name: &str, mtu: u32) -> Option<NetworkErrorKind> {
     use NetworkErrorKind as Kind;
+    let others = [
+        Kind::PacketTooBig { mtu },
+        Kind::TimeExceeded,
+        Kind::ReassemblyTimeExceeded,
+        Kind::ParameterProblem,
+    ];
+    (0..=u8::MAX)
+        .map_while(|code| Kind::of_unreachable(code, mtu))
+        .chain(others)
+        .find(|kind| kind.name().split(' ').eq(name.split('_')))
+}
+
+/// `error KIND [MTU] [seq N]`, the kind as [`NetworkErrorKind::name`] with underscores.
+fn error(text: &str) -> Result<Act, String> {
     let mut words = text.split_whitespace();
-    let kind = match words.next().unwrap_or_default() {
-        "host_unreachable" => Kind::HostUnreachable,
-        "protocol_unreachable" => Kind::ProtocolUnreachable,
-        "port_unreachable" => Kind::PortUnreachable,
-        "too_big" => Kind::PacketTooBig {
-            mtu: number(words.next().unwrap_or_default())?,
-        },
-        "prohibited" => Kind::Prohibited,
-        "time_exceeded" => Kind::TimeExceeded,
-        "parameter_problem" => Kind::ParameterProblem,
-        other => return Err(format!("`{other}` is no error of the network")),
+    let name = words.next().unwrap_or_default();
+    let mtu = match name {
+        "packet_too_big" => number(words.next().unwrap_or_default())?,
+        _ => 0,
     };
+    let kind =
+        network_error(name, mtu).ok_or_else(|| format!("`{name}` is no error of the network"))?;
     let seq = match (words.next(), words.next()) {
         (None, _) => None,
         (Some("seq"), Some(seq)) => Some(number(seq)?),

@@ -209,13 +209,9 @@ pub(crate) fn meaning(reported: &Reported) -> Option<NetworkErrorKind> {
     if reported.origin != libc::SO_EE_ORIGIN_ICMP {
         return None;
     }
-    // RFC 792, and RFC 1122 section 3.2.2.1 for the codes of "destination unreachable".
+    // RFC 792.
     Some(match (reported.kind, reported.code) {
-        (3, 2) => Kind::ProtocolUnreachable,
-        (3, 3) => Kind::PortUnreachable,
-        (3, 4) => Kind::PacketTooBig { mtu: reported.info },
-        (3, 9 | 10 | 13) => Kind::Prohibited,
-        (3, _) => Kind::HostUnreachable,
+        (3, code) => return Kind::of_unreachable(code, reported.info),
         (11, 0) => Kind::TimeExceeded,
         (11, _) => Kind::ReassemblyTimeExceeded,
         (12, _) => Kind::ParameterProblem,

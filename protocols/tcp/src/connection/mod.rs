@@ -41,6 +41,7 @@ use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Message, Reason, Time};
+use xk_kit::control::NetworkErrorKind;
 use xk_kit::stream::{StreamError, StreamEvent, StreamSetting};
 
 /// How many segments may be outstanding.
@@ -359,7 +360,7 @@ impl Connection {
 
     /// The session below is gone: nothing can be sent any more.
     pub fn cut_off(&mut self) {
-        self.fail(StreamError::Unreachable);
+        self.fail(StreamError::Network(NetworkErrorKind::HostUnreachable));
     }
 
     /// Something that the connection cannot do without is used up.
@@ -489,7 +490,7 @@ impl Connection {
     }
 
     /// The network says about what was sent at `seq` (`None`: about everything) that it did not arrive.
-    pub fn unreachable(&mut self, error: StreamError, seq: Option<Seq>) {
+    pub fn unreachable(&mut self, kind: NetworkErrorKind, seq: Option<Seq>) {
         let is_ours = seq.is_none_or(|seq| {
             let una = self.snd_una();
             seq.at_or_after(una) && seq.at_or_before(self.snd_nxt())
@@ -497,10 +498,15 @@ impl Connection {
         if !is_ours {
             return;
         }
+        let (error, is_answer) = match kind {
+            NetworkErrorKind::PortUnreachable => (StreamError::Refused, true),
+            NetworkErrorKind::ProtocolUnreachable => (StreamError::Network(kind), true),
+            _ => (StreamError::Network(kind), false),
+        };
         // RFC 5927, section 6: a connection that stands is not broken by what anybody could have written.
         match self.state {
             // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section 3.9.2.2).
-            State::SynSent if seq.is_some() && error == StreamError::Refused => self.fail(error),
+            State::SynSent if seq.is_some() && is_answer => self.fail(error),
             _ => self.soft_error = Some(error),
         }
     }

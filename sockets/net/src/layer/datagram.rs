@@ -17,7 +17,7 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, reason,
 };
 use xk_kit::attribute::Peer;
-use xk_kit::control::{MyPort, NetworkErrorKind};
+use xk_kit::control::{IsMany, MyPort, NetworkErrorKind};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;
@@ -254,16 +254,14 @@ impl Datagrams {
     }
 }
 
-/// The network reports something about a datagram of this socket: who is connected hears of it (RFC 1122, section 4.1.3.3).
+/// The network reports something about a datagram of this socket: who is connected hears of it (RFC
+/// 1122, section 4.1.3.3) if trying again is of no use, as on Linux.
 pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
     let Body::Datagrams(datagrams) = &socket.body else {
         return;
     };
-    if datagrams.one.borrow().is_none() {
-        return;
-    }
-    if let Some(errno) = error::of_network(kind) {
-        socket.error.set(Some(errno));
+    if datagrams.one.borrow().is_some() && kind.is_hard() {
+        socket.error.set(Some(error::of_network(kind)));
         socket
             .status
             .raise(Ready::ERROR | Ready::READABLE | Ready::WRITABLE);
@@ -391,7 +389,8 @@ impl Layer {
             }
             return Ok(());
         };
-        if peer.ip().is_broadcast() && !datagrams.broadcast.get() {
+        let is_broadcast = !peer.ip().is_multicast() && IsMany::ask(cx, &udp, Some(*peer.ip()));
+        if is_broadcast && !datagrams.broadcast.get() {
             return Err(Errno::ACCESS);
         }
         let peer = Self::definite(cx, &udp, peer);

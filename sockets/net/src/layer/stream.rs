@@ -143,14 +143,11 @@ impl Stream {
         if self.phase.get() != Phase::Connecting {
             return;
         }
-        let Some(number) = error::of_network(kind) else {
-            return;
-        };
         self.abort(cx);
         if self.phase.get() == Phase::Connecting {
-            self.hear(cx, socket, StreamEvent::Failed(StreamError::Unreachable));
+            self.hear(cx, socket, StreamEvent::Failed(StreamError::Network(kind)));
         }
-        socket.error.set(Some(number));
+        socket.error.set(Some(error::of_network(kind)));
     }
 
     /// Lets go of the session: what was written goes out in the background, unless something unread is thrown away with the
