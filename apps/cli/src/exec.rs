@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xk_net::Setup;
-use xk_relay::Relay;
+use xk_relay::{Folder, Relay};
 use xk_request::VARIABLE;
 
 /// The library's file.
@@ -45,7 +45,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(error.to_string().trim_end());
     let before = signals_unsafe::hold_back();
     let stack = setup.thread().map_err(failed)?;
-    let relay = Relay::start(stack.clone()).map_err(failed)?;
+    let folder = Folder::make().map_err(failed)?;
+    let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
     let status = run(args, &library, &relay.ticket().to_string(), before)?;
     let ended = Instant::now();
     match relay.lost() {

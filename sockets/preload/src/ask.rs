@@ -1,13 +1,21 @@
 //! Asking the relay.
 
-use rustix::io::Errno;
+use crate::socket_unsafe::option_octets;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use std::io;
-use std::os::fd::OwnedFd;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
-use xk_request::{Reply, Request, Ticket, VARIABLE, WORDS_MAX, control_name};
+use xk_request::{Reply, Request, Ticket, VARIABLE, WORDS_MAX};
+
+/// How often an asker that was not let in in time tries again.
+const TRIES: usize = 3;
 
 static TICKET: OnceLock<Option<Ticket>> = OnceLock::new();
 
@@ -24,50 +32,97 @@ pub(crate) fn is_under_exec() -> bool {
     ticket().is_some()
 }
 
-fn reach() -> io::Result<(OwnedFd, &'static Ticket)> {
-    let ticket = ticket().ok_or(Errno::NETDOWN)?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let name = SocketAddrUnix::new_abstract_name(control_name(&ticket.token).as_bytes())?;
-    rustix::net::connect(&socket, &name)?;
-    Ok((socket, ticket))
+/// The user of the process at the other end of a socket (`SO_PEERCRED`, unix(7)).
+fn user_of_peer(socket: &OwnedFd) -> Option<u32> {
+    let octets = option_octets(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
+    // Behind the number of the process.
+    octets.get(4..8)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// Tells the relay something that it does not answer.
-pub(crate) fn tell(request: &Request) -> io::Result<OwnedFd> {
-    let (socket, ticket) = reach()?;
-    let words = format!("{} {request}", ticket.key);
-    rustix::net::send(&socket, words.as_bytes(), SendFlags::NOSIGNAL)?;
-    Ok(socket)
+/// One request and its answers.
+pub(crate) struct Conversation(OwnedFd);
+
+impl Conversation {
+    /// Asks. What was asked is not asked again, whatever happens behind it.
+    ///
+    /// # Errors
+    /// If there is no relay, or another user's process in its place.
+    pub(crate) fn begin(request: &Request) -> io::Result<Self> {
+        let ticket = ticket().ok_or(Errno::NETDOWN)?;
+        let door = SocketAddrUnix::new(ticket.door())?;
+        let words = request.to_string();
+        let mut tries = 0;
+        loop {
+            let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+            retry_on_intr(|| rustix::net::connect(&socket, &door))?;
+            if user_of_peer(&socket) != Some(ticket.user) {
+                return Err(Errno::PERM.into());
+            }
+            let send = || rustix::net::send(&socket, words.as_bytes(), SendFlags::NOSIGNAL);
+            match retry_on_intr(send) {
+                Ok(_) => return Ok(Self(socket)),
+                // It was closed before it heard anything.
+                Err(Errno::PIPE | Errno::CONNRESET) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next answer, and the descriptor that comes along, whatever signals come meanwhile.
+    ///
+    /// # Errors
+    /// If the relay has ended.
+    pub(crate) fn hear(&self) -> io::Result<(Reply, Option<OwnedFd>)> {
+        retry(|| self.answer())
+    }
+
+    /// The next answer, which may take its time.
+    ///
+    /// # Errors
+    /// `EINTR` if a signal comes, `EAGAIN` behind the limit.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<Reply> {
+        if limit.is_some() {
+            sockopt::set_socket_timeout(&self.0, Timeout::Recv, limit)?;
+        }
+        self.answer().map(|(reply, _)| reply)
+    }
+
+    fn answer(&self) -> io::Result<(Reply, Option<OwnedFd>)> {
+        let mut words = [0; WORDS_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut words)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let message = rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags)?;
+        let mut socket = None;
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = part {
+                socket = files.last().or(socket);
+            }
+        }
+        let reply = words.get(..message.bytes).unwrap_or_default();
+        let reply = std::str::from_utf8(reply).map_err(io::Error::other)?;
+        Ok((reply.parse().map_err(io::Error::other)?, socket))
+    }
 }
 
-/// Asks the relay. Without one everything fails with `ENETDOWN`.
-pub(crate) fn ask(request: &Request) -> Reply {
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
-        match asked(request, None) {
-            Ok(reply) => return reply,
+        match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Reply::Errno(Errno::NETDOWN.raw_os_error()),
+            result => return result,
         }
     }
 }
 
-/// The same, which may take its time.
-///
-/// # Errors
-/// `EINTR` if a signal comes, `EAGAIN` behind the limit.
-pub(crate) fn ask_and_wait(request: &Request, limit: Option<Duration>) -> io::Result<Reply> {
-    asked(request, limit)
+/// Asks the relay. Without one everything fails with `ENETDOWN`.
+pub(crate) fn ask(request: &Request) -> Reply {
+    ask_for_socket(request).0
 }
 
-fn asked(request: &Request, limit: Option<Duration>) -> io::Result<Reply> {
-    let socket = tell(request)?;
-    if limit.is_some() {
-        sockopt::set_socket_timeout(&socket, Timeout::Recv, limit)?;
-    }
-    let mut words = [0; WORDS_MAX];
-    let (octets, _) = rustix::net::recv(&socket, &mut words, RecvFlags::empty())?;
-    let reply = words.get(..octets).unwrap_or_default();
-    let reply = std::str::from_utf8(reply).map_err(io::Error::other)?;
-    reply.parse().map_err(io::Error::other)
+/// The same with what [`Reply::Made`] brings along.
+pub(crate) fn ask_for_socket(request: &Request) -> (Reply, Option<OwnedFd>) {
+    let heard = Conversation::begin(request).and_then(|conversation| conversation.hear());
+    heard.unwrap_or((Reply::Errno(Errno::NETDOWN.raw_os_error()), None))
 }

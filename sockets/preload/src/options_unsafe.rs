@@ -57,7 +57,7 @@ fn known(fd: c_int, socket: &Name, level: c_int, name: c_int) -> Result<Vec<u8>,
             return match ask(&Request::Get(socket.id, level, name)) {
                 Reply::Value(octets) => Ok(octets),
                 Reply::Errno(number) => Err(number),
-                Reply::Outside | Reply::Named(_) => Err(libc::EPROTO),
+                Reply::Outside | Reply::Made(_) => Err(libc::EPROTO),
             };
         }
     };
@@ -75,10 +75,10 @@ fn error_of(fd: c_int, socket: &Name) -> c_int {
 
 /// Why a stream is over, or what was reported to a socket for datagrams, if the relay has not told it yet.
 pub(crate) fn why(id: u64) -> Option<c_int> {
-    match ask(&Request::Status(id, false)) {
+    match ask(&Request::Status(id)) {
         Reply::Errno(0 | libc::EINPROGRESS | libc::ENOTCONN) => None,
         Reply::Errno(number) => Some(number),
-        Reply::Outside | Reply::Named(_) | Reply::Value(_) => None,
+        Reply::Outside | Reply::Made(_) | Reply::Value(_) => None,
     }
 }
 
@@ -144,6 +144,6 @@ pub unsafe extern "C" fn setsockopt(
     };
     match ask(&Request::Set(socket.id, vec![setting])) {
         Reply::Errno(number) => answer(number),
-        Reply::Outside | Reply::Named(_) | Reply::Value(_) => answer(libc::EPROTO),
+        Reply::Outside | Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),
     }
 }

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn recvfrom(
     };
     if result >= 0 {
         // SAFETY: the program says that there is room.
-        unsafe { place.hand_over(from, length) };
+        unsafe { place.hand_over(fd, from, length) };
     }
     result
 }
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
     let result = revised(fd, result);
     if result >= 0 {
         // SAFETY: the program says that there is room.
-        unsafe { place.hand_over(name.cast(), &raw mut theirs.msg_namelen) };
+        unsafe { place.hand_over(fd, name.cast(), &raw mut theirs.msg_namelen) };
     }
     result
 }
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn recvmmsg(
         if let Some(place) = places.get_mut(at).filter(|_| at < came && !name.is_null()) {
             *place.length() = length;
             // SAFETY: the program says that there is room.
-            unsafe { place.hand_over(name.cast(), &raw mut theirs.msg_namelen) };
+            unsafe { place.hand_over(fd, name.cast(), &raw mut theirs.msg_namelen) };
         }
     }
     revised(fd, result as ssize_t) as c_int

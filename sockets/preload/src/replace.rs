@@ -1,17 +1,16 @@
 //! Putting a socket of the system in the place of another, and making those sockets.
 
-use crate::ask::{ask, ask_and_wait, tell};
+use crate::ask::{Conversation, ask, ask_for_socket, ticket};
 use crate::registrations_unsafe::renew;
 use crate::socket_unsafe::{copy_option, option_octets};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use xk_request::{Family, Kind, Name, Reply, Request, STUFFING_MAX, Setting};
+use xk_request::{Family, Kind, Name, Reply, Request, Setting};
 
 /// What came of a call that may be Linux's.
 pub(crate) enum Done {
@@ -53,22 +52,9 @@ const COPIED: [i32; 9] = [
 /// Which buffers' sizes the program has set (Linux 5.14): 1 for sending, 2 for receiving.
 const SO_BUF_LOCK: i32 = 72;
 
-fn system_socket(kind: Kind) -> io::Result<OwnedFd> {
-    let kind = match kind {
-        Kind::Stream => SocketType::STREAM,
-        Kind::Datagrams => SocketType::DGRAM,
-    };
-    let flags = SocketFlags::CLOEXEC;
-    Ok(rustix::net::socket_with(
-        AddressFamily::UNIX,
-        kind,
-        flags,
-        None,
-    )?)
-}
-
-fn abstract_name(name: &str) -> io::Result<SocketAddrUnix> {
-    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+/// Where a socket for datagrams sends what is for a peer.
+pub(crate) fn stand_in(id: u64, peer: SocketAddrV4) -> Result<String, Errno> {
+    Ok(ticket().ok_or(Errno::NETDOWN)?.stand_in(id, peer))
 }
 
 fn of(result: io::Result<Done>) -> Done {
@@ -83,28 +69,12 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: Socket
         && [libc::SO_REUSEADDR, libc::SO_REUSEPORT]
             .iter()
             .any(|option| number(fd, libc::SOL_SOCKET, *option) != Some(0));
-    match ask(&Request::Bind(kind, family, local, shares)) {
-        Reply::Outside => Done::Outside,
-        Reply::Errno(number) => Done::Errno(number),
-        Reply::Named(name) => of(bound(fd, kind, &name)),
-        Reply::Value(_) => Done::Errno(libc::EPROTO),
+    match ask_for_socket(&Request::Bind(kind, family, local, shares)) {
+        (Reply::Made(id), Some(socket)) => of(replace(fd, &socket, id).map(|()| Done::Ok)),
+        (Reply::Outside, _) => Done::Outside,
+        (Reply::Errno(number), _) => Done::Errno(number),
+        (Reply::Made(_) | Reply::Value(_), _) => Done::Errno(libc::EPROTO),
     }
-}
-
-fn bound(fd: BorrowedFd<'_>, kind: Kind, name: &str) -> io::Result<Done> {
-    let (socket, id) = taken(kind, name)?;
-    replace(fd, &socket, id)?;
-    Ok(Done::Ok)
-}
-
-/// A socket with the name that the relay has given, and its number.
-fn taken(kind: Kind, name: &str) -> io::Result<(OwnedFd, u64)> {
-    let socket = system_socket(kind)?;
-    rustix::net::bind(&socket, &abstract_name(name)?)?;
-    let id = name.parse::<Name>().map_err(io::Error::other)?.id;
-    // So that the relay knows from now on what it means if the name is nobody's.
-    let _ = ask(&Request::Status(id, false));
-    Ok((socket, id))
 }
 
 /// Connects an Internet socket, or one that was bound to the graph.
@@ -158,30 +128,21 @@ fn connected(
     bound: Option<u64>,
     peer: SocketAddrV4,
 ) -> io::Result<Done> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let door = format!("xk.{:016x}", u64::from_ne_bytes(random));
-    let listener = system_socket(Kind::Stream)?;
-    rustix::net::bind(&listener, &abstract_name(&door)?)?;
-    rustix::net::listen(&listener, 1)?;
-    let name = match ask(&Request::Connect(family, bound, peer, door)) {
-        Reply::Outside => return Ok(Done::Outside),
-        Reply::Errno(number) => return Ok(Done::Errno(number)),
-        Reply::Named(name) => name,
-        Reply::Value(_) => return Err(Errno::PROTO.into()),
+    let waits = !rustix::fs::fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
+    let asked = Conversation::begin(&Request::Connect(family, bound, peer, waits))?;
+    let (id, socket) = match asked.hear()? {
+        (Reply::Made(id), Some(socket)) => (id, socket),
+        (Reply::Outside, _) => return Ok(Done::Outside),
+        (Reply::Errno(number), _) => return Ok(Done::Errno(number)),
+        (Reply::Made(_) | Reply::Value(_), _) => return Err(Errno::PROTO.into()),
     };
-    let id = name.parse::<Name>().map_err(io::Error::other)?.id;
-    let socket = rustix::net::accept_with(&listener, SocketFlags::CLOEXEC)?;
-    if rustix::fs::fcntl_getfl(fd)?.contains(OFlags::NONBLOCK) {
-        let octets = stuff(&socket)?;
-        tell(&Request::Stuffed(id, octets))?;
+    if !waits {
         replace(fd, &socket, id)?;
         return Ok(Done::Errno(Errno::INPROGRESS.raw_os_error()));
     }
     carry(fd, id);
-    tell(&Request::Stuffed(id, 0))?;
     let limit = sockopt::socket_timeout(fd, Timeout::Send).unwrap_or(None);
-    match ask_and_wait(&Request::Status(id, true), limit) {
+    match asked.wait(limit) {
         Ok(Reply::Errno(0)) => {
             put(fd, &socket)?;
             Ok(Done::Ok)
@@ -223,27 +184,28 @@ fn connected_datagrams(
             rustix::net::connect_unspec(fd)?;
         }
         return match ask(&Request::Peer(name.id, peer, true)) {
-            Reply::Named(peer) => {
-                rustix::net::connect(fd, &abstract_name(&peer)?)?;
+            Reply::Errno(0) => {
+                let to = SocketAddrUnix::new(stand_in(name.id, peer)?)?;
+                rustix::net::connect(fd, &to)?;
                 Ok(Done::Ok)
             }
             Reply::Outside => outside(fd, Some(name)),
             Reply::Errno(number) => Ok(Done::Errno(number)),
-            Reply::Value(_) => Err(Errno::PROTO.into()),
+            Reply::Made(_) | Reply::Value(_) => Err(Errno::PROTO.into()),
         };
     }
     let found = to_be_sent_from(fd, family, peer, true)?;
-    let (socket, id, name) = match found {
+    let (socket, id) = match found {
         Ok(found) => found,
         Err(done) => return Ok(done),
     };
-    rustix::net::connect(&socket, &abstract_name(&name)?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(stand_in(id, peer)?)?)?;
     replace(fd, &socket, id)?;
     Ok(Done::Ok)
 }
 
-/// A socket for datagrams at a free port, its number, and where it is to send what is for `peer`.
-type Sender = (OwnedFd, u64, String);
+/// A socket for datagrams at a free port, and its number.
+type Sender = (OwnedFd, u64);
 
 fn to_be_sent_from(
     fd: BorrowedFd<'_>,
@@ -252,22 +214,21 @@ fn to_be_sent_from(
     only: bool,
 ) -> io::Result<Result<Sender, Done>> {
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let name = match ask(&Request::Bind(Kind::Datagrams, family, any, false)) {
-        Reply::Named(name) => name,
-        Reply::Outside => return Ok(Err(Done::Outside)),
-        Reply::Errno(number) => return Ok(Err(Done::Errno(number))),
-        Reply::Value(_) => return Err(Errno::PROTO.into()),
+    let (id, socket) = match ask_for_socket(&Request::Bind(Kind::Datagrams, family, any, false)) {
+        (Reply::Made(id), Some(socket)) => (id, socket),
+        (Reply::Outside, _) => return Ok(Err(Done::Outside)),
+        (Reply::Errno(number), _) => return Ok(Err(Done::Errno(number))),
+        (Reply::Made(_) | Reply::Value(_), _) => return Err(Errno::PROTO.into()),
     };
-    let (socket, id) = taken(Kind::Datagrams, &name)?;
     carry(fd, id);
     match ask(&Request::Peer(id, peer, only)) {
-        Reply::Named(name) => return Ok(Ok((socket, id, name))),
+        Reply::Errno(0) => return Ok(Ok((socket, id))),
         Reply::Outside => {}
         Reply::Errno(number) => {
             let _ = ask(&Request::Forget(id));
             return Ok(Err(Done::Errno(number)));
         }
-        Reply::Value(_) => return Err(Errno::PROTO.into()),
+        Reply::Made(_) | Reply::Value(_) => return Err(Errno::PROTO.into()),
     }
     let _ = ask(&Request::Forget(id));
     Ok(Err(Done::Outside))
@@ -285,17 +246,17 @@ pub(crate) fn way(
 ) -> Result<String, Done> {
     if let Some(name) = ours {
         return match ask(&Request::Peer(name.id, peer, false)) {
-            Reply::Named(peer) => Ok(peer),
+            Reply::Errno(0) => stand_in(name.id, peer).map_err(|error| of(Err(error.into()))),
             Reply::Outside => Err(of(outside(fd, Some(name)))),
             Reply::Errno(number) => Err(Done::Errno(number)),
-            Reply::Value(_) => Err(Done::Errno(libc::EPROTO)),
+            Reply::Made(_) | Reply::Value(_) => Err(Done::Errno(libc::EPROTO)),
         };
     }
     match to_be_sent_from(fd, family, peer, false) {
-        Ok(Ok((socket, id, name))) => match replace(fd, &socket, id) {
-            Ok(()) => Ok(name),
-            Err(error) => Err(of(Err(error))),
-        },
+        Ok(Ok((socket, id))) => {
+            let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer)?));
+            replaced.map_err(|error| of(Err(error)))
+        }
         Ok(Err(done)) => Err(done),
         Err(error) => Err(of(Err(error))),
     }
@@ -308,32 +269,8 @@ pub(crate) fn alone(fd: BorrowedFd<'_>, name: &Name) -> Done {
             .map(|()| Done::Ok)
             .map_err(io::Error::from)),
         Reply::Errno(number) => Done::Errno(number),
-        Reply::Outside | Reply::Named(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
+        Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
     }
-}
-
-/// Fills a socket until it is not ready to be written any more; answers with how many octets.
-fn stuff(socket: &OwnedFd) -> io::Result<usize> {
-    let stuffing = [0; 32 << 10];
-    let mut octets = 0;
-    while octets < STUFFING_MAX {
-        let mut polled = [PollFd::new(socket, PollFlags::OUT)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        if rustix::event::poll(&mut polled, Some(&now))? == 0 {
-            break;
-        }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(socket, &stuffing, flags) {
-            Ok(sent) => octets += sent,
-            Err(Errno::AGAIN) => break,
-            // It has failed already, which the relay knows.
-            Err(_) => return Ok(octets),
-        }
-    }
-    Ok(octets)
 }
 
 fn number(fd: BorrowedFd<'_>, level: i32, option: i32) -> Option<i32> {

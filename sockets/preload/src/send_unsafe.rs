@@ -90,8 +90,8 @@ enum To {
     Said,
     /// To where the socket is connected.
     Connected,
-    /// To the socket under this name; what is known of the program's own, and what the program has said.
-    Name(String, Option<Name>, Family, SocketAddrV4),
+    /// To the socket at this path; what is known of the program's own, and what the program has said.
+    Path(String, Option<Name>, Family, SocketAddrV4),
     /// Nowhere, with this number.
     Nowhere(c_int),
 }
@@ -115,11 +115,10 @@ unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) ->
             drop(name);
             To::Nowhere(libc::EINVAL)
         }
-        Some(name) => {
-            let mut to = name.clone();
-            to.peer = Some(peer);
-            To::Name(to.to_string(), Some(name), family, peer)
-        }
+        Some(name) => match replace::stand_in(name.id, peer) {
+            Ok(path) => To::Path(path, Some(name), family, peer),
+            Err(error) => To::Nowhere(error.raw_os_error()),
+        },
         None if may_be_ours(fd) == Some(Kind::Datagrams) => way(fd, family, None, peer),
         None => To::Said,
     }
@@ -131,7 +130,7 @@ fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To
         return To::Nowhere(libc::EBADF);
     };
     match replace::way(place, family, ours, peer) {
-        Ok(name) => To::Name(name, None, family, peer),
+        Ok(path) => To::Path(path, None, family, peer),
         Err(Done::Errno(number)) => To::Nowhere(number),
         Err(Done::Outside | Done::Ok) => To::Said,
     }
@@ -153,14 +152,14 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
             // SAFETY: the caller says so.
             unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) }
         }
-        To::Name(name, ours, family, peer) => {
-            let (mut address, length) = address_of(&name);
+        To::Path(path, ours, family, peer) => {
+            let (mut address, length) = address_of(&path);
             let said = (message.msg_name, message.msg_namelen);
             message.msg_name = (&raw mut address).cast();
             message.msg_namelen = length;
             // SAFETY: the caller says so; the address is on this stack.
             let sent = unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) };
-            let is_new = sent < 0 && errno() == libc::ECONNREFUSED;
+            let is_new = sent < 0 && matches!(errno(), libc::ECONNREFUSED | libc::ENOENT);
             let Some(ours) = ours.filter(|_| is_new) else {
                 return sent;
             };
@@ -197,7 +196,7 @@ pub unsafe extern "C" fn sendto(
     let result = match to_whom {
         // SAFETY: what the program has handed over is handed on.
         To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
-        To::Name(..) if count > DATAGRAM_OCTETS_MAX => answer(libc::EMSGSIZE) as ssize_t,
+        To::Path(..) if count > DATAGRAM_OCTETS_MAX => answer(libc::EMSGSIZE) as ssize_t,
         to_whom => {
             let mut slice = iovec {
                 iov_base: from.cast_mut(),

@@ -145,28 +145,26 @@ fn name_of(address: &sockaddr_un, length: usize) -> Option<Name> {
     if c_int::from(address.sun_family) != libc::AF_UNIX {
         return None;
     }
-    // Behind the family, and behind the zero octet of an abstract name.
     let count = length.checked_sub(offset_of!(sockaddr_un, sun_path))?;
     let path = address.sun_path.get(..count)?;
     let mut octets = [0; size_of::<sockaddr_un>()];
     for (to, from) in octets.iter_mut().zip(path) {
         *to = *from as u8;
     }
-    let name = octets.get(..count)?.strip_prefix(&[0])?;
-    let name: Name = std::str::from_utf8(name).ok()?.parse().ok()?;
+    let path = octets.get(..count)?.split(|octet| *octet == 0).next()?;
+    let name: Name = std::str::from_utf8(path).ok()?.parse().ok()?;
     (name.token == crate::ask::ticket()?.token).then_some(name)
 }
 
-/// The address of the system's that a name stands for, and its length.
-pub(crate) fn address_of(name: &str) -> (sockaddr_un, socklen_t) {
+/// The address of the system's for a path, and its length.
+pub(crate) fn address_of(path: &str) -> (sockaddr_un, socklen_t) {
     // SAFETY: all octets zero make a valid address.
     let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let room = address.sun_path.iter_mut().skip(1);
-    for (to, from) in room.zip(name.bytes()) {
+    for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
         *to = from as libc::c_char;
     }
-    let octets = (name.len() + 1).min(address.sun_path.len());
+    let octets = (path.len() + 1).min(address.sun_path.len());
     let length = offset_of!(sockaddr_un, sun_path) + octets;
     (address, length as socklen_t)
 }
@@ -188,10 +186,15 @@ fn name(fd: c_int, end: End) -> Option<Name> {
     name_of(&address, length as usize)
 }
 
-/// What is known of a socket of ours: by the other end's name if it is connected, by its own if it is bound.
+/// What is known of a socket of ours. Its own name says whether it is one, for the relay or the program itself has
+/// given it; only then is the other end the relay's, whose name tells more.
 pub(crate) fn ours(fd: c_int) -> Option<Name> {
     crate::ask::ticket()?;
-    name(fd, End::Peer).or_else(|| name(fd, End::Own))
+    let own = name(fd, End::Own)?;
+    match own.peer {
+        Some(_) => Some(own),
+        None => Some(name(fd, End::Peer).unwrap_or(own)),
+    }
 }
 
 /// What an Internet socket that may become one of ours carries: one that Linux has not bound yet.
@@ -244,16 +247,17 @@ impl Place {
         &mut self.length
     }
 
-    /// Gives it to the program, as an Internet address if it is the name of a socket of ours. Streams name no sender, as TCP
-    /// does not.
+    /// Gives it to the program, as an Internet address if it is the name of a socket of ours and has come through one of ours,
+    /// `fd`: elsewhere such a name could be anybody's. Streams name no sender, as TCP does not.
     ///
     /// # Safety
     /// As for [`give`].
-    pub(crate) unsafe fn hand_over(&self, to: *mut sockaddr, length: *mut socklen_t) {
+    pub(crate) unsafe fn hand_over(&self, fd: c_int, to: *mut sockaddr, length: *mut socklen_t) {
         if to.is_null() || length.is_null() {
             return;
         }
-        match name_of(&self.address, self.length as usize) {
+        let named = name_of(&self.address, self.length as usize);
+        match named.filter(|_| name(fd, End::Own).is_some()) {
             Some(Name {
                 kind: Kind::Datagrams,
                 family,

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
             Reply::Errno(0) => Done::Ok,
             Reply::Errno(libc::ENOTCONN) => replace::connect(place, family, None, peer),
             Reply::Errno(number) => Done::Errno(number),
-            Reply::Outside | Reply::Named(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
+            Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
         },
         (Some(name), Some((family, peer))) => match name.kind {
             Kind::Stream => replace::connect(place, family, Some(&name), peer),

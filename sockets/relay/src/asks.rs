@@ -1,14 +1,19 @@
 //! What programs ask, and what they are answered.
 
 use crate::datagrams::Datagrams;
-use crate::listening::{Listening, named};
+use crate::joined::{Connecting, stuff};
+use crate::listening::Listening;
 use crate::options::Options;
 use crate::relay::{Inner, Thing};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix};
-use std::io;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, socketpair,
+};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use xk_net::{Source, TcpListener, TcpStream, Thread, UdpSocket};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, WORDS_MAX};
@@ -16,49 +21,40 @@ use xk_request::{Family, Kind, Name, Reply, Request, Setting, WORDS_MAX};
 /// How many peers wait to be handed over.
 const BACKLOG: usize = 128;
 
+/// What is answered, with the descriptor that comes along.
+type Answer = (Reply, Option<OwnedFd>);
+
 impl Inner {
-    /// Hears what somebody asks.
+    /// Hears what an asker asks.
     pub(crate) fn hear(&mut self, id: u64) {
         let mut words = [0; WORDS_MAX];
         let Some(Thing::Asker(asker)) = self.things.get(&id) else {
             return;
         };
-        let octets = match rustix::net::recv(asker, &mut words, RecvFlags::DONTWAIT) {
+        let octets = match rustix::net::recv(&asker.socket, &mut words, RecvFlags::DONTWAIT) {
             Ok((octets, _)) => octets,
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => 0,
         };
-        let Some(Thing::Asker(asker)) = self.things.remove(&id) else {
+        let Some(asker) = self.take_asker(id) else {
             return;
         };
         let words = std::str::from_utf8(words.get(..octets).unwrap_or_default());
-        let Some((key, request)) = words.unwrap_or_default().split_once(' ') else {
-            return;
-        };
-        // Whoever has not the key is not answered.
-        if key != self.ticket.key {
-            return;
-        }
-        if let Ok(request) = request.parse() {
+        if let Ok(request) = words.unwrap_or_default().parse() {
             self.serve(asker, request);
         }
     }
 
     fn serve(&mut self, asker: OwnedFd, request: Request) {
         let reply = match request {
-            Request::Bind(Kind::Stream, family, local, _) => self.bind(family, local),
-            Request::Bind(Kind::Datagrams, family, local, shares) => {
-                self.bind_datagrams(family, local, shares)
+            Request::Bind(kind, family, local, shares) => {
+                let (reply, socket) = self.bind(kind, family, local, shares);
+                return answer(&asker, &reply, socket.as_ref());
             }
-            Request::Connect(family, bound, peer, name) => self.connect(family, bound, peer, &name),
-            Request::Stuffed(id, octets) => {
-                if let Some(Thing::Joined(joined)) = self.things.get_mut(&id) {
-                    joined.stuffed(octets);
-                    self.tend(id);
-                }
-                return;
+            Request::Connect(family, bound, peer, waits) => {
+                return self.connect(asker, family, bound, peer, waits);
             }
-            Request::Status(id, waits) => return self.status(asker, id, waits),
+            Request::Status(id) => Reply::Errno(self.status(id)),
             Request::Again(id) => Reply::Errno(self.again(id)),
             Request::Peer(id, peer, only) => self.peer(id, peer, only),
             Request::Alone(id) => {
@@ -81,12 +77,12 @@ impl Inner {
             Request::Set(id, settings) => Reply::Errno(self.set(id, &settings)),
             Request::Get(id, level, option) => self.get(id, level, option),
         };
-        answer(&asker, &reply);
+        answer(&asker, &reply, None);
     }
 
     fn name(&self, id: u64, kind: Kind, family: Family, local: SocketAddrV4) -> Name {
         Name {
-            token: self.ticket.token.clone(),
+            token: self.token.clone(),
             id,
             kind,
             family,
@@ -95,65 +91,70 @@ impl Inner {
         }
     }
 
-    fn bind(&mut self, family: Family, local: SocketAddrV4) -> Reply {
+    fn bind(&mut self, kind: Kind, family: Family, local: SocketAddrV4, shares: bool) -> Answer {
         if local.ip().is_loopback() {
-            return Reply::Outside;
+            return (Reply::Outside, None);
         }
         // Those of programs that have ended meanwhile are not in the way.
         self.look();
-        match TcpListener::listen(&self.stack, local.into(), BACKLOG) {
-            Ok(listener) => of(self.bound(family, listener)),
-            Err(error) => of_bind(error),
+        let bound = match kind {
+            Kind::Stream => TcpListener::listen(&self.stack, local.into(), BACKLOG)
+                .and_then(|listener| self.bound(family, listener)),
+            Kind::Datagrams => match shares {
+                true => UdpSocket::bind_shared(&self.stack, local),
+                false => UdpSocket::bind(&self.stack, local),
+            }
+            .and_then(|socket| self.bound_datagrams(family, socket)),
+        };
+        match bound {
+            Ok((id, socket)) => (Reply::Made(id), Some(socket)),
+            Err(error) => (of_bind(error), None),
         }
     }
 
-    fn bound(&mut self, family: Family, listener: TcpListener<Thread>) -> io::Result<Reply> {
+    fn bound(
+        &mut self,
+        family: Family,
+        listener: TcpListener<Thread>,
+    ) -> io::Result<(u64, OwnedFd)> {
         listener.set_nonblocking(true)?;
         let local = v4(listener.local_addr()?)?;
         let id = self.number();
-        let name = self.name(id, Kind::Stream, family, local).to_string();
+        let name = self.name(id, Kind::Stream, family, local);
+        let (socket, place) = self.folder.place(SocketType::STREAM, &name)?;
         let watch = listener.watch(self.bell.teller(id));
-        let listening = Listening::new(listener, local, family, name.clone(), watch);
+        let listening = Listening::new(listener, local, family, place, watch);
         self.things
             .insert(id, Thing::Listening(Box::new(listening)));
-        Ok(Reply::Named(name))
+        Ok((id, socket))
     }
 
-    fn bind_datagrams(&mut self, family: Family, local: SocketAddrV4, shares: bool) -> Reply {
-        if local.ip().is_loopback() {
-            return Reply::Outside;
-        }
-        self.look();
-        let made = match shares {
-            true => UdpSocket::bind_shared(&self.stack, local),
-            false => UdpSocket::bind(&self.stack, local),
-        };
-        match made {
-            Ok(socket) => of(self.bound_datagrams(family, socket)),
-            Err(error) => of_bind(error),
-        }
-    }
-
-    fn bound_datagrams(&mut self, family: Family, socket: UdpSocket<Thread>) -> io::Result<Reply> {
+    fn bound_datagrams(
+        &mut self,
+        family: Family,
+        socket: UdpSocket<Thread>,
+    ) -> io::Result<(u64, OwnedFd)> {
         socket.set_nonblocking(true)?;
         let local = v4(socket.local_addr()?)?;
         let id = self.number();
         let name = self.name(id, Kind::Datagrams, family, local);
-        let reply = Reply::Named(name.to_string());
+        let (theirs, place) = self.folder.place(SocketType::DGRAM, &name)?;
         let watch = socket.watch(self.bell.teller(id));
-        let datagrams = Datagrams::new(socket, name, watch, Arc::clone(&self.lost));
+        let (folder, lost) = (Arc::clone(&self.folder), Arc::clone(&self.lost));
+        let datagrams = Datagrams::new(socket, name, place, folder, watch, lost);
         self.things
             .insert(id, Thing::Datagrams(Box::new(datagrams)));
-        Ok(reply)
+        Ok((id, theirs))
     }
 
     fn connect(
         &mut self,
+        asker: OwnedFd,
         family: Family,
         bound: Option<u64>,
         peer: SocketAddrV4,
-        name: &str,
-    ) -> Reply {
+        waits: bool,
+    ) {
         let (mut local, mut options) = (None, Options::default());
         if let Some(Thing::Listening(listening)) = bound.and_then(|id| self.things.get(&id)) {
             local = Some(listening.local);
@@ -162,39 +163,48 @@ impl Inner {
         // What is bound for any host may still be Linux's.
         let for_any = local.is_none_or(|local| local.ip().is_unspecified());
         if peer.ip().is_loopback() && for_any {
-            return Reply::Outside;
+            return answer(&asker, &Reply::Outside, None);
         }
         let listening = bound.and_then(|id| self.things.remove(&id));
         drop(listening);
         match TcpStream::begin_connect(&self.stack, local.map(SocketAddr::V4), peer.into()) {
-            Ok(stream) => of(self.joined(stream, family, peer, name, options)),
-            Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable && for_any => {
-                Reply::Outside
+            Ok(stream) => {
+                if let Err(error) = self.joined(&asker, stream, family, peer, options, waits) {
+                    answer(&asker, &of(Err(error)), None);
+                }
             }
-            Err(error) => of(Err(error)),
+            Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable && for_any => {
+                answer(&asker, &Reply::Outside, None);
+            }
+            Err(error) => answer(&asker, &of(Err(error)), None),
         }
     }
 
     fn joined(
         &mut self,
+        asker: &OwnedFd,
         stream: TcpStream<Thread>,
         family: Family,
         peer: SocketAddrV4,
-        program: &str,
         options: Options,
-    ) -> io::Result<Reply> {
+        waits: bool,
+    ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         options.apply_all(&stream);
         let local = v4(stream.local_addr()?)?;
         let id = self.number();
         let mut name = self.name(id, Kind::Stream, family, local);
         name.peer = Some(peer);
-        let name = name.to_string();
-        let unix = named(&name)?;
-        let program = SocketAddrUnix::new_abstract_name(program.as_bytes())?;
-        rustix::net::connect(&unix, &program)?;
-        self.keep(id, stream, unix, false, options)?;
-        Ok(Reply::Named(name))
+        let flags = SocketFlags::CLOEXEC;
+        let (unix, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        self.folder.name(&theirs, &name)?;
+        let connecting = match waits {
+            true => Connecting::Awaited(asker.try_clone()?),
+            false => Connecting::Stuffed(stuff(&theirs)?),
+        };
+        self.keep(id, stream, unix, Some(connecting), options)?;
+        answer(asker, &Reply::Made(id), Some(&theirs));
+        Ok(())
     }
 
     fn peer(&mut self, id: u64, peer: SocketAddrV4, only: bool) -> Reply {
@@ -207,10 +217,10 @@ impl Inner {
             datagrams.peer(&stack, peer, only, scratch, watch)
         });
         match found {
-            Some(Ok((name, gone))) => {
+            Some(Ok(gone)) => {
                 self.forget(&gone);
                 self.again.push_back(id);
-                Reply::Named(name)
+                Reply::Errno(0)
             }
             Some(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable => Reply::Outside,
             Some(Err(error)) => of(Err(error)),
@@ -218,28 +228,16 @@ impl Inner {
         }
     }
 
-    fn status(&mut self, asker: OwnedFd, id: u64, waits: bool) {
-        let number = match self.things.get_mut(&id) {
-            Some(Thing::Listening(listening)) => {
-                listening.take();
-                0
-            }
+    fn status(&mut self, id: u64) -> i32 {
+        match self.things.get_mut(&id) {
+            Some(Thing::Listening(_)) => 0,
             Some(Thing::Datagrams(datagrams)) => {
-                datagrams.take();
                 datagrams.take_error().map_or(0, Errno::raw_os_error)
             }
-            Some(Thing::Joined(joined)) if joined.connected => {
-                joined.confirmed |= waits;
-                0
-            }
-            Some(Thing::Joined(joined)) if waits => {
-                joined.waiting.push(asker);
-                return;
-            }
+            Some(Thing::Joined(joined)) if joined.connected => 0,
             Some(Thing::Joined(_)) => Errno::INPROGRESS.raw_os_error(),
             _ => self.epitaph(id),
-        };
-        answer(&asker, &Reply::Errno(number));
+        }
     }
 
     /// What a further connect of a stream is answered, as Linux does: once that it stands.
@@ -318,8 +316,17 @@ fn of(result: io::Result<Reply>) -> Reply {
     })
 }
 
-/// Whoever asked may be gone; then he does not want to know.
-pub(crate) fn answer(asker: &OwnedFd, reply: &Reply) {
+/// Answers, and hands a descriptor over. An asker that is gone does not want to know; what it does not take is closed.
+pub(crate) fn answer(asker: &OwnedFd, reply: &Reply, socket: Option<&OwnedFd>) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors: Vec<_> = socket.into_iter().map(AsFd::as_fd).collect();
+    if !descriptors.is_empty() {
+        // There is room for one.
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let _ = rustix::net::send(asker, reply.to_string().as_bytes(), flags);
+    let words = reply.to_string();
+    let parts = [IoSlice::new(words.as_bytes())];
+    let _ = rustix::net::sendmsg(asker, &parts, &mut control, flags);
 }

@@ -3,22 +3,19 @@
 //! Each peer is a socket here, a *stand-in*, whose name says whom it stands for. The program sends to it and hears from it, so
 //! it finds senders, boundaries and its connected peer by the system's own means.
 
+use crate::folder::{Folder, Place};
 use crate::joined::{Next, SCRATCH, TURNS, blocks};
-use crate::listening::GRACE;
 use crate::options::Options;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 use xk_net::{Source, Stack, Thread, UdpSocket, WatchId};
-use xk_request::{Name, Setting};
+use xk_request::{Name, Setting, stand_in};
 
 /// How many peers a socket has at once; the one that was silent longest makes room.
 const STAND_INS_MAX: usize = 256;
@@ -29,7 +26,16 @@ struct StandIn {
     /// Its number in the relay.
     number: u64,
     name: String,
+    /// Where the program finds it.
+    file: String,
     used: u64,
+    folder: Arc<Folder>,
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.folder.hide(&self.file);
+    }
 }
 
 /// How a stand-in gets a number in the relay, where it is watched.
@@ -40,11 +46,9 @@ pub(crate) struct Datagrams {
     socket: UdpSocket<Thread>,
     /// The program's, with the local address as it is now.
     name: Name,
-    /// The same, as the program has bound it.
-    bound: String,
+    place: Place,
+    folder: Arc<Folder>,
     watch: WatchId,
-    born: Instant,
-    taken: bool,
     /// The program hears this peer alone.
     only: Option<SocketAddrV4>,
     peers: HashMap<SocketAddrV4, StandIn>,
@@ -60,16 +64,16 @@ pub(crate) struct Datagrams {
     lost: Arc<AtomicU64>,
 }
 
-/// A socket of the system for datagrams under this name.
-fn named(name: &str) -> io::Result<OwnedFd> {
+/// A socket of the system for datagrams.
+fn unnamed() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    rustix::net::bind(&socket, &abstract_name(name)?)?;
-    Ok(socket)
-}
-
-fn abstract_name(name: &str) -> io::Result<SocketAddrUnix> {
-    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    let kind = SocketType::DGRAM;
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        kind,
+        flags,
+        None,
+    )?)
 }
 
 fn number_of(error: &io::Error) -> Errno {
@@ -91,16 +95,17 @@ impl Datagrams {
     pub(crate) fn new(
         socket: UdpSocket<Thread>,
         name: Name,
+        place: Place,
+        folder: Arc<Folder>,
         watch: WatchId,
         lost: Arc<AtomicU64>,
     ) -> Self {
         Self {
             socket,
-            bound: name.to_string(),
             name,
+            place,
+            folder,
             watch,
-            born: Instant::now(),
-            taken: false,
             only: None,
             peers: HashMap::new(),
             uses: 0,
@@ -116,11 +121,6 @@ impl Datagrams {
     /// The numbers of all stand-ins.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.peers.values().map(|peer| peer.number).collect()
-    }
-
-    /// The program has taken the name.
-    pub(crate) fn take(&mut self) {
-        self.taken = true;
     }
 
     /// What the network has reported, told once.
@@ -156,14 +156,12 @@ impl Datagrams {
         }
     }
 
-    /// True if the program still has its socket, or may not have made it yet.
+    /// True if the program still has its socket.
     pub(crate) fn is_alive(&self) -> bool {
-        // A name that can be taken is nobody's.
-        let may_not_have_it = !self.taken && self.born.elapsed() < GRACE;
-        may_not_have_it || named(&self.bound).is_err()
+        self.place.is_alive()
     }
 
-    /// Has a stand-in for a peer; if `only`, hears no other from now on. Answers with its name and the numbers of those that
+    /// Has a stand-in for a peer; if `only`, hears no other from now on. Answers with the numbers of those that
     /// are no longer needed.
     ///
     /// # Errors
@@ -175,7 +173,7 @@ impl Datagrams {
         only: bool,
         scratch: &mut [u8],
         watch: Watch<'_>,
-    ) -> io::Result<(String, Vec<u64>)> {
+    ) -> io::Result<Vec<u64>> {
         let mut gone = Vec::new();
         if peer.ip().is_broadcast() && !self.broadcast {
             return Err(Errno::ACCESS.into());
@@ -190,8 +188,8 @@ impl Datagrams {
         } else if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() {
             probe(stack, peer, self.broadcast)?;
         }
-        let name = self.stand_in(peer, &mut gone, watch)?;
-        Ok((name, gone))
+        self.stand_in(peer, &mut gone, watch)?;
+        Ok(gone)
     }
 
     /// Hears everybody again.
@@ -218,7 +216,7 @@ impl Datagrams {
         peer: SocketAddrV4,
         gone: &mut Vec<u64>,
         watch: Watch<'_>,
-    ) -> io::Result<String> {
+    ) -> io::Result<()> {
         let mut name = self.name.clone();
         name.peer = Some(peer);
         let name = name.to_string();
@@ -226,7 +224,7 @@ impl Datagrams {
         if let Some(kept) = self.peers.get_mut(&peer) {
             if kept.name == name {
                 kept.used = self.uses;
-                return Ok(name);
+                return Ok(());
             }
             gone.extend(self.peers.remove(&peer).map(|old| old.number));
         }
@@ -236,21 +234,26 @@ impl Datagrams {
             let oldest = oldest.and_then(|oldest| self.peers.remove(&oldest));
             gone.extend(oldest.map(|old| old.number));
         }
-        let unix = named(&name)?;
-        match rustix::net::connect(&unix, &abstract_name(&self.bound)?) {
+        let unix = unnamed()?;
+        // Before it has a name, so that no other than the program can ever send to it.
+        match rustix::net::connect(&unix, &self.place.way()?) {
             // The program hears another alone; to this one it only sends.
             Err(Errno::PERM) => {}
             connected => connected?,
         }
-        let number = watch(&unix, peer)?;
-        let made = StandIn {
+        let file = stand_in(self.name.id, peer);
+        self.folder.show(&unix, &name, &file)?;
+        let mut made = StandIn {
             unix,
-            number,
-            name: name.clone(),
+            number: 0,
+            name,
+            file,
             used: self.uses,
+            folder: Arc::clone(&self.folder),
         };
+        made.number = watch(&made.unix, peer)?;
         self.peers.insert(peer, made);
-        Ok(name)
+        Ok(())
     }
 
     /// Moves what can be moved in both directions.
@@ -391,19 +394,19 @@ impl Datagrams {
             return;
         };
         // If it cannot be told now, it is when it asks.
-        let _ = alarm(&peer.unix, &peer.name, &self.bound);
+        let _ = alarm(peer, &self.place);
         self.error = Some(number);
     }
 }
 
-/// Has the next call of the program's socket fail, which is connected to the stand-in `unix`. A socket for datagrams is told
+/// Has the next call of the program's socket fail, which is connected to the stand-in. A socket for datagrams is told
 /// that its peer has turned away when that leaves something unread; so there is something to read first.
-fn alarm(unix: &OwnedFd, name: &str, program: &str) -> io::Result<()> {
-    let program = abstract_name(program)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let other = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+fn alarm(peer: &StandIn, place: &Place) -> io::Result<()> {
+    let (unix, program) = (&peer.unix, place.way()?);
+    let other = unnamed()?;
     rustix::net::connect_unspec(unix)?;
-    let filled = rustix::net::sendto(&other, b"!", SendFlags::NOSIGNAL, &abstract_name(name)?);
+    let own = peer.folder.way(&peer.file)?;
+    let filled = rustix::net::sendto(&other, b"!", SendFlags::NOSIGNAL, &own);
     rustix::net::connect(unix, &program)?;
     if filled.is_ok() {
         rustix::net::connect_unspec(unix)?;

@@ -1,6 +1,8 @@
 //! A stream of the stack joined to a stream socket of the system, whose other end a program has.
 
 use crate::options::Options;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,6 +13,17 @@ use xk_net::{Source, TcpStream, Thread, WatchId};
 pub(crate) const TURNS: usize = 16;
 /// Octets that are moved at once.
 pub(crate) const SCRATCH: usize = 64 << 10;
+
+/// Octets that a stream is stuffed with at most while it is being connected.
+const STUFFING_MAX: usize = 1 << 20;
+
+/// How the program is to find a stream that is being connected.
+pub(crate) enum Connecting {
+    /// It waits to hear what becomes of it.
+    Awaited(OwnedFd),
+    /// Not ready to be written, for there are so many octets in front, which are not for the peer.
+    Stuffed(usize),
+}
 
 /// What is to become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +43,14 @@ pub(crate) struct Joined {
     watch: WatchId,
     /// The stream stands.
     pub(crate) connected: bool,
-    /// How many octets in front are not for the peer; unknown until the program has said so.
-    stuffing: Option<usize>,
+    /// How many octets in front are not for the peer.
+    stuffing: usize,
     to_program: Half,
     to_peer: Half,
     /// The program has closed its end altogether.
     pub(crate) gone: bool,
     /// Who waits to hear whether it stands.
-    pub(crate) waiting: Vec<OwnedFd>,
+    pub(crate) waiting: Option<OwnedFd>,
     /// The program has heard by a call of its own that it stands.
     pub(crate) confirmed: bool,
     pub(crate) options: Options,
@@ -65,35 +78,32 @@ impl Joined {
         stream: TcpStream<Thread>,
         unix: OwnedFd,
         watch: WatchId,
-        connected: bool,
+        connecting: Option<Connecting>,
         options: Options,
     ) -> Self {
+        let connected = connecting.is_none();
+        let (waiting, stuffing) = match connecting {
+            None => (None, 0),
+            Some(Connecting::Awaited(asker)) => (Some(asker), 0),
+            Some(Connecting::Stuffed(octets)) => (None, octets),
+        };
         Self {
             stream,
             unix,
             watch,
             connected,
-            stuffing: connected.then_some(0),
+            stuffing,
             to_program: Half::default(),
             to_peer: Half::default(),
             gone: false,
-            waiting: Vec::new(),
+            waiting,
             confirmed: connected,
             options,
         }
     }
 
-    /// The program says how many octets it has put in front.
-    pub(crate) fn stuffed(&mut self, octets: usize) {
-        self.stuffing.get_or_insert(octets);
-    }
-
     /// Moves what can be moved.
     pub(crate) fn tend(&mut self, scratch: &mut [u8]) -> Next {
-        if self.stuffing.is_none() && !self.gone {
-            // The program is still at it, and is to find the end of what it begins.
-            return Next::Wait;
-        }
         if !self.connected {
             if !self.stream.ready().is_writable() {
                 return if self.gone {
@@ -132,11 +142,11 @@ impl Joined {
 
     /// Throws the octets in front away.
     fn unstuff(&mut self, scratch: &mut [u8]) -> io::Result<()> {
-        while let Some(left @ 1..) = self.stuffing {
-            let take = left.min(scratch.len());
+        while self.stuffing > 0 {
+            let take = self.stuffing.min(scratch.len());
             match rustix::net::recv(&self.unix, &mut scratch[..take], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Ok(()),
-                Ok((octets, _)) => self.stuffing = Some(left - octets),
+                Ok((octets, _)) => self.stuffing -= octets,
                 Err(error) if blocks(&error.into()) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -184,7 +194,7 @@ impl Joined {
     }
 
     fn tend_peer(&mut self, scratch: &mut [u8]) -> Next {
-        if self.stuffing != Some(0) {
+        if self.stuffing > 0 {
             return Next::Wait;
         }
         let half = &mut self.to_peer;
@@ -227,6 +237,25 @@ impl Joined {
         }
         Next::Wait
     }
+}
+
+/// Fills the program's end until it is not ready to be written any more, for an edge-triggered epoll, too; answers
+/// with how many octets.
+pub(crate) fn stuff(socket: &OwnedFd) -> io::Result<usize> {
+    let stuffing = [0; 32 << 10];
+    let mut octets = 0;
+    while octets < STUFFING_MAX {
+        let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+        if rustix::event::poll(&mut polled, Some(&Timespec::default()))? == 0 {
+            break;
+        }
+        match rustix::net::send(socket, &stuffing, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(sent) => octets += sent,
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(octets)
 }
 
 impl Drop for Joined {

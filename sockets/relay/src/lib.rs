@@ -7,10 +7,13 @@
 mod asks;
 mod bell;
 mod datagrams;
+mod folder;
 mod joined;
 mod listening;
 mod options;
 mod relay;
+
+pub use folder::{Folder, own_folder};
 
 use std::io;
 use std::sync::Arc;
@@ -28,17 +31,19 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Begins to serve programs that have the [`ticket`](Self::ticket).
+    /// Begins to serve programs that have the [`ticket`](Self::ticket), with names in `folder`.
     ///
     /// # Errors
     /// If the system gives no descriptors or no thread.
-    pub fn start(stack: Stack<Thread>) -> io::Result<Self> {
+    pub fn start(stack: Stack<Thread>, folder: Folder) -> io::Result<Self> {
         let ticket = Ticket {
-            token: random_word()?,
-            key: random_word()?,
+            token: folder::random_word::<8>()?,
+            user: rustix::process::geteuid().as_raw(),
+            folder: folder.path().display().to_string(),
         };
         let bell = Arc::new(bell::Bell::new()?);
-        let mut inner = relay::Inner::new(stack, ticket.clone(), Arc::clone(&bell))?;
+        let token = ticket.token.clone();
+        let mut inner = relay::Inner::new(stack, folder, token, Arc::clone(&bell))?;
         let lost = Arc::clone(&inner.lost);
         let thread = std::thread::Builder::new()
             .name("xk-relay".into())
@@ -61,12 +66,6 @@ impl Relay {
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
-}
-
-fn random_word() -> io::Result<String> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }
 
 impl Drop for Relay {

@@ -1,28 +1,22 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
+use crate::folder::{Folder, Place};
 use crate::options::Options;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
 use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
 use xk_request::{Family, Kind, Name};
-
-/// How long a program may take to bind the name that it was given.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener<Thread>,
     pub(crate) local: SocketAddrV4,
     family: Family,
-    name: String,
+    place: Place,
     watch: WatchId,
-    born: Instant,
-    /// The program has said that it has the name.
-    taken: bool,
     /// Who could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
     /// Those of the streams to come.
@@ -41,52 +35,32 @@ pub(crate) enum Handed {
     Closed,
 }
 
-/// A socket of the system under this name.
-pub(crate) fn named(name: &str) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::bind(
-        &socket,
-        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-    )?;
-    Ok(socket)
-}
-
 impl Listening {
     pub(crate) fn new(
         listener: TcpListener<Thread>,
         local: SocketAddrV4,
         family: Family,
-        name: String,
+        place: Place,
         watch: WatchId,
     ) -> Self {
         Self {
             listener,
             local,
             family,
-            name,
+            place,
             watch,
-            born: Instant::now(),
-            taken: false,
             waiting: None,
             options: Options::default(),
         }
     }
 
-    /// The program has taken the name.
-    pub(crate) fn take(&mut self) {
-        self.taken = true;
-    }
-
-    /// True if the program still has the name, or may not have taken it yet.
+    /// True if the program still has its socket.
     pub(crate) fn is_alive(&self) -> bool {
-        // A name that can be taken is nobody's.
-        let may_not_have_it = !self.taken && self.born.elapsed() < GRACE;
-        may_not_have_it || named(&self.name).is_err()
+        self.place.is_alive()
     }
 
     /// Hands the next stream over to the program, under the number `id`.
-    pub(crate) fn hand_over(&mut self, token: &str, id: u64) -> Handed {
+    pub(crate) fn hand_over(&mut self, folder: &Folder, token: &str, id: u64) -> Handed {
         let next = match self.waiting.take() {
             Some(next) => next,
             None => match self.listener.accept() {
@@ -94,7 +68,7 @@ impl Listening {
                 Err(_) => return Handed::Nobody,
             },
         };
-        match self.join(token, id, &next) {
+        match self.join(folder, token, id, &next) {
             Ok(unix) => Handed::Over(next.0, unix),
             Err(error) => {
                 let refused = error.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error());
@@ -109,6 +83,7 @@ impl Listening {
 
     fn join(
         &self,
+        folder: &Folder,
         token: &str,
         id: u64,
         (stream, peer): &(TcpStream<Thread>, SocketAddr),
@@ -124,9 +99,10 @@ impl Listening {
             local,
             peer: Some(*peer),
         };
-        let unix = named(&name.to_string())?;
-        let program = SocketAddrUnix::new_abstract_name(self.name.as_bytes())?;
-        rustix::net::connect(&unix, &program)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let unix = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        folder.name(&unix, &name)?;
+        rustix::net::connect(&unix, &self.place.way()?)?;
         stream.set_nonblocking(true)?;
         self.options.apply_all(stream);
         Ok(unix)

@@ -3,12 +3,14 @@
 use crate::asks::answer;
 use crate::bell::Bell;
 use crate::datagrams::Datagrams;
-use crate::joined::{Joined, Next, SCRATCH};
+use crate::folder::Folder;
+use crate::joined::{Connecting, Joined, Next, SCRATCH};
 use crate::listening::{Handed, Listening};
 use crate::options::Options;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddrV4;
@@ -17,14 +19,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use xk_net::{Source, Stack, TcpStream, Thread};
-use xk_request::{Reply, Ticket, control_name};
+use xk_request::Reply;
+use xk_shm::peer_of;
 
 /// Numbers of what is no socket of a program.
-const CONTROL: u64 = 0;
+const DOOR: u64 = 0;
 const BELL: u64 = 1;
 const FIRST: u64 = 2;
 /// How many askers and programs' sockets there may be.
 const THINGS_MAX: usize = 1 << 16;
+/// How many askers one user may have at a time: each asks at once, and is answered at once.
+const ASKERS_OF_A_USER_MAX: usize = 256;
+/// How many askers are let in before others have their turn.
+const WELCOMES: usize = 64;
+/// How long an asker may take to ask.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Of how many streams that are over it is remembered why.
 const EPITAPHS_MAX: usize = 1024;
 /// From one look whether programs still have their listeners to the next.
@@ -36,7 +45,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What a number stands for.
 pub(crate) enum Thing {
-    Asker(OwnedFd),
+    Asker(Asker),
     Listening(Box<Listening>),
     Joined(Box<Joined>),
     Datagrams(Box<Datagrams>),
@@ -44,14 +53,24 @@ pub(crate) enum Thing {
     StandIn(u64, SocketAddrV4),
 }
 
+/// A process that has not asked yet.
+pub(crate) struct Asker {
+    pub(crate) socket: OwnedFd,
+    user: u32,
+    came: Instant,
+}
+
 /// The relay's loop and all that it holds.
 pub(crate) struct Inner {
     pub(crate) stack: Stack<Thread>,
-    pub(crate) ticket: Ticket,
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) token: String,
     pub(crate) bell: Arc<Bell>,
     epoll: OwnedFd,
-    control: OwnedFd,
+    door: OwnedFd,
     pub(crate) things: HashMap<u64, Thing>,
+    /// How many askers each user has.
+    askers: HashMap<u32, usize>,
     last: u64,
     /// To be looked after at once.
     pub(crate) again: VecDeque<u64>,
@@ -66,32 +85,27 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(stack: Stack<Thread>, ticket: Ticket, bell: Arc<Bell>) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let control =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let name = control_name(&ticket.token);
-        rustix::net::bind(
-            &control,
-            &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        )?;
-        rustix::net::listen(&control, 1024)?;
+    pub(crate) fn new(
+        stack: Stack<Thread>,
+        folder: Folder,
+        token: String,
+        bell: Arc<Bell>,
+    ) -> io::Result<Self> {
+        let door = folder.door()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(
-            &epoll,
-            &control,
-            EventData::new_u64(CONTROL),
-            EventFlags::IN,
-        )?;
+        let number = EventData::new_u64(DOOR);
+        epoll::add(&epoll, &door, number, EventFlags::IN | EventFlags::ET)?;
         let number = EventData::new_u64(BELL);
         epoll::add(&epoll, bell.descriptor(), number, EventFlags::IN)?;
         Ok(Self {
             stack,
-            ticket,
+            folder: Arc::new(folder),
+            token,
             bell,
             epoll,
-            control,
+            door,
             things: HashMap::new(),
+            askers: HashMap::new(),
             last: FIRST,
             again: VecDeque::new(),
             later: Vec::new(),
@@ -143,13 +157,14 @@ impl Inner {
             if self.looked.elapsed() >= LOOK_EVERY {
                 self.looked = Instant::now();
                 self.look();
+                self.dismiss();
             }
         }
     }
 
     fn happened(&mut self, id: u64, flags: EventFlags) {
         match id {
-            CONTROL => self.welcome(),
+            DOOR => self.welcome(),
             BELL => {
                 self.bell.silence();
                 while let Some(id) = self.bell.next() {
@@ -165,17 +180,51 @@ impl Inner {
         }
     }
 
-    /// Whoever asks is let in; what he asks must be behind the key.
+    /// Lets in those who may ask.
     fn welcome(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(asker) = rustix::net::accept_with(&self.control, flags) {
-            if self.things.len() < THINGS_MAX {
-                let id = self.number();
-                if self.listen_to(&asker, id).is_ok() {
-                    self.things.insert(id, Thing::Asker(asker));
-                }
+        for _ in 0..WELCOMES {
+            match rustix::net::accept_with(&self.door, flags) {
+                Ok(socket) => self.let_in(socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                // No descriptor is left, most likely.
+                Err(_) => return self.later.push(DOOR),
             }
         }
+        self.again.push_back(DOOR);
+    }
+
+    /// Who is not let in finds the socket closed.
+    fn let_in(&mut self, socket: OwnedFd) {
+        let Ok(peer) = peer_of(&socket) else { return };
+        let askers = self.askers.get(&peer.uid).copied().unwrap_or(0);
+        let has_room = askers < ASKERS_OF_A_USER_MAX && self.things.len() < THINGS_MAX;
+        if !has_room || !self.folder.lets_in(peer.uid) {
+            return;
+        }
+        let id = self.number();
+        if self.listen_to(&socket, id).is_ok() {
+            self.askers.insert(peer.uid, askers + 1);
+            let asker = Asker {
+                socket,
+                user: peer.uid,
+                came: Instant::now(),
+            };
+            self.things.insert(id, Thing::Asker(asker));
+        }
+    }
+
+    /// Takes an asker's socket out, to be answered.
+    pub(crate) fn take_asker(&mut self, id: u64) -> Option<OwnedFd> {
+        let Some(Thing::Asker(asker)) = self.things.remove(&id) else {
+            return None;
+        };
+        match self.askers.get_mut(&asker.user) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.askers.remove(&asker.user)),
+        }
+        Some(asker.socket)
     }
 
     pub(crate) fn number(&mut self) -> u64 {
@@ -191,6 +240,7 @@ impl Inner {
     /// Looks after whatever has this number.
     pub(crate) fn tend(&mut self, id: u64) {
         match self.things.get_mut(&id) {
+            None if id == DOOR => self.welcome(),
             None => {}
             Some(Thing::Asker(_)) => self.hear(id),
             Some(Thing::Listening(_)) => self.hand_over(id),
@@ -201,11 +251,11 @@ impl Inner {
             }
             Some(Thing::Joined(joined)) => {
                 let next = joined.tend(&mut self.scratch);
-                if joined.connected {
-                    for asker in joined.waiting.drain(..) {
-                        joined.confirmed = true;
-                        answer(&asker, &Reply::Errno(0));
-                    }
+                if joined.connected
+                    && let Some(asker) = joined.waiting.take()
+                {
+                    joined.confirmed = true;
+                    answer(&asker, &Reply::Errno(0), None);
                 }
                 match next {
                     Next::Wait => {}
@@ -224,15 +274,14 @@ impl Inner {
         let Some(why) = why else {
             return;
         };
-        if joined.waiting.is_empty() {
-            if self.epitaphs.len() >= EPITAPHS_MAX {
-                self.epitaphs.pop_front();
-            }
-            self.epitaphs.push_back((id, why));
+        if let Some(asker) = joined.waiting.take() {
+            answer(&asker, &Reply::Errno(why), None);
+            return;
         }
-        for asker in joined.waiting.drain(..) {
-            answer(&asker, &Reply::Errno(why));
+        if self.epitaphs.len() >= EPITAPHS_MAX {
+            self.epitaphs.pop_front();
         }
+        self.epitaphs.push_back((id, why));
     }
 
     /// Has a socket for datagrams do something, which may need stand-ins.
@@ -296,12 +345,12 @@ impl Inner {
         id: u64,
         stream: TcpStream<Thread>,
         unix: OwnedFd,
-        connected: bool,
+        connecting: Option<Connecting>,
         options: Options,
     ) -> io::Result<()> {
         self.listen_to(&unix, id)?;
         let watch = stream.watch(self.bell.teller(id));
-        let joined = Joined::new(stream, unix, watch, connected, options);
+        let joined = Joined::new(stream, unix, watch, connecting, options);
         self.things.insert(id, Thing::Joined(Box::new(joined)));
         self.again.push_back(id);
         Ok(())
@@ -313,11 +362,11 @@ impl Inner {
             let Some(Thing::Listening(listening)) = self.things.get_mut(&id) else {
                 return;
             };
-            match listening.hand_over(&self.ticket.token, number) {
+            match listening.hand_over(&self.folder, &self.token, number) {
                 Handed::Over(stream, unix) => {
                     let options = listening.options.clone();
                     // If it cannot be watched it is dropped, and both ends hear of it.
-                    let _ = self.keep(number, stream, unix, true, options);
+                    let _ = self.keep(number, stream, unix, None, options);
                 }
                 Handed::Nobody => return,
                 Handed::Later => {
@@ -340,6 +389,18 @@ impl Inner {
             }
             Some(Thing::Datagrams(datagrams)) if !datagrams.is_alive() => self.close_datagrams(id),
             _ => {}
+        }
+    }
+
+    /// Sends those away who do not ask.
+    fn dismiss(&mut self) {
+        let is_late = |(id, thing): (&u64, &Thing)| match thing {
+            Thing::Asker(asker) if asker.came.elapsed() > ASK_LIMIT => Some(*id),
+            _ => None,
+        };
+        let late: Vec<u64> = self.things.iter().filter_map(is_late).collect();
+        for id in late {
+            self.take_asker(id);
         }
     }
 

@@ -1,74 +1,9 @@
 //! Unmodified programs on a stack: what they see is what they would see of Linux.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use xk_net::{Setup, Stack, Thread};
-use xk_relay::Relay;
-use xk_request::{Ticket, VARIABLE};
+mod common;
+
+use common::{relay, run, start};
 use xk_testkit::needs_program;
-
-const ALONE: &str = r#"
-host alone {
-    loopback
-    ip loopback { address "10.0.0.1/24"; }
-    icmp ip
-    udp ip
-    tcp ip
-}
-"#;
-
-/// Longer than anything takes here, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn relay() -> (Stack<Thread>, Relay) {
-    let stack = Setup::from_text(ALONE).thread().unwrap();
-    let relay = Relay::start(stack.clone()).unwrap();
-    (stack, relay)
-}
-
-/// The library, as cargo builds it for these tests.
-fn library() -> PathBuf {
-    let path = std::env::current_exe().unwrap();
-    let path = path.with_file_name("libxk_preload.so");
-    assert!(path.exists(), "{} is missing", path.display());
-    path
-}
-
-fn start(relay: &Relay, program: &str, arguments: &[&str]) -> Child {
-    start_with(relay, &relay.ticket().key, program, arguments)
-}
-
-fn start_with(relay: &Relay, key: &str, program: &str, arguments: &[&str]) -> Child {
-    let ticket = Ticket {
-        token: relay.ticket().token.clone(),
-        key: key.into(),
-    };
-    Command::new(program)
-        .args(arguments)
-        .env("LD_PRELOAD", library())
-        .env(VARIABLE, ticket.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// What a program prints, if it ends well.
-fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
-    let child = start(relay, program, arguments);
-    let pid = child.id();
-    let (ended, has_ended) = std::sync::mpsc::channel();
-    std::thread::spawn(move || ended.send(child.wait_with_output()));
-    let Ok(output) = has_ended.recv_timeout(PATIENCE) else {
-        // Its own children hold no pipe that anybody waits for.
-        let _ = Command::new("kill").arg(pid.to_string()).status();
-        panic!("{program} {arguments:?} does not end");
-    };
-    let output = output.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
-    text
-}
 
 fn python(script: &str) -> String {
     let (_stack, relay) = relay();
@@ -239,20 +174,6 @@ print('said')
     );
     assert_eq!(said, "said\n");
 }
-
-#[test]
-fn whoever_has_not_the_key_is_not_answered() {
-    needs_program!("python3");
-    let (_stack, relay) = relay();
-    let other = start_with(&relay, "0000000000000000", "python3", &["-c", ASKS]);
-    let output = other.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ENETDOWN\n");
-}
-
-const ASKS: &str = "
-import errno, socket
-print(errno.errorcode[socket.socket().connect_ex(('10.0.0.1', 80))])
-";
 
 #[test]
 fn loopback_is_linux() {

@@ -1,12 +1,14 @@
 //! What an unmodified program under `xk exec` says to the stack, in words.
 //!
-//! The stack runs in the process `xk exec`, and every process below it speaks to it over a sequenced-packet socket in the abstract
-//! name space (unix(7)): one connection for each request, so threads and forks need no care. Streams themselves are real
-//! stream sockets between the program and that process, whose *names* carry the addresses of both ends; so reading, writing,
-//! polling, duplicating and inheriting them is the system's own business. Sockets for datagrams are real ones, too: each peer
-//! of theirs is a socket of that process, under a name that says whom it stands for.
+//! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a sequenced-packet
+//! socket (unix(7)) in a directory that strangers cannot search: one connection for each request, so threads
+//! and forks need no care. What is bound or connected is answered with a descriptor (`SCM_RIGHTS`): a socket of
+//! the system whose *name* carries the addresses of its ends; so reading, writing, polling, duplicating and
+//! inheriting it is the system's own business. A name is never a way to a socket: the relay removes it from the
+//! directory before the socket can be connected to. The exceptions are stand-ins, the relay's sockets for each peer of
+//! a socket for datagrams, which the program sends to at [`Ticket::stand_in`].
 //!
-//! A request is a line of words, the first of them a [`Ticket`]'s key, and so is the answer; see [`Request`] and [`Reply`].
+//! A request is a line of words, and so is the answer; see [`Request`] and [`Reply`].
 
 use std::fmt;
 use std::net::SocketAddrV4;
@@ -18,21 +20,40 @@ pub const VARIABLE: &str = "XK_EXEC";
 pub const WORDS_MAX: usize = 2048;
 /// Octets of an option's value at most.
 pub const VALUE_OCTETS_MAX: usize = 512;
-/// Octets that a stream is stuffed with while it is being connected, so that it is not ready to be written.
-pub const STUFFING_MAX: usize = 1 << 20;
+/// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path` (unix(7)).
+pub const FOLDER_OCTETS_MAX: usize = 64;
+/// What the relay's names begin with, followed by the number of a descriptor of its own and a slash.
+const OWN_DESCRIPTORS: &str = "/proc/self/fd/";
 
-/// The abstract name of the stack's control socket, without the zero octet in front.
-pub fn control_name(token: &str) -> String {
-    format!("xk/{token}")
-}
-
-/// What a program needs to speak to a stack. The key is in no name: every user of the machine sees those.
+/// What a program needs to speak to a stack. Its environment has it, which the system shows to its own user alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// Which stack; part of all names.
     pub token: String,
-    /// The word that is in front of every request.
-    pub key: String,
+    /// The user of the process that answers.
+    pub user: u32,
+    /// The directory of its sockets.
+    pub folder: String,
+}
+
+impl Ticket {
+    /// The path of the socket for requests.
+    pub fn door(&self) -> String {
+        format!("{}/{DOOR}", self.folder)
+    }
+
+    /// Where the socket for datagrams `id` sends what is for `peer`.
+    pub fn stand_in(&self, id: u64, peer: SocketAddrV4) -> String {
+        format!("{}/{}", self.folder, stand_in(id, peer))
+    }
+}
+
+/// The file of the socket for requests.
+pub const DOOR: &str = "door";
+
+/// The file of the stand-in of `peer` for the socket for datagrams `id`.
+pub fn stand_in(id: u64, peer: SocketAddrV4) -> String {
+    format!("{id}-{peer}")
 }
 
 /// What a socket carries.
@@ -53,7 +74,7 @@ pub enum Family {
     V6,
 }
 
-/// The abstract name of one socket: which it is, and the addresses of its ends.
+/// The name of one socket: which it is, and the addresses of its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The token of the stack.
@@ -84,21 +105,19 @@ pub struct Setting {
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Take a local address, and pass on who connects there or what comes there; if true, as `SO_REUSEADDR` has it. Answered by
-    /// [`Reply::Named`]: the name to bind.
+    /// Take a local address, and pass on what comes there; if true, as `SO_REUSEADDR` has it. Answered by
+    /// [`Reply::Made`].
     Bind(Kind, Family, SocketAddrV4, bool),
-    /// Connect to a peer, from a bound socket if there is one, and join the stream with whoever listens at the name. Answered by
-    /// [`Reply::Named`] when that is done; the stream may still be in the making.
-    Connect(Family, Option<u64>, SocketAddrV4, String),
-    /// The stream's writer has been stuffed with so many octets that nobody is to see. No answer.
-    Stuffed(u64, usize),
-    /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making; told once. If true,
-    /// the answer waits until that is known. Of a bound socket: the program has taken its name. Of one for datagrams: what the
-    /// network has reported.
-    Status(u64, bool),
+    /// Connect to a peer, from a bound socket if there is one. Answered by [`Reply::Made`] at once; if true,
+    /// a second answer follows when it is known what has come of it ([`Reply::Errno`]). If false, the socket is
+    /// not ready to be written until then.
+    Connect(Family, Option<u64>, SocketAddrV4, bool),
+    /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making;
+    /// told once. Of one for datagrams: what the network has reported.
+    Status(u64),
     /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over and was said to be.
     Again(u64),
-    /// Stand for a peer of a socket for datagrams; if true, from now on for no other ([`Reply::Named`]: where to send to).
+    /// Stand for a peer of a socket for datagrams; if true, from now on for no other ([`Reply::Errno`]).
     Peer(u64, SocketAddrV4, bool),
     /// Hear everybody's datagrams again.
     Alone(u64),
@@ -119,8 +138,8 @@ pub enum Reply {
     Outside,
     /// It failed with this number; zero is success.
     Errno(i32),
-    /// It is done; this is the socket's name.
-    Named(String),
+    /// It is done; this is the socket's number, and the descriptor comes along.
+    Made(u64),
     /// The octets of an option's value.
     Value(Vec<u8>),
 }
@@ -180,7 +199,7 @@ impl FromStr for Hexadecimal {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.token, self.key)
+        write!(f, "{}:{}:{}", self.token, self.user, self.folder)
     }
 }
 
@@ -188,10 +207,11 @@ impl FromStr for Ticket {
     type Err = NoSense;
 
     fn from_str(text: &str) -> Result<Self, NoSense> {
-        let (token, key) = text.split_once(':').ok_or(NoSense)?;
+        let mut parts = text.splitn(3, ':');
         Ok(Self {
-            token: token.into(),
-            key: key.into(),
+            token: word(&mut parts)?,
+            user: word(&mut parts)?,
+            folder: word(&mut parts)?,
         })
     }
 }
@@ -238,6 +258,16 @@ impl FromStr for Family {
     }
 }
 
+/// The way to the file that is open in this process as `descriptor` (proc(5)). Others see nothing of its path.
+pub fn own_descriptor(descriptor: i32) -> String {
+    format!("{OWN_DESCRIPTORS}{descriptor}")
+}
+
+/// The way to a file in the directory that is open in this process as `directory`.
+pub fn in_directory(directory: i32, file: &str) -> String {
+    format!("{}/{file}", own_descriptor(directory))
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -249,7 +279,7 @@ impl fmt::Display for Name {
             peer,
         } = self;
         let peer = or_none(peer.as_ref());
-        write!(f, "xk/{token}/{id}/{kind}/{family}/{local}/{peer}")
+        write!(f, "{token},{id},{kind},{family},{local},{peer}")
     }
 }
 
@@ -257,10 +287,11 @@ impl FromStr for Name {
     type Err = NoSense;
 
     fn from_str(text: &str) -> Result<Self, NoSense> {
-        let mut words = text.split('/');
-        if words.next() != Some("xk") {
-            return Err(NoSense);
-        }
+        let (_, text) = text
+            .strip_prefix(OWN_DESCRIPTORS)
+            .and_then(|rest| rest.split_once('/'))
+            .ok_or(NoSense)?;
+        let mut words = text.split(',');
         Ok(Self {
             token: word(&mut words)?,
             id: word(&mut words)?,
@@ -278,12 +309,11 @@ impl fmt::Display for Request {
             Self::Bind(kind, family, local, reuse) => {
                 write!(f, "bind {kind} {family} {local} {reuse}")
             }
-            Self::Connect(family, bound, peer, name) => {
+            Self::Connect(family, bound, peer, waits) => {
                 let bound = or_none(bound.as_ref());
-                write!(f, "connect {family} {bound} {peer} {name}")
+                write!(f, "connect {family} {bound} {peer} {waits}")
             }
-            Self::Stuffed(id, octets) => write!(f, "stuffed {id} {octets}"),
-            Self::Status(id, waits) => write!(f, "status {id} {waits}"),
+            Self::Status(id) => write!(f, "status {id}"),
             Self::Again(id) => write!(f, "again {id}"),
             Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
             Self::Alone(id) => write!(f, "alone {id}"),
@@ -312,8 +342,7 @@ impl FromStr for Request {
             Some("connect") => {
                 Self::Connect(word(words)?, maybe(words)?, word(words)?, word(words)?)
             }
-            Some("stuffed") => Self::Stuffed(word(words)?, word(words)?),
-            Some("status") => Self::Status(word(words)?, word(words)?),
+            Some("status") => Self::Status(word(words)?),
             Some("again") => Self::Again(word(words)?),
             Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
             Some("alone") => Self::Alone(word(words)?),
@@ -346,7 +375,7 @@ impl fmt::Display for Reply {
         match self {
             Self::Outside => f.write_str("outside"),
             Self::Errno(number) => write!(f, "errno {number}"),
-            Self::Named(name) => write!(f, "named {name}"),
+            Self::Made(id) => write!(f, "made {id}"),
             Self::Value(value) => write!(f, "value {}", Hexadecimal(value.clone())),
         }
     }
@@ -360,7 +389,7 @@ impl FromStr for Reply {
         Ok(match words.next() {
             Some("outside") => Self::Outside,
             Some("errno") => Self::Errno(word(&mut words)?),
-            Some("named") => Self::Named(word(&mut words)?),
+            Some("made") => Self::Made(word(&mut words)?),
             Some("value") => {
                 let Hexadecimal(value) = word(&mut words)?;
                 Self::Value(value)
@@ -374,6 +403,9 @@ impl FromStr for Reply {
 mod tests {
     use super::*;
 
+    /// Octets of `sun_path` (unix(7)), less the zero at its end.
+    const PATH_OCTETS_MAX: usize = 107;
+
     #[test]
     fn what_is_written_is_read_again() {
         let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
@@ -385,10 +417,9 @@ mod tests {
         let requests = [
             Request::Bind(Kind::Stream, Family::V6, at, false),
             Request::Bind(Kind::Datagrams, Family::V4, at, true),
-            Request::Connect(Family::V4, Some(7), at, "xk.1.2".into()),
-            Request::Connect(Family::V4, None, at, "00af3".into()),
-            Request::Stuffed(3, 65_536),
-            Request::Status(3, true),
+            Request::Connect(Family::V4, Some(7), at, true),
+            Request::Connect(Family::V4, None, at, false),
+            Request::Status(3),
             Request::Again(3),
             Request::Peer(9, at, true),
             Request::Alone(9),
@@ -401,21 +432,21 @@ mod tests {
         for request in requests {
             assert_eq!(request.to_string().parse(), Ok(request));
         }
-        for peer in [None, Some("10.0.0.2:65535".parse().unwrap())] {
+        let longest: SocketAddrV4 = "255.255.255.255:65535".parse().unwrap();
+        for peer in [None, Some(longest)] {
             let name = Name {
                 token: "0123456789abcdef".into(),
                 id: u64::MAX,
                 kind: Kind::Datagrams,
                 family: Family::V4,
-                local: at,
+                local: longest,
                 peer,
             };
-            let text = name.to_string();
-            assert!(text.len() < 107, "it fits a socket's name");
-            assert_eq!(text.parse(), Ok(name.clone()));
-            let reply = Reply::Named(text);
-            assert_eq!(reply.to_string().parse(), Ok(reply));
+            let text = in_directory(1 << 20, &name.to_string());
+            assert!(text.len() <= PATH_OCTETS_MAX, "{text}");
+            assert_eq!(text.parse(), Ok(name));
         }
+        assert_eq!("made 7".parse(), Ok(Reply::Made(7)));
         assert_eq!("outside".parse(), Ok(Reply::Outside));
         assert_eq!("errno 111".parse(), Ok(Reply::Errno(111)));
         let value = Reply::Value((0..=255).collect());
@@ -423,8 +454,11 @@ mod tests {
         assert_eq!(text.parse(), Ok(value));
         let ticket = Ticket {
             token: "0123456789abcdef".into(),
-            key: "fedcba9876543210".into(),
+            user: 1000,
+            folder: format!("/{}", "f".repeat(FOLDER_OCTETS_MAX - 1)),
         };
+        let longest = ticket.stand_in(u64::MAX, longest);
+        assert!(longest.len() <= PATH_OCTETS_MAX, "{longest}");
         assert_eq!(ticket.to_string().parse(), Ok(ticket));
     }
 
@@ -436,6 +470,7 @@ mod tests {
             "bind 5 1.2.3.4:5",
             "status x true",
             "connect 4 - 1.2.3.4:80",
+            "connect 4 - 1.2.3.4:80 xk.1.2",
             "bind x 4 1.2.3.4:5 true",
             "set 1 2",
             "set 1 2 3 0g",
@@ -444,7 +479,13 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Request>(), Err(NoSense), "{text}");
         }
-        for text in ["", "xk", "xk/a/b", "other/a/1/s/4/1.2.3.4:5/-"] {
+        for text in [
+            "",
+            "xk",
+            "/proc/self/fd/7/a,b",
+            "/proc/self/fd/a,1,s,4,1.2.3.4:5,-",
+            "/tmp/7/a,1,s,4,1.2.3.4:5,-",
+        ] {
             assert_eq!(text.parse::<Name>(), Err(NoSense), "{text}");
         }
         assert_eq!("errno".parse::<Reply>(), Err(NoSense));

@@ -15,7 +15,10 @@ pub struct Peer {
 }
 
 /// Asks the system who is at the other end.
-pub(crate) fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
+///
+/// # Errors
+/// If the descriptor is no connected socket of unix(7).
+pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,

@@ -86,7 +86,7 @@ mod ring;
 mod socket;
 mod switch;
 
-pub use credentials_unsafe::Peer;
+pub use credentials_unsafe::{Peer, peer_of};
 pub use error::{Refusal, ShmError};
 pub use layout::{
     FRAME_OCTETS_LEAST, FRAME_OCTETS_MOST, Geometry, INLINE_OCTETS, SLOTS_MAX, SLOTS_MIN,

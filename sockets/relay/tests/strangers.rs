@@ -1,0 +1,182 @@
+//! Another user of the machine gets nothing of a program under a relay, and nobody exhausts it.
+
+mod common;
+
+use common::{relay, run, start, start_as};
+use std::process::{Command, Stdio};
+use xk_testkit::{needs_program, needs_root};
+
+/// A program that speaks to itself through the stack all the time, and believes only what it has said itself.
+const HONEST: &str = r"
+import socket, sys, threading, time
+until = time.monotonic() + float(sys.argv[1])
+server = socket.create_server(('10.0.0.1', 80), backlog=50)
+heard, said = [], set()
+def serve():
+    while True:
+        peer, address = server.accept()
+        data = peer.recv(100)
+        heard.append((address, peer.getpeername(), data))
+        peer.sendall(b'honest')
+        peer.close()
+threading.Thread(target=serve, daemon=True).start()
+receiver = socket.socket(type=socket.SOCK_DGRAM)
+receiver.bind(('10.0.0.1', 700))
+receiver.settimeout(5)
+while time.monotonic() < until:
+    client = socket.create_connection(('10.0.0.1', 80))
+    said.add(client.getsockname())
+    client.sendall(b'hello')
+    assert client.recv(100) == b'honest'
+    client.close()
+    sender = socket.socket(type=socket.SOCK_DGRAM)
+    sender.sendto(b'datagram', ('10.0.0.1', 700))
+    data, address = receiver.recvfrom(100)
+    assert data == b'datagram' and address[0] == '10.0.0.1', (data, address)
+    sender.close()
+for accepted, peer, data in heard:
+    assert accepted == peer and peer in said and data == b'hello', (accepted, peer, data)
+print('served', len(heard) > 0)
+";
+
+#[test]
+fn another_user_gets_nothing() {
+    needs_root!();
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    let honest = start(&relay, "python3", &["-c", HONEST, "2"]);
+    let stranger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stranger.py");
+    let stranger = Command::new("python3")
+        .args([stranger, "1.5"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let got = stranger.wait_with_output().unwrap();
+    let honest = honest.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&got.stdout),
+        "reached 0\nforged 0\nstolen 0\nanswered 0\nlisted 0\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&honest.stdout), "served True\n");
+}
+
+/// A user whom the relay lets in, with the path that programs have, who comes again and again and never asks.
+const SILENT: &str = r"
+import os, resource, socket, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+token, user, folder = os.environ['XK_EXEC'].split(':', 2)
+until = time.monotonic() + 1.5
+held = []
+while time.monotonic() < until:
+    try:
+        asker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asker.setblocking(False)
+        asker.connect(folder + '/door')
+        held.append(asker)
+    except BlockingIOError:
+        asker.close()
+        time.sleep(0.001)
+    except OSError:
+        break
+    if len(held) == 3000: print('many', flush=True)
+print('held')
+time.sleep(0.5)
+";
+
+#[test]
+fn askers_that_never_ask_exhaust_nothing() {
+    needs_root!();
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    let flood = start_as(&relay, 65534, "python3", &["-c", SILENT]);
+    assert_eq!(
+        run(&relay, "python3", &["-c", HONEST, "1"]),
+        "served True\n"
+    );
+    let flood = flood.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&flood.stdout), "many\nheld\n");
+}
+
+/// Signals that interrupt whatever the library does: a request that was made twice would find its own address taken.
+const INTERRUPTED: &str = r"
+import ctypes, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+handled = 0
+def handle(*_):
+    global handled
+    handled += 1
+signal.signal(signal.SIGALRM, handle)
+signal.siginterrupt(signal.SIGALRM, True)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+address = b'\x02\0\x1f\x90\x0a\0\0\x01' + bytes(8)
+for turn in range(1000):
+    bound = socket.socket()
+    assert libc.bind(bound.fileno(), address, 16) == 0, (turn, ctypes.get_errno())
+    bound.close()
+assert handled > 10
+signal.setitimer(signal.ITIMER_REAL, 0)
+print('bound')
+";
+
+#[test]
+fn a_request_is_made_once_whatever_signals_come() {
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    assert_eq!(run(&relay, "python3", &["-c", INTERRUPTED]), "bound\n");
+}
+
+/// A program's own sockets of unix(7) stay its own, whatever others call theirs.
+const DISGUISED: &str = r"
+import os, socket, tempfile
+token = os.environ['XK_EXEC'].split(':')[0]
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+forged = '%s,9,%s,4,10.0.0.1:80,10.0.0.99:22'
+directory = os.open('.', os.O_RDONLY)
+def disguise(kind, letter):
+    other = socket.socket(socket.AF_UNIX, kind)
+    other.bind('/proc/self/fd/%d/%s' % (directory, forged % (token, letter)))
+    return other
+server = socket.socket(socket.AF_UNIX)
+server.bind('server')
+server.listen()
+client = disguise(socket.SOCK_STREAM, 's')
+client.connect('server')
+peer, address = server.accept()
+assert isinstance(address, str) and peer.getpeername() == address, address
+receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+receiver.bind('receiver')
+disguise(socket.SOCK_DGRAM, 'd').sendto(b'forged', 'receiver')
+data, address = receiver.recvfrom(100)
+assert isinstance(address, str), address
+for file in os.listdir('.'): os.unlink(file)
+os.rmdir(folder)
+print('seen through')
+";
+
+#[test]
+fn a_disguise_is_seen_through() {
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    assert_eq!(run(&relay, "python3", &["-c", DISGUISED]), "seen through\n");
+}
+
+#[test]
+fn nothing_is_left_of_names() {
+    needs_program!("python3");
+    let (_stack, relay) = relay();
+    let folder = std::path::PathBuf::from(&relay.ticket().folder);
+    assert_eq!(
+        run(&relay, "python3", &["-c", HONEST, "0.2"]),
+        "served True\n"
+    );
+    let own = run(
+        &relay,
+        "python3",
+        &["-c", "import os; print(os.environ['XK_EXEC'])"],
+    );
+    assert_eq!(own.trim(), relay.ticket().to_string());
+    drop(relay);
+    assert!(!folder.exists(), "{}", folder.display());
+}
