@@ -54,7 +54,8 @@
 //! - `segment_max`: octets of data in a segment at most.
 //! - `congestion`: the congestion control.
 //! - `no_delay`: whether small segments go at once.
-//! - `extensions`: whether window scaling and timestamps are offered.
+//! - `window_scale`: whether window scaling is offered.
+//! - `timestamps`: whether timestamps are offered.
 //! - `sack`: whether selective acknowledgements are offered.
 //! - `ecn`: whether explicit congestion notification is offered.
 //! - `time_wait`: how long an ended connection is remembered.
@@ -222,15 +223,12 @@ static PARAMETERS: &[ParamSpec] = &[
     ParamSpec::new(
         "congestion",
         ParamKind::Word(congestion::NAMES),
-        "newreno",
+        congestion::NAMES[0],
         "the congestion control",
     ),
     flag("no_delay", "#false", "whether small segments go at once"),
-    flag(
-        "extensions",
-        "#true",
-        "whether window scaling and timestamps are offered",
-    ),
+    flag("window_scale", "#true", "whether window scaling is offered"),
+    flag("timestamps", "#true", "whether timestamps are offered"),
     flag(
         "sack",
         "#true",

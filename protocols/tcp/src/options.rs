@@ -199,9 +199,6 @@ impl Options {
             let [a, b] = octets.to_be_bytes();
             out.put(&[kind::SEGMENT_MAX, 4, a, b]);
         }
-        if let Some(shift) = self.window_scale {
-            out.put(&[kind::NOTHING, kind::WINDOW_SCALE, 3, shift]);
-        }
         if let Some(Timestamps { value, echo }) = self.timestamps {
             let [a, b, c, d] = value.to_be_bytes();
             let [e, f, g, h] = echo.to_be_bytes();
@@ -215,6 +212,9 @@ impl Options {
             out.put(&[kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h]);
         } else if self.sack_permitted {
             out.put(&[kind::NOTHING, kind::NOTHING, kind::SACK_PERMITTED, 2]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put(&[kind::NOTHING, kind::WINDOW_SCALE, 3, shift]);
         }
         if let Some(timeout) = self.user_timeout {
             let [a, b] = timeout.to_be_bytes();

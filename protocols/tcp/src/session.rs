@@ -328,7 +328,7 @@ impl TcpSession {
             Err(_) => {
                 // Without timers a connection might hang for ever.
                 self.timer.set(None);
-                self.connection.borrow_mut().exhausted();
+                self.connection.borrow_mut().exhausted(cx.now());
                 cx_count(cx, this, &reason::TABLE_FULL);
                 self.deliver(cx, this);
                 self.transmit(cx, this);
@@ -405,7 +405,7 @@ impl TcpSession {
         if ask.get::<StreamShutdown>().is_some() {
             self.connection.borrow_mut().shut();
         } else if ask.get::<StreamAbort>().is_some() {
-            self.connection.borrow_mut().abort();
+            self.connection.borrow_mut().abort(cx.now());
         } else if let Some(question) = ask.get::<StreamConsumed>() {
             self.connection.borrow_mut().consumed(question.octets);
         } else if let Some(question) = ask.get::<StreamSet>() {
@@ -548,7 +548,7 @@ impl Session for TcpSession {
         }
         if !self.is_bound(this) {
             // Evicted, or never bound: the peer is told, and that is all.
-            self.connection.borrow_mut().abort();
+            self.connection.borrow_mut().abort(cx.now());
             self.transmit(cx, this);
             self.finish(cx, this);
             return Closing::Done;

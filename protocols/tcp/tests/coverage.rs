@@ -29,17 +29,29 @@ Written by `XK_WRITE=1 cargo test -p xk-tcp --test coverage` from `protocols/tcp
 checks that it is current. One script may cover several sections. A section without a script says why.
 ";
 
+const OPEN: &str = "
+## What the standards leave open
+
+What is done where they do, or where Linux does otherwise, and why.
+
+| matter | decision |
+| --- | --- |
+";
+
+/// The lines of a list that say something.
+fn lines(list: &str) -> impl Iterator<Item = &str> {
+    let says = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    list.lines().filter(says)
+}
+
 /// The report, and the sections that no list knows or nobody accounts for.
-fn report(list: &str, files: &[File]) -> (String, Vec<String>) {
+fn report(list: &str, open: &str, files: &[File]) -> (String, Vec<String>) {
     let mut shown = shown(files);
     let cases: usize = files.iter().map(|file| file.cases.len()).sum();
     let mut text = format!("{HEAD}\n{cases} scripts.\n");
     let mut wrong = Vec::new();
     let mut document = "";
-    for line in list
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
+    for line in lines(list) {
         if let (true, Some((name, title))) = (line.starts_with("RFC"), line.split_once(": ")) {
             document = name;
             let _ = write!(
@@ -74,6 +86,15 @@ fn report(list: &str, files: &[File]) -> (String, Vec<String>) {
         .keys()
         .map(|(document, section)| format!("{document}, {section} is not in sections.txt"));
     wrong.extend(unknown);
+    text.push_str(OPEN);
+    for line in lines(open) {
+        match line.split_once(" - ") {
+            Some((matter, decision)) => {
+                let _ = writeln!(text, "| {matter} | {decision} |");
+            }
+            None => wrong.push(format!("open.txt: no decision: {line}")),
+        }
+    }
     (text, wrong)
 }
 
@@ -83,7 +104,8 @@ fn the_report_is_current() {
     let folder = here.join("tests/scripts");
     let files = load(&folder).unwrap_or_else(|what| panic!("{what}"));
     let list = std::fs::read_to_string(folder.join("sections.txt")).unwrap();
-    let (report, wrong) = report(&list, &files);
+    let open = std::fs::read_to_string(folder.join("open.txt")).unwrap();
+    let (report, wrong) = report(&list, &open, &files);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let path = here.join("../../docs/tcp-coverage.md");
     if std::env::var_os("XK_WRITE").is_some() {

@@ -10,7 +10,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use xk_core::graph::{Build, ParamKind, Params, Value};
-use xk_core::object::Enable;
+use xk_core::object::{Arrivals, BURST_MAX, Enable};
 use xk_core::{Entry, Part, ProtocolRef, SessionRef, Time};
 use xk_kit::attribute::Ecn;
 use xk_kit::stream::StreamAbort;
@@ -70,16 +70,19 @@ pub(super) struct Run<'a> {
     flows: BTreeMap<u16, Flow>,
     flow: u16,
     pending: VecDeque<Pending>,
+    /// What arrives with the segment that follows, as one burst.
+    arrivals: Arrivals,
     /// Where the next relative time counts from.
     mark: Time,
     trace: Vec<String>,
 }
 
-/// Runs one script against the protocol of this entry; the answer is what happened.
+/// Runs one script against the protocol of this entry; the answer is what happened. With `bursts`, segments that arrive right
+/// behind each other do so as one burst.
 ///
 /// # Errors
 /// [`Failure`]: the first line that did not go as written.
-pub fn run(case: &Case, entry: &'static Entry) -> Result<Vec<String>, Box<Failure>> {
+pub fn run(case: &Case, entry: &'static Entry, bursts: bool) -> Result<Vec<String>, Box<Failure>> {
     let first = case.steps.first().map_or(case.line, |step| step.line);
     let failure = |line: usize, text: &str, what: String, trace: Vec<String>| {
         Box::new(Failure {
@@ -91,8 +94,16 @@ pub fn run(case: &Case, entry: &'static Entry) -> Result<Vec<String>, Box<Failur
         })
     };
     let mut run = Run::new(case, entry).map_err(|what| failure(first, "", what, Vec::new()))?;
-    for step in &case.steps {
-        if let Err(what) = run.step(step) {
+    for (at, step) in case.steps.iter().enumerate() {
+        let next = case.steps.get(at + 1).filter(|_| bursts);
+        let goes_on = next.is_some_and(|next| {
+            let follows = next.when.relative && next.when.from.is_zero();
+            follows
+                && [&step.act, &next.act]
+                    .iter()
+                    .all(|act| matches!(act, Act::Inject(_)))
+        });
+        if let Err(what) = run.step(step, goes_on) {
             let trace = core::mem::take(&mut run.trace);
             run.finish();
             return Err(failure(step.line, &step.text, what, trace));
@@ -169,6 +180,7 @@ impl<'a> Run<'a> {
             flows: BTreeMap::from([(0, Flow::new(0, case.isn))]),
             flow: 0,
             pending: VecDeque::new(),
+            arrivals: Arrivals::default(),
             mark,
             trace: Vec::new(),
         })
@@ -216,7 +228,7 @@ impl<'a> Run<'a> {
         self.trace.push(format!("{ms:>12.3}  {text}"));
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), String> {
+    fn step(&mut self, step: &Step, goes_on: bool) -> Result<(), String> {
         let base = if step.when.relative {
             self.mark
         } else {
@@ -236,14 +248,16 @@ impl<'a> Run<'a> {
         if !matches!(step.act, Act::Inject(_) | Act::Quiet | Act::Skip) {
             self.note(&step.text);
         }
-        self.act(&step.act)?;
+        match &step.act {
+            Act::Inject(spec) => self.inject(spec, goes_on)?,
+            act => self.act(act)?,
+        }
         self.collect()
     }
 
     fn act(&mut self, act: &Act) -> Result<(), String> {
         match act {
-            Act::Inject(spec) => self.inject(spec),
-            Act::Expect(_) => Ok(()),
+            Act::Inject(_) | Act::Expect(_) => Ok(()),
             Act::Quiet => self.quiet(),
             Act::Skip => {
                 for pending in self.pending.drain(..) {
@@ -290,7 +304,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn inject(&mut self, spec: &SegmentSpec) -> Result<(), String> {
+    /// A segment arrives, with those before it that it was said of that more follow.
+    fn inject(&mut self, spec: &SegmentSpec, goes_on: bool) -> Result<(), String> {
         let now = self.cx.now();
         let tcp = self.flow().inject(spec, now);
         let ecn = spec.ecn.unwrap_or(0);
@@ -314,11 +329,16 @@ impl<'a> Run<'a> {
         if let Some(ecn) = Ecn::from_bits(ecn) {
             let _ = message.set_attribute(ecn);
         }
-        if !self
-            .bottom
-            .inject(&self.cx, Some(Part::Host(PEER)), message)
-        {
-            self.note("  (it was refused)");
+        self.arrivals.queue_mut().push_back(message);
+        if goes_on {
+            return Ok(());
+        }
+        match self.bottom.session(&self.cx, Some(Part::Host(PEER)), None) {
+            Ok(session) => while self.arrivals.deliver(&self.cx, &session, BURST_MAX) > 0 {},
+            Err(why) => {
+                self.arrivals.clear();
+                self.note(&format!("  (it was refused: {why})"));
+            }
         }
         Ok(())
     }

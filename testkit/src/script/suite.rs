@@ -47,7 +47,8 @@ pub fn load(folder: &Path) -> Result<Vec<File>, String> {
     names.into_iter().map(file).collect()
 }
 
-/// Runs the scripts of a file whose title, or line as `FILE:LINE`, contains `filter`.
+/// Runs the scripts of a file whose title, or line as `FILE:LINE`, contains `filter`: each twice, with segments one by one, and in
+/// bursts as they come right behind each other.
 ///
 /// # Errors
 /// What every script that did not go as written has to say.
@@ -60,11 +61,14 @@ pub fn run_file(file: &File, entry: &'static Entry, filter: Option<&str>) -> Res
             continue;
         }
         ran += 1;
-        match run(case, entry) {
-            Ok(trace) if filter.is_some() => println!("{place}\n{}", trace.join("\n")),
-            Ok(_) => {}
-            Err(failure) => {
-                let _ = writeln!(failures, "{}: {failure}", file.name);
+        for bursts in [false, true] {
+            let how = if bursts { " (in bursts)" } else { "" };
+            match run(case, entry, bursts) {
+                Ok(trace) if filter.is_some() => println!("{place}{how}\n{}", trace.join("\n")),
+                Ok(_) => {}
+                Err(failure) => {
+                    let _ = writeln!(failures, "{}{how}: {failure}", file.name);
+                }
             }
         }
     }

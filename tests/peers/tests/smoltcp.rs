@@ -346,7 +346,11 @@ const LINKS: [&str; 7] = [
 ];
 
 fn parameters() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-    let ours = ["", "congestion=cubic", "sack=#false extensions=#false"];
+    let ours = [
+        "",
+        "congestion=cubic",
+        "sack=#false window_scale=#false timestamps=#false",
+    ];
     LINKS
         .into_iter()
         .flat_map(move |link| ours.map(|tcp| (link, tcp)))

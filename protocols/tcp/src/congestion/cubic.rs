@@ -94,8 +94,9 @@ impl Cubic {
         } else {
             SLOW_START_SEGMENTS_MAX
         };
+        // What blocks tell of does not open the window (RFC 9406, section 4.2; RFC 5681, section 3.2).
         let octets = sample
-            .delivered_octets
+            .acked_octets
             .min(self.mss.saturating_mul(segments_max))
             / divisor;
         let opened = octets.min(state.threshold.saturating_sub(state.window));

@@ -48,7 +48,11 @@ impl Connection {
         congested: bool,
     ) -> Verdict {
         match self.state {
-            State::Closed => Err(&NOT_READ),
+            State::Closed => {
+                // Behind the segment that ended it (RFC 9293, section 3.10.7.1).
+                self.refuse(header, payload.as_ref().map_or(0, Message::len));
+                Err(&NOT_READ)
+            }
             State::SynSent => self.in_syn_sent(now, header, payload),
             _ => self.in_others(now, header, payload, congested),
         }
@@ -61,7 +65,7 @@ impl Connection {
         let is_ours =
             acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
         if acks && !is_ours {
-            self.refuse(header);
+            self.refuse(header, 0);
             return Err(&BAD_ACK);
         }
         if flags.has(Flags::RST) {
@@ -312,7 +316,7 @@ impl Connection {
     fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
         let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
         if !is_ours {
-            self.refuse(header);
+            self.refuse(header, 0);
             return Err(&BAD_ACK);
         }
         self.acknowledge(now, header, 0);
@@ -321,9 +325,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Resets whoever acknowledges what was never sent.
-    fn refuse(&mut self, header: &Header) {
-        if let Some(reset) = header.answering_reset(0) {
+    /// Resets the sender of a segment with so many octets of data, unless it is a reset itself.
+    fn refuse(&mut self, header: &Header, octets: usize) {
+        if let Some(reset) = header.answering_reset(octets) {
             self.reset = Some(Box::new(reset));
         }
     }
@@ -365,9 +369,6 @@ impl Connection {
         } else {
             self.take_window(header.seq, ack, window);
         }
-        if ack.before(una) {
-            return;
-        }
         let mut blocks = [SackBlock {
             start: Seq(0),
             end: Seq(0),
@@ -382,14 +383,21 @@ impl Connection {
                 count += 1;
             }
         }
-        let is_plain = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN);
+        let is_late = ack.before(una);
+        if is_late && count == 0 {
+            return;
+        }
+        let is_plain = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN) && !is_late;
         let told = Ack {
             ack,
             sack: blocks.get(..count).unwrap_or_default(),
             echoed: self.echoed(now, header),
             duplicate: is_plain && is_same_window,
             // On a SYN the bit agrees, and echoes nothing (RFC 3168, section 6.1.1).
-            ece: self.ecn && header.flags.has(Flags::ECE) && !header.flags.has(Flags::SYN),
+            ece: self.ecn
+                && header.flags.has(Flags::ECE)
+                && !header.flags.has(Flags::SYN)
+                && !is_late,
             waiting: self.is_waiting(),
         };
         let acked = self.recovery.acknowledge(&told, now);
@@ -492,13 +500,12 @@ impl Connection {
             return Ok(());
         }
         if !self.state.receives() {
-            // RFC 9293, section 3.10.7.4, seventh: behind a FIN there should be nothing.
-            self.ack_due = AckDue::Now;
+            // RFC 9293, section 3.10.7.4, seventh: text behind a FIN is ignored.
             return Err(&NOT_READ);
         }
         if self.is_deaf && (seq + octets).after(self.receive.rcv_nxt) {
             // Nobody reads it any more, and the peer is to know (RFC 9293, section 3.6.1).
-            self.reset = Some(Box::new(self.reset_header()));
+            self.reset = Some(Box::new(self.reset_header(now)));
             self.enter(Cause::Reset);
             return Err(&NOT_READ);
         }

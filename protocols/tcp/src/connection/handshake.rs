@@ -91,10 +91,10 @@ pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: 
     let both = |offered: fn(&Syn) -> bool| peer.is_none_or(offered);
     header.options = Options {
         segment_max: Some(ends.segment(settings)),
-        window_scale: (settings.extensions && both(|p| p.shift.is_some()))
+        window_scale: (settings.window_scale && both(|p| p.shift.is_some()))
             .then(|| settings.shift()),
         sack_permitted: settings.sack && both(|p| p.sack),
-        timestamps: (settings.extensions && both(|p| p.clock.is_some())).then(|| Timestamps {
+        timestamps: (settings.timestamps && both(|p| p.clock.is_some())).then(|| Timestamps {
             value: ends.clock(now),
             echo: peer.and_then(|p| p.clock).unwrap_or(0),
         }),

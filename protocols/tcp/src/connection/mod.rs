@@ -33,6 +33,7 @@ pub(crate) use receive::Receive;
 pub(crate) use send::Send;
 
 use crate::loss::{Config, Lost, Recovery};
+use crate::options::Timestamps;
 use crate::seq::Seq;
 use crate::state::{Cause, State};
 use crate::wire::{Flags, HEADER_LEN, Header};
@@ -112,6 +113,8 @@ pub struct Connection {
     window_probe: Option<Time>,
     persist_at: Option<Time>,
     persist_count: u32,
+    /// When a cork lets go of what it holds back.
+    cork_at: Option<Time>,
     /// What is held back to fill a segment goes all the same, once.
     force: bool,
     /// A segment without data and with an old number is to provoke an answer.
@@ -205,6 +208,7 @@ impl Connection {
             window_probe: None,
             persist_at: None,
             persist_count: 0,
+            cork_at: None,
             force: false,
             poke: false,
             heard_at: now,
@@ -327,7 +331,7 @@ impl Connection {
         }
         if self.receive.ready_octets() > 0 {
             // What was acknowledged and never read is lost: the peer should not think otherwise (RFC 2525, section 2.17).
-            self.abort();
+            self.abort(now);
             return;
         }
         self.shut();
@@ -337,7 +341,7 @@ impl Connection {
     }
 
     /// Breaks the connection off (RFC 9293, section 3.10.5).
-    pub fn abort(&mut self) {
+    pub fn abort(&mut self, now: Time) {
         let is_known = matches!(
             self.state,
             State::SynReceived
@@ -347,15 +351,28 @@ impl Connection {
                 | State::CloseWait
         );
         if is_known {
-            self.reset = Some(Box::new(self.reset_header()));
+            self.reset = Some(Box::new(self.reset_header(now)));
         }
         self.fail(StreamError::Aborted);
     }
 
-    fn reset_header(&self) -> Header {
+    fn reset_header(&self, now: Time) -> Header {
         let flags = Flags::RST | Flags::ACK;
         let Ends { local, peer, .. } = self.ends;
-        Header::new(local, peer, self.snd_nxt(), self.receive.rcv_nxt, flags)
+        let mut header = Header::new(local, peer, self.snd_nxt(), self.receive.rcv_nxt, flags);
+        self.stamp(&mut header, now);
+        header
+    }
+
+    /// Puts timestamps on a segment that goes now, if they were agreed (RFC 7323, section 3.2).
+    #[inline(always)]
+    fn stamp(&self, header: &mut Header, now: Time) {
+        if self.timestamps {
+            header.options.timestamps = Some(Timestamps {
+                value: self.ends.clock(now),
+                echo: self.ts_recent,
+            });
+        }
     }
 
     /// The session below is gone: nothing can be sent any more.
@@ -364,8 +381,8 @@ impl Connection {
     }
 
     /// Something that the connection cannot do without is used up.
-    pub fn exhausted(&mut self) {
-        self.abort();
+    pub fn exhausted(&mut self, now: Time) {
+        self.abort(now);
         self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
     }
 
@@ -423,7 +440,7 @@ impl Connection {
     fn learn(&mut self, peer: &Syn, now: Time) {
         let settings = &self.settings;
         let max = settings.receive_buffer_max;
-        let is_scaled = settings.extensions && peer.shift.is_some();
+        let is_scaled = settings.window_scale && peer.shift.is_some();
         let shift = if is_scaled { settings.shift() } else { 0 };
         let mut receive = Receive::new(peer.irs, settings.receive_buffer, max, shift, now);
         if !is_scaled {
@@ -436,7 +453,7 @@ impl Connection {
         self.send.snd_wnd = u32::from(peer.window);
         self.send.max_snd_wnd = self.send.snd_wnd;
         self.send.snd_wl1 = peer.irs;
-        self.timestamps = settings.extensions && peer.clock.is_some();
+        self.timestamps = settings.timestamps && peer.clock.is_some();
         (self.ts_recent, self.ts_recent_at) = (peer.clock.unwrap_or(0), now);
         self.sack = settings.sack && peer.sack;
         self.ecn = settings.ecn && self.ecn_offered && peer.ecn;
@@ -466,7 +483,8 @@ impl Connection {
                 if cause == Cause::Reset {
                     self.receive.clear();
                 }
-                (self.persist_at, self.ends_at, self.again) = (None, None, None);
+                (self.persist_at, self.cork_at) = (None, None);
+                (self.ends_at, self.again) = (None, None);
                 self.ack_due = AckDue::No;
             }
             State::TimeWait => {

@@ -45,6 +45,8 @@ pub(crate) struct Send {
     end: Seq,
     sent: Seq,
     una: Seq,
+    /// The end of the last segment that was less than full.
+    pub(crate) small_end: Seq,
     /// The end of what was pushed when somebody said that nothing follows.
     pub(crate) is_shut: bool,
     /// Our FIN's place, once it went.
@@ -71,6 +73,7 @@ impl Send {
             end: iss + 1,
             sent: iss + 1,
             una: iss + 1,
+            small_end: iss,
             is_shut: false,
             fin: None,
             is_wanted: false,

@@ -36,8 +36,10 @@ pub struct Settings {
     pub announce_user_timeout: bool,
     /// The receiver tells what it has consumed.
     pub manual_window: bool,
-    /// Offer window scaling and timestamps (RFC 7323).
-    pub extensions: bool,
+    /// Offer window scaling (RFC 7323, section 2).
+    pub window_scale: bool,
+    /// Offer timestamps (RFC 7323, section 3).
+    pub timestamps: bool,
     /// Offer SACK (RFC 2018).
     pub sack: bool,
     /// Offer ECN (RFC 3168).
@@ -124,7 +126,8 @@ impl Default for Settings {
             is_timeout_own: false,
             announce_user_timeout: false,
             manual_window: false,
-            extensions: true,
+            window_scale: true,
+            timestamps: true,
             sack: true,
             ecn: false,
             congestion: crate::congestion::NAMES

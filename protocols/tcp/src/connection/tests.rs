@@ -83,7 +83,7 @@ proptest! {
         b in 0..50_000_usize,
         plain: bool,
     ) {
-        let settings = Settings { extensions: !plain, sack: !plain, ..Settings::default() };
+        let settings = Settings { window_scale: !plain, timestamps: !plain, sack: !plain, ..Settings::default() };
         let mut channel = Channel::with(seed, faults, settings);
         channel.write(Side::A, &pattern(a, 1));
         channel.write(Side::B, &pattern(b, 2));

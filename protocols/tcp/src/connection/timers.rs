@@ -12,6 +12,8 @@ use xk_kit::stream::StreamError;
 
 /// A connection that has heard nothing for so long is idle.
 const QUIET: Duration = Duration::from_millis(100);
+/// How long a cork holds anything back, as programs know it (tcp(7), `TCP_CORK`).
+const CORK_MAX: Duration = Duration::from_millis(200);
 /// The longest time between two window probes.
 const PERSIST_MAX: Duration = Duration::from_secs(60);
 /// After so many timeouts in a row large segments may be what does not pass (RFC 4821, section 7.7; RFC 2923, section 2.1).
@@ -37,6 +39,7 @@ impl Connection {
         }
         consider(self.ends_at);
         consider(self.persist_at);
+        consider(self.cork_at);
         let live = !matches!(self.state, State::Closed | State::TimeWait);
         if live {
             consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
@@ -78,7 +81,7 @@ impl Connection {
             .stuck_since
             .is_some_and(|since| since + patience <= now)
         {
-            self.give_up();
+            self.give_up(now);
             return;
         }
         match self.recovery.on_timer(now, self.is_waiting()) {
@@ -89,6 +92,9 @@ impl Connection {
         }
         if self.persist_at.is_some_and(|at| at <= now) {
             self.persist(now);
+        }
+        if self.cork_at.is_some_and(|at| at <= now) {
+            (self.cork_at, self.force) = (None, true);
         }
         self.keep_alive(now);
         self.rest(now);
@@ -149,10 +155,10 @@ impl Connection {
     }
 
     /// The peer has not answered for too long.
-    fn give_up(&mut self) {
+    fn give_up(&mut self, now: Time) {
         let error = self.soft_error.unwrap_or(StreamError::TimedOut);
         if self.state.is_synchronized() {
-            self.reset = Some(Box::new(self.reset_header()));
+            self.reset = Some(Box::new(self.reset_header(now)));
         }
         self.fail(error);
     }
@@ -164,7 +170,7 @@ impl Connection {
                 // RFC 3168, section 6.1.1.1: something may drop SYNs that offer ECN.
                 self.ecn_offered &= times < 2;
                 if times > self.settings.syn_retries_max {
-                    self.give_up();
+                    self.give_up(now);
                 }
             }
             _ if times >= BLACK_HOLE_TIMEOUTS => {
@@ -175,13 +181,14 @@ impl Connection {
         }
     }
 
-    /// The peer's window is closed, or too small, and nothing is under way that would make it speak.
+    /// The peer's window is closed, or too small, and nothing is under way that would make it speak; or a cork holds back what it
+    /// would take.
     pub(super) fn watch_window(&mut self, now: Time) {
         let is_live = self.state.is_synchronized() && self.state != State::TimeWait;
-        let is_blocked = is_live
-            && self.send.unsent() > 0
-            && self.recovery.board().is_empty()
-            && !self.settings.cork;
+        let waits = is_live && self.send.unsent() > 0;
+        let is_corked = waits && self.settings.cork && self.usable() > 0;
+        self.cork_at = is_corked.then(|| self.cork_at.unwrap_or(now + CORK_MAX));
+        let is_blocked = waits && self.recovery.board().is_empty() && !is_corked;
         if !is_blocked {
             if self.persist_at.is_some() && self.recovery.board().is_empty() {
                 self.stuck_since = None;
@@ -220,7 +227,7 @@ impl Connection {
             return;
         }
         if self.keep_alive_count >= keep.probes_max {
-            self.give_up();
+            self.give_up(now);
             return;
         }
         self.keep_alive_count += 1;

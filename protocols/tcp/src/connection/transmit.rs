@@ -1,7 +1,7 @@
 //! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC 9293, sections 3.8 and 3.10).
 
 use super::{AckDue, Connection, syn};
-use crate::options::{Options, Timestamps};
+use crate::options::Options;
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::{Flags, Header};
@@ -159,12 +159,7 @@ impl Connection {
         }
         let mut header = Header::new(local, peer, seq, self.receive.rcv_nxt, flags);
         header.window = self.receive.announce(self.peer_full);
-        if self.timestamps {
-            header.options.timestamps = Some(Timestamps {
-                value: self.ends.clock(now),
-                echo: self.ts_recent,
-            });
-        }
+        self.stamp(&mut header, now);
         if self.has_blocks() {
             let blocks_max = if self.timestamps { 3 } else { 4 };
             header.options.sack = self.receive.blocks(blocks_max);
@@ -269,8 +264,11 @@ impl Connection {
             return octets;
         }
         let is_all = octets == unsent;
-        let is_idle = self.snd_una() == self.snd_nxt();
-        let may_be_small = is_idle || self.settings.no_delay;
+        // Only a small segment waits for a small one (RFC 9293, appendix A.3): else each write that
+        // ends in one waits for the acknowledgement that the peer delays.
+        let (una, small_end) = (self.snd_una(), self.send.small_end);
+        let waits_for_small = small_end.after(una) && small_end.at_or_before(self.snd_nxt());
+        let may_be_small = self.settings.no_delay || !waits_for_small;
         if is_all && (self.send.is_shut || may_be_small && !self.settings.cork) {
             return octets;
         }
@@ -323,6 +321,9 @@ impl Connection {
         if octets > 0 && (octets == unsent || octets < room) {
             flags |= Flags::PSH;
         }
+        if one < room {
+            self.send.small_end = nxt + octets;
+        }
         if has_fin {
             flags |= Flags::FIN;
             self.send.fin = Some(nxt + octets);
@@ -344,7 +345,7 @@ impl Connection {
     /// New data went, so the window is open and something is outstanding.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Time) {
-        self.window_probe = None;
+        (self.window_probe, self.cork_at) = (None, None);
         (self.persist_at, self.persist_count) = (None, 0);
         self.stuck_since.get_or_insert(now);
     }

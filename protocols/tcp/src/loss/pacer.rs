@@ -6,6 +6,10 @@ use xk_core::Time;
 /// What may go out at once: what the rate gives in this time, but at least two segments.
 const BURST: Duration = Duration::from_millis(1);
 
+/// The longest wait behind a send: a rate that asks for more is a poor estimate, and a better one that follows does not shorten a wait
+/// that has begun.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// A bucket that fills at a rate; sends empty it, and may go on as long as it is not overdrawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
@@ -35,7 +39,8 @@ impl Pacer {
     pub fn on_sent(&mut self, octets: u32, octets_per_s: u64, mss: u32, now: Time) {
         let burst = time_for(burst_octets(octets_per_s, mss), octets_per_s);
         let base = self.next.max(now.before(burst));
-        self.next = base.after(time_for(octets.into(), octets_per_s));
+        let wait = base.after(time_for(octets.into(), octets_per_s));
+        self.next = wait.min(now.after(WAIT_MAX));
     }
 
     /// Forgets what was sent: the next send may be at once.
@@ -83,6 +88,14 @@ mod tests {
     fn the_rate_is_kept() {
         let sent = run(&mut Pacer::default(), Time::from_s(10), Time::from_s(20));
         assert!((10_000_000..=10_004_000).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_poor_estimate_does_not_stop_everything() {
+        let mut pacer = Pacer::default();
+        pacer.on_sent(4096, 1, MSS, Time::from_s(9));
+        pacer.on_sent(4096, 1, MSS, Time::from_s(9));
+        assert!(pacer.allows(RATE, MSS, Time::from_s(10)) >= MSS);
     }
 
     #[test]

@@ -385,7 +385,7 @@ impl Recovery {
         };
         self.counters.resent += 1;
         if let Some(undo) = &mut self.undo {
-            undo.on_resent(now);
+            undo.on_resent(octets, now);
         }
         self.frto = self.frto.on_resent();
         self.after_send(octets, now);

@@ -2,6 +2,7 @@
 
 use super::ack::Step;
 use super::recovery::{Phase, Recovery};
+use super::scoreboard::SackBlock;
 use crate::Seq;
 use xk_core::Time;
 
@@ -49,7 +50,8 @@ pub(super) struct Undo {
     marker: Seq,
     /// When the first segment was resent.
     first_resent: Option<Time>,
-    /// Segments resent, less those that the peer had twice.
+    /// Octets resent, less those that the peer had twice: blocks tell of octets, not of segments, and one may cover several
+    /// (RFC 2883, section 4).
     needed: i64,
     /// After this it is too late; `None` while the recovery lasts.
     until: Option<Time>,
@@ -65,16 +67,17 @@ impl Undo {
         }
     }
 
-    pub(super) fn on_resent(&mut self, now: Time) {
+    pub(super) fn on_resent(&mut self, octets: u32, now: Time) {
         if self.until.is_none() {
             self.first_resent.get_or_insert(now);
-            self.needed += 1;
+            self.needed += i64::from(octets);
         }
     }
 
-    fn on_dsack(&mut self, start: Seq) {
-        if start.at_or_after(self.marker) {
-            self.needed -= 1;
+    fn on_dsack(&mut self, block: SackBlock) {
+        let start = block.start.max(self.marker);
+        if block.end.after(start) {
+            self.needed -= i64::from(block.end.since(start));
         }
     }
 
@@ -109,7 +112,7 @@ impl Recovery {
             return false;
         }
         if let Some(dsack) = step.dsack {
-            undo.on_dsack(dsack.start);
+            undo.on_dsack(dsack);
             // RFC 2883, RFC 3708: the peer had all of it twice.
             if undo.first_resent.is_some() && undo.needed <= 0 {
                 return true;

@@ -34,7 +34,9 @@ fn one_loss_in_a_hundred_is_repaired_without_waste() {
     for congestion in NAMES {
         let (ms, counters) = transfer(congestion, 10_000, 2_000_000);
         assert!(ms < 1_600, "{congestion}: {ms} ms, {counters:?}");
-        assert_eq!((counters.timeouts, counters.dsacks), (0, 0), "{congestion}");
+        // The last segment has none behind it that would tell of its loss.
+        assert!(counters.timeouts <= 1, "{congestion}: {counters:?}");
+        assert_eq!(counters.dsacks, 0, "{congestion}");
     }
 }
 

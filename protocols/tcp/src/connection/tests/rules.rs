@@ -21,7 +21,8 @@ pub(super) struct Lone {
 
 pub(super) fn plain() -> Settings {
     Settings {
-        extensions: false,
+        window_scale: false,
+        timestamps: false,
         sack: false,
         ..Settings::default()
     }
@@ -455,7 +456,8 @@ fn old_timestamps_are_not_taken() {
 fn what_is_missing_is_told() {
     // RFC 2018, section 4; RFC 2883, section 4.
     let mut lone = Lone::new(Settings {
-        extensions: false,
+        window_scale: false,
+        timestamps: false,
         ..Settings::default()
     });
     let mut at = |seq: u32| {
@@ -534,7 +536,7 @@ fn ends_and_errors_of_a_caller() {
             .machine
             .set(StreamSetting::Congestion("none"), lone.now)
     );
-    lone.machine.abort();
+    lone.machine.abort(lone.now);
     let error = StreamError::Aborted;
     assert_eq!(lone.machine.event(), Some(StreamEvent::Failed(error)));
     assert_eq!(lone.machine.event(), None);

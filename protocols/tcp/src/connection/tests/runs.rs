@@ -27,11 +27,14 @@ fn what_may_go_goes_at_once_where_somebody_cuts() {
     assert_eq!(lone.machine.recovery.board().segments(), 10);
     let ack = lone.header(Flags::ACK, 1, 10 * FULL as u32 + 1);
     lone.take(&ack, b"").unwrap();
-    // What fills no segment waits until all is acknowledged (RFC 9293, section 3.7.4).
-    assert_eq!(runs(&mut lone), [(10 * FULL, 1000, Flags::ACK)]);
+    let small = (500, 0, Flags::ACK | Flags::PSH);
+    assert_eq!(runs(&mut lone), [(10 * FULL, 1000, Flags::ACK), small]);
+    // What fills no segment waits for another that did not (RFC 9293, appendix A.3).
+    lone.write(&pattern(2100, 1));
+    assert_eq!(runs(&mut lone), [(2 * FULL, 1000, Flags::ACK)]);
     lone.machine.shut();
     let last = runs(&mut lone);
-    assert_eq!(last, [(500, 0, Flags::ACK | Flags::PSH | Flags::FIN)]);
+    assert_eq!(last, [(100, 0, Flags::ACK | Flags::PSH | Flags::FIN)]);
 }
 
 #[test]
@@ -49,7 +52,8 @@ fn the_end_goes_with_a_run() {
 #[test]
 fn a_lost_segment_of_a_run_goes_again_alone() {
     let mut lone = Lone::new(Settings {
-        extensions: false,
+        window_scale: false,
+        timestamps: false,
         ..Settings::default()
     });
     lone.machine.set_runs(true);
