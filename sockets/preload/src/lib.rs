@@ -23,6 +23,7 @@
 //! and several sockets do not listen at one port (`SO_REUSEPORT`).
 
 mod ask;
+mod heap_unsafe;
 mod next_unsafe;
 pub mod options_unsafe;
 pub mod receive_unsafe;

@@ -4,26 +4,55 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, s
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The next function of this name behind this library; null if there is none.
-fn find(kept: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    let found = kept.load(Ordering::Relaxed);
+/// Where the functions are that have been found; null until then, and if there is none.
+static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
+
+/// The place of a name among all.
+const fn place(name: &CStr) -> usize {
+    let (mut place, name) = (0, name.to_bytes());
+    while place < NAMES.len() {
+        let other = NAMES[place].to_bytes();
+        let mut at = 0;
+        while at < name.len() && at < other.len() && name[at] == other[at] {
+            at += 1;
+        }
+        if at == name.len() && at == other.len() {
+            return place;
+        }
+        place += 1;
+    }
+    panic!("no such name")
+}
+
+/// The function at this place of those behind this library; null if there is none.
+fn find(place: usize) -> *mut c_void {
+    let found = FOUND[place].load(Ordering::Relaxed);
     if !found.is_null() {
         return found;
     }
     // SAFETY: the name ends with a zero octet.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    kept.store(found, Ordering::Relaxed);
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, NAMES[place].as_ptr()) };
+    FOUND[place].store(found, Ordering::Relaxed);
     found
+}
+
+/// Finds all of them: later it may be in a signal's handler, where the dynamic linker may not be asked.
+pub(crate) fn find_all() {
+    for place in 0..NAMES.len() {
+        find(place);
+    }
 }
 
 macro_rules! next {
     ($($rust:ident = $c:literal ($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        const NAMES: &[&CStr] = &[$($c),*];
+
         $(
             /// # Safety
             /// As for the C library's.
             pub(crate) unsafe fn $rust($($argument: $type),*) -> $result {
-                static KEPT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-                let found = find(&KEPT, $c);
+                let found = find(const { place($c) });
                 // SAFETY: a pointer to a function, or null, is an optional function; the C library has it of this form.
                 let function = unsafe {
                     std::mem::transmute::<

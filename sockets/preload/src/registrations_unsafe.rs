@@ -1,5 +1,7 @@
 //! Which Internet sockets are registered with which epoll sets, so that another socket put in such a place is registered as well.
 
+use crate::socket_unsafe::KeptErrno;
+use arrayvec::ArrayVec;
 use libc::{c_int, epoll_event};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,7 +9,10 @@ use std::sync::Mutex;
 /// More descriptors than this are not remembered; programs that connect before they register do not need it.
 const REMEMBERED_MAX: usize = 1 << 16;
 
-type Registrations = HashMap<c_int, Vec<(c_int, epoll_event)>>;
+/// Nor is it, if a descriptor is in more sets than this.
+const SETS_MAX: usize = 4;
+
+type Registrations = HashMap<c_int, ArrayVec<(c_int, epoll_event), SETS_MAX>>;
 
 static REGISTERED: Mutex<Option<Registrations>> = Mutex::new(None);
 
@@ -24,7 +29,7 @@ pub(crate) fn note(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_
             }
             let list = registered.entry(fd).or_default();
             list.retain(|(other, _)| *other != set);
-            list.push((set, event));
+            let _ = list.try_push((set, event));
         }
         (libc::EPOLL_CTL_MOD, Some(event)) => {
             let list = registered.get_mut(&fd);
@@ -49,6 +54,7 @@ pub(crate) fn renew(fd: c_int) {
         Ok(mut registered) => registered.as_mut().and_then(|r| r.remove(&fd)),
         Err(_) => None,
     };
+    let _kept = KeptErrno::new();
     for (set, mut event) in list.unwrap_or_default() {
         // SAFETY: the event is on this stack. A set that is gone, or a registration that is still there, is an error without harm.
         unsafe {

@@ -153,6 +153,7 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
             unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) }
         }
         To::Path(path, ours, family, peer) => {
+            let before = errno();
             let (mut address, length) = address_of(&path);
             let said = (message.msg_name, message.msg_namelen);
             message.msg_name = (&raw mut address).cast();
@@ -164,6 +165,7 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
                 return sent;
             };
             // Nobody stands in for this peer yet.
+            set_errno(before);
             (message.msg_name, message.msg_namelen) = said;
             let to = way(fd, family, Some(&ours), peer);
             // SAFETY: the caller says so.

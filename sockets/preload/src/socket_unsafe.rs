@@ -27,6 +27,22 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
+/// Keeps the program's `errno` as it is while this library asks the system something for itself: a call that succeeds
+/// leaves it alone.
+pub(crate) struct KeptErrno(c_int);
+
+impl KeptErrno {
+    pub(crate) fn new() -> Self {
+        Self(errno())
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        set_errno(self.0);
+    }
+}
+
 /// Reads an Internet address that the program gives: which family it is of, and its value as one of version 4. None for all else.
 ///
 /// # Safety
@@ -171,6 +187,7 @@ pub(crate) fn address_of(path: &str) -> (sockaddr_un, socklen_t) {
 
 /// The name of a socket of ours; none for all others.
 fn name(fd: c_int, end: End) -> Option<Name> {
+    let _kept = KeptErrno::new();
     // SAFETY: all octets zero make a valid address.
     let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
     let mut length = size_of::<sockaddr_un>() as socklen_t;
@@ -211,6 +228,7 @@ pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
         (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Kind::Datagrams,
         _ => return None,
     };
+    let _kept = KeptErrno::new();
     // SAFETY: all octets zero make a valid address of any form.
     let mut address: sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
@@ -285,6 +303,7 @@ impl Place {
 
 /// The octets that the system answers for an option, 64 at most.
 pub(crate) fn option_octets(fd: c_int, level: c_int, option: c_int) -> Option<Vec<u8>> {
+    let _kept = KeptErrno::new();
     let mut value = [0u8; 64];
     let mut length = value.len() as socklen_t;
     // SAFETY: both pointers are to this stack, and the length is that of the value.
@@ -317,6 +336,7 @@ pub(crate) fn copy_option(from: c_int, to: c_int, option: c_int) {
     if let (libc::SO_RCVBUF | libc::SO_SNDBUF, Ok(octets)) = (option, value[..].try_into()) {
         value = (c_int::from_ne_bytes(octets) / 2).to_ne_bytes().into();
     }
+    let _kept = KeptErrno::new();
     // SAFETY: as many octets as the length says are readable. If the other socket does not take it, it goes without.
     unsafe {
         libc::syscall(

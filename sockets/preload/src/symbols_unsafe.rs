@@ -5,17 +5,19 @@ use crate::next_unsafe;
 use crate::registrations_unsafe::note;
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{
-    borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
+    KeptErrno, borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
 };
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
 use xk_request::{Kind, Name, Reply, Request};
 
-/// Reads the ticket as soon as the library is there.
+/// Reads the ticket, and finds what is called in place of, as soon as the library is there.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
+        let _kept = KeptErrno::new();
         let _ = is_under_exec();
+        next_unsafe::find_all();
     }
     begin
 };

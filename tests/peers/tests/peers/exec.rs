@@ -116,6 +116,26 @@ impl Bed {
         }
     }
 
+    /// Asserts that a program prints the same on the graph and then on Linux, more lines than these.
+    fn assert_same(&self, program: &[&str], lines_min: usize) {
+        let ours = self.ours(program);
+        let space = self.lan.ours();
+        space.address("x0", &format!("{OURS}/24")).unwrap();
+        space.route("default", LINUX).unwrap();
+        space
+            .sysctl("net/ipv4/neigh/x0/retrans_time_ms", "300")
+            .unwrap();
+        let linux = space.exec(program).unwrap();
+        let differ = ours
+            .lines()
+            .zip(linux.lines())
+            .filter(|(one, two)| one != two);
+        let differ: Vec<_> = differ.collect();
+        assert!(differ.is_empty(), "ours and Linux's: {differ:#?}");
+        assert_eq!(ours.lines().count(), linux.lines().count());
+        assert!(ours.lines().count() > lines_min, "{ours}");
+    }
+
     /// Asserts that a file has become the content.
     fn assert_content(&self, name: &str) {
         let found = fs::read(self.path(name)).unwrap_or_default();
@@ -171,22 +191,21 @@ pub(crate) fn sockets_are_those_of_linux(wire: Wire) {
     let peer = bed.start_linux(&["python3", "-B", &peer]);
     peer.wait_for("ready", PATIENCE).unwrap();
     let subject = ["python3", "-B", &subject, OURS, LINUX];
-    let ours = bed.ours(&subject);
-    let space = bed.lan.ours();
-    space.address("x0", &format!("{OURS}/24")).unwrap();
-    space.route("default", LINUX).unwrap();
-    space
-        .sysctl("net/ipv4/neigh/x0/retrans_time_ms", "300")
+    bed.assert_same(&subject, 60);
+}
+
+/// What a program may do in a signal's handler it may do there in both worlds, and no call that succeeds touches `errno`.
+pub(crate) fn signals_are_those_of_linux(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "cc");
+    let bed = Bed::new("exec-signals", wire);
+    let (source, program) = (script("signals.c"), bed.path("signals"));
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-o", &program, &source])
+        .status()
         .unwrap();
-    let linux = space.exec(&subject).unwrap();
-    let differ = ours
-        .lines()
-        .zip(linux.lines())
-        .filter(|(one, two)| one != two);
-    let differ: Vec<_> = differ.collect();
-    assert!(differ.is_empty(), "ours and Linux's: {differ:#?}");
-    assert_eq!(ours.lines().count(), linux.lines().count());
-    assert!(ours.lines().count() > 60, "{ours}");
+    assert!(built.success(), "{source}");
+    bed.assert_same(&[&program, OURS], 60);
 }
 
 pub(crate) fn http_clients_fetch(wire: Wire) {

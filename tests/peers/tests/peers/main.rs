@@ -85,6 +85,7 @@ const COMPANY: &[Test] = tests! {
     tcp::is_refused over Tap Veth;
     tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
     exec::sockets_are_those_of_linux over Veth;
+    exec::signals_are_those_of_linux over Veth;
     exec::http_clients_fetch over Veth;
     exec::a_http_server_serves over Veth;
     exec::iperf3_measures over Veth;
