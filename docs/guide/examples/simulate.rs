@@ -12,6 +12,7 @@ use xk_sim::HostId;
 /// The standard catalog, and the protocol of the guide.
 pub(crate) fn catalog() -> Catalog {
     let mut entries = xk_catalog::PROTOCOLS.to_vec();
+    entries.retain(|entry| entry.kind != xk_guide::ENTRY.kind);
     entries.push(&xk_guide::ENTRY);
     Catalog::new(&entries).expect("kinds and numbers do not clash")
 }
