@@ -4,36 +4,11 @@
 //! links between hosts. This crate knows the language and no protocol: it checks what can be checked from the file
 //! alone, and the composer goes on with the same [`Diagnostics`].
 //!
-//! # The language
-//! The syntax is [KDL](https://kdl.dev) version 2: a *node* is a name, then values and `property=value` pairs, then
-//! perhaps children in braces; it ends with its line or with `;`. `//` and `/* */` are comments, `/-` comments out the
-//! next node, value or block, and a backslash at the end of a line joins it with the next. A string stands in quotes;
-//! it may go without them if it is a plain word, one that does not begin like a number and holds none of
-//! ``\ / ( ) { } [ ] ; " # =`` and no space. So addresses and quantities need quotes: `"10.0.1.2/24"`, `"1ms"`. Truth is `#true`
-//! and `#false`. Of KDL, type annotations and strings over several lines are not part of the language.
-//!
-//! ```text
-//! title "..."                                    at most one
-//! host NAME [count=N] {                          any number
-//!     KIND [LOWER ...] [name=NAME] [PARAM=VALUE ...] {
-//!         PARAM [VALUE ...] [PARAM=VALUE ...] { ... }
-//!         number LOWER=N
-//!     }
-//! }
-//! link NAME [PARAM=VALUE ...] { ... }            any number
-//! ```
-//!
-//! - **Nodes of a host** are its protocols. KIND is the protocol; NAME, unique in the host, is the kind unless `name=`
-//!   says otherwise. The LOWERs are names of nodes of the same host, before or after this one: those it stands on, in
-//!   order.
-//! - **Parameters** are properties, each at most once, or children where they are lists or have parts of their own.
-//! - **`number LOWER=N`** overrides the type number under which this node is known at that lower: [`Node::numbers`].
-//! - **`count=N`** makes N hosts alike (at most [`HOSTS_MAX`] in all). In their strings `{n}` is the index from 0, and
-//!   `{n+2}`, `{n/250}`, `{n%250}`, `{n/256%256:02x}` compute with it from left to right ([`Template`]). A name without
-//!   a placeholder gets the index at its end.
-//! - **Units** are those of [`parse_duration`], [`parse_rate`], [`parse_octets`] and [`parse_fraction`].
-//! - **Bounds**: a file has at most [`SOURCE_OCTETS_MAX`] octets, blocks nest at most [`DEPTH_MAX`] deep, all hosts
-//!   together have at most [`NODES_MAX`] nodes.
+//! The language is described in `docs/graph.md`, which `xk help graph` prints. Of KDL, type annotations
+//! and strings over several lines are no part of it. In the terms of this crate: type numbers are
+//! [`Node::numbers`], `count=N` makes a [`Template`], units are those of [`parse_duration`],
+//! [`parse_rate`], [`parse_octets`] and [`parse_fraction`], and the bounds are [`SOURCE_OCTETS_MAX`],
+//! [`DEPTH_MAX`], [`HOSTS_MAX`] and [`NODES_MAX`].
 //!
 //! # Example
 //! ```

@@ -1,4 +1,4 @@
-//! Ctrl-C as a flag that the poll loop looks at.
+//! Ctrl-C, and a terminal that goes, as a flag that the poll loop looks at.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +8,19 @@ extern "C" fn note(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM set a flag instead of ending the process; a sleeping poll loop wakes.
+/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process; a sleeping poll
+/// loop wakes. A SIGHUP that is ignored, as `nohup` has it, stays so.
 pub fn catch() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: `action` is fully initialised (all zero is a valid sigaction), the handler only
-        // stores to an atomic, which is async-signal-safe, and no flags ask for SA_SIGINFO's signature.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: both actions are fully initialised (all zero is a valid sigaction), the handler
+        // only stores to an atomic, which is async-signal-safe, and no flags ask for SA_SIGINFO's
+        // signature.
         unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());

@@ -1,11 +1,13 @@
 //! `xk exec`: an unmodified program on the sockets of a graph.
 
+use crate::descendants_unsafe;
 use crate::failure::Failure;
 use crate::signals_unsafe::{self, Before};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, kill_process, setrlimit};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,8 +79,10 @@ fn run(args: &Args, library: &OsStr, ticket: &str, before: Before) -> Result<Exi
         .env(LD_PRELOAD, preload)
         .env(VARIABLE, ticket);
     signals_unsafe::ends_with_us(&mut command, before);
-    let failed = |error| Failure::file("cannot run", program.as_ref(), error);
-    let mut child = command.spawn().map_err(failed)?;
+    descendants_unsafe::become_theirs();
+    let child = command
+        .spawn()
+        .map_err(|error| not_run(program.as_ref(), &error))?;
     // Each socket of the program has an end here; its own limit stays as it was.
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -93,18 +97,36 @@ fn run(args: &Args, library: &OsStr, ticket: &str, before: Before) -> Result<Exi
         .name("xk-signals".into())
         .spawn(move || pass_signals(pid, &ended))
         .map_err(|error| Failure::new(error.to_string()))?;
-    let status = child.wait().map_err(failed);
-    has_ended.store(true, Ordering::SeqCst);
-    status
+    let status = descendants_unsafe::wait(pid, || {
+        has_ended.store(true, Ordering::SeqCst);
+        if !descendants_unsafe::children().is_empty() {
+            let program = program.display();
+            eprintln!(
+                "xk: {program} has ended, and what it started still runs, on the graph; Ctrl-C ends it"
+            );
+        }
+    });
+    drop(child);
+    status.map_err(|error| Failure::file("cannot wait for", program.as_ref(), error))
 }
 
-/// Passes on to the program what asks this process to end; once the program has ended, ends.
+/// As a shell has it: 127 for a program that is not there, 126 for one that cannot be run.
+fn not_run(program: &Path, error: &std::io::Error) -> Failure {
+    let what = format!("cannot run {}: {error}", program.display());
+    match error.kind() {
+        ErrorKind::NotFound => Failure::coded(what, 127),
+        _ => Failure::coded(what, 126),
+    }
+}
+
+/// Passes on to the program what asks this process to end; once it has ended, to those that it has
+/// left behind.
 fn pass_signals(pid: Pid, has_ended: &AtomicBool) {
     while let Some((signal, from_terminal)) = signals_unsafe::next() {
         if has_ended.load(Ordering::SeqCst) {
-            std::process::exit(128 + signal.as_raw());
-        }
-        if !from_terminal {
+            // Those that it has left behind are in no terminal's foreground.
+            descendants_unsafe::signal(signal);
+        } else if !from_terminal {
             // It may be ending just now.
             let _ = kill_process(pid, signal);
         }

@@ -29,6 +29,11 @@ impl Failure {
         Self::Other(what.into(), None, 2)
     }
 
+    /// Something is wrong that has an exit code of its own.
+    pub(crate) fn coded(what: impl Into<String>, code: u8) -> Self {
+        Self::Other(what.into(), None, code)
+    }
+
     /// The same with what to do about it.
     #[must_use]
     pub(crate) fn help(self, help: impl Into<String>) -> Self {

@@ -12,28 +12,41 @@ use xk_lang::nearest;
 /// Show the manual of a protocol or wire, or how to use xk
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A kind, as `xk protocols` lists it, or a subcommand
-    #[arg(value_name = "PROTOCOL")]
+    /// `graph` for the language of graph files; a kind, as `xk protocols` lists it; or a command
+    #[arg(value_name = "TOPIC")]
     topic: Option<String>,
 }
+
+/// The page about the language of graph files.
+const LANGUAGE: &str = include_str!("../../../docs/graph.md");
 
 pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failure> {
     let Some(topic) = &args.topic else {
         print(&command.render_long_help().to_string());
         return Ok(());
     };
+    if topic == "graph" {
+        print(&manual(LANGUAGE));
+        return Ok(());
+    }
     let catalog = Catalog::standard();
+    command.build();
+    let subcommand = command.find_subcommand_mut(topic);
     if let Some(entry) = catalog.find(topic) {
+        if subcommand.is_some() {
+            print(&format!(
+                "There is a command of this name too: xk {topic} --help\n\n"
+            ));
+        }
         print(&text(entry, &catalog));
         return Ok(());
     }
-    command.build();
-    if let Some(subcommand) = command.find_subcommand_mut(topic) {
+    if let Some(subcommand) = subcommand {
         print(&subcommand.render_long_help().to_string());
         return Ok(());
     }
     let kinds = catalog.entries().iter().map(|entry| entry.kind);
-    let failure = Failure::usage(format!("there is no protocol `{topic}`"));
+    let failure = Failure::usage(format!("there is no protocol or command `{topic}`"));
     Err(failure.help(match nearest(topic, kinds) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`xk protocols` lists them".into(),
@@ -79,7 +92,7 @@ fn manual(source: &str) -> String {
     for line in source.lines() {
         if let Some(language) = line.strip_prefix("```") {
             fence = match fence {
-                None => Some(language == "kdl"),
+                None => Some(matches!(language, "kdl" | "text")),
                 Some(_) => None,
             };
             continue;
@@ -87,9 +100,11 @@ fn manual(source: &str) -> String {
         match fence {
             Some(true) => text.push_str(&format!("    {line}\n")),
             Some(false) => {}
-            None => match line.strip_prefix("# ") {
-                Some(title) => text.push_str(&format!("{}\n", heading(&title.to_uppercase()))),
-                None => text.push_str(&format!("{}\n", without_links(line))),
+            None => match line.trim_start_matches('#').strip_prefix(' ') {
+                Some(title) if line.starts_with('#') => {
+                    text.push_str(&format!("{}\n", heading(&title.to_uppercase())))
+                }
+                _ => text.push_str(&format!("{}\n", without_links(line))),
             },
         }
     }

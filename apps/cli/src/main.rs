@@ -9,10 +9,12 @@ mod captures;
 mod check;
 mod control;
 mod demo;
+mod descendants_unsafe;
 mod draw;
 mod exec;
 mod failure;
 mod file;
+mod generate;
 mod help;
 mod host;
 mod live;
@@ -36,8 +38,18 @@ use std::process::ExitCode;
 
 /// Protocol graphs: check, draw, run, simulate, look into.
 #[derive(Parser)]
-#[command(name = "xk", version, disable_help_subcommand = true)]
+#[command(
+    name = "xk",
+    version,
+    disable_help_subcommand = true,
+    disable_version_flag = true,
+    after_help = "xk help graph: the language of graph files; xk protocols: what they are made of; \
+                  xk help PROTOCOL: the manual of one"
+)]
 struct Cli {
+    /// Print the version
+    #[arg(short, long, short_alias = 'V', action = clap::ArgAction::Version)]
+    version: Option<bool>,
     #[command(subcommand)]
     command: Command,
 }
@@ -61,6 +73,7 @@ enum Command {
     Bench(bench::Args),
     Protocols(protocols::Args),
     Help(help::Args),
+    Generate(generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -86,6 +99,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::main(&args),
         Command::Protocols(args) => protocols::main(&args),
         Command::Help(args) => help::main(&args, &mut Cli::command()),
+        Command::Generate(args) => generate::main(&args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

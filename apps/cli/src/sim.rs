@@ -16,6 +16,7 @@ const PROGRESS_EVENTS: u64 = 20_000;
 
 /// Simulate all hosts and links of a graph in virtual time; one seed replays a run to the bit
 #[derive(clap::Args)]
+#[command(after_help = "The wire of this name: xk help sim")]
 pub(crate) struct Args {
     /// Graph file; `-` for the standard input
     file: PathBuf,

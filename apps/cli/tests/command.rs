@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use xk_testkit::signals_unsafe::usual;
 
 fn xk(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xk"))
@@ -220,7 +221,8 @@ impl Drop for Running {
 /// Runs the loopback graph with its socket at `control`.
 fn run_loopback(control: &str, limit: &str) -> Running {
     let file = graph("loopback.kdl");
-    let child = Command::new(env!("CARGO_BIN_EXE_xk"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+    let child = usual(&mut command)
         .args(["run", &file, "--for", limit, "--control", control])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -278,17 +280,60 @@ fn a_run_can_be_looked_into() {
     );
     assert!(told.contains("stand"), "{told}");
 
-    let pid = running.0.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let output = running.0.wait().unwrap();
-    assert!(output.success(), "{output:?}");
-    assert!(!Path::new(&control).exists(), "the socket is left behind");
+    assert_ended_by("INT", &mut running.0, &control);
+}
+
+/// That a run ends by this signal with its counters, and its socket goes with it.
+fn assert_ended_by(signal: &str, run: &mut Child, control: &str) {
+    let mut kill = Command::new("kill");
+    let status = kill.args(["-s", signal, &run.id().to_string()]).status();
+    assert!(status.unwrap().success());
+    let mut told = String::new();
+    let mut out = run.stdout.take().expect("what it prints");
+    std::io::Read::read_to_string(&mut out, &mut told).unwrap();
+    let status = run.wait().unwrap();
+    assert!(status.success(), "{signal}: {status:?}");
+    assert!(told.contains("demuxed"), "{signal}: {told}");
+    assert!(!Path::new(control).exists(), "{signal} leaves the socket");
+}
+
+#[test]
+fn a_terminal_that_goes_ends_a_run_as_a_person_does() {
+    for signal in ["HUP", "TERM"] {
+        let folder = Folder::new(signal);
+        let control = folder.path("xk.sock");
+        let mut running = run_loopback(&control, "60s");
+        assert_ended_by(signal, &mut running.0, &control);
+    }
+}
+
+#[test]
+fn pages_and_completions_are_written() {
+    let folder = Folder::new("generate");
+    good(&["generate", &folder.path("")]);
+    for (file, part) in [
+        ("share/man/man1/xk.1", "xk"),
+        ("share/man/man1/xk-sim.1", "seed"),
+        ("share/bash-completion/completions/xk", "--seed"),
+        ("share/zsh/site-functions/_xk", "#compdef xk"),
+        ("share/fish/vendor_completions.d/xk.fish", "sim"),
+    ] {
+        let text = std::fs::read_to_string(folder.path(file)).expect(file);
+        assert!(text.contains(part), "{file}");
+    }
+}
+
+#[test]
+fn help_knows_the_language_and_both_meanings_of_a_word() {
+    let told = good(&["help", "graph"]);
+    for part in ["host NAME", "link NAME", "number LOWER=N", "{n}"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(good(&["help", "sim"]).contains("xk sim --help"));
+    assert!(good(&["sim", "--help"]).contains("xk help sim"));
+    assert!(good(&["help"]).contains("xk help graph"));
+    assert!(good(&["help", "run"]).contains("--host"));
+    assert_eq!(good(&["-v"]), good(&["--version"]));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use xk_testkit::needs_program;
+use xk_testkit::signals_unsafe::usual;
 
 const ALONE: &str = r#"
 host alone {
@@ -30,6 +31,7 @@ impl Graph {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
         command.args(["exec", "--graph"]).arg(&self.0).arg("--");
         command.args(program);
+        usual(&mut command);
         command
     }
 
@@ -81,9 +83,65 @@ fn a_graph_without_a_transport_is_refused() {
 #[test]
 fn a_missing_program_is_named() {
     let graph = Graph::new("program", ALONE);
-    let (code, _, said) = graph.run(&["/nonexistent/program"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("/nonexistent/program"), "{said}");
+    // As shells have it: not there, and there but no program (POSIX, Shell Command Language, 2.8.2).
+    for (program, wanted) in [
+        ("/nonexistent/program", 127),
+        ("/etc/passwd", 126),
+        ("/", 126),
+    ] {
+        let (code, _, said) = graph.run(&[program]);
+        assert_eq!(code, Some(wanted), "{said}");
+        assert!(said.contains(program), "{said}");
+    }
+}
+
+/// A daemon's parent has ended when it begins to serve.
+#[test]
+fn what_goes_to_the_background_keeps_the_graph() {
+    needs_program!("python3");
+    let graph = Graph::new("daemon", ALONE);
+    let script = "
+import os, socket, time
+if os.fork():
+    os._exit(7)
+os.setsid()
+if os.fork():
+    os._exit(0)
+for _ in range(1000):
+    if os.getppid() == int(os.environ['XK_PARENT']): break
+    time.sleep(0.01)
+with socket.create_server(('10.0.0.1', 80)) as server:
+    client = socket.create_connection(('10.0.0.1', 80))
+    client.sendall(b'served')
+    print(server.accept()[0].recv(6).decode(), flush=True)
+";
+    // The shell becomes the child of `xk` that tells who its parent is.
+    let shell = "XK_PARENT=$PPID exec python3 -c \"$0\"";
+    let (code, said, complaints) = graph.run(&["sh", "-c", shell, script]);
+    assert_eq!(code, Some(7), "{complaints}");
+    assert_eq!(said.trim(), "served", "{complaints}");
+    assert!(complaints.contains("still runs"), "{complaints}");
+}
+
+#[test]
+fn what_is_in_the_background_is_ended_by_a_signal() {
+    let graph = Graph::new("background", ALONE);
+    let mut command = graph.exec(&["sh", "-c", "sleep 60 & echo $!"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pid = String::new();
+    let out = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut pid).unwrap();
+    let mut told = String::new();
+    let complaints = child.stderr.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(complaints), &mut told).unwrap();
+    assert!(told.contains("still runs"), "{told}");
+    kill("TERM", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!is_running(pid.trim()), "{pid}");
 }
 
 #[test]
