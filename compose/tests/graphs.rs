@@ -138,6 +138,20 @@ fn reliable_datagrams_are_not_lost() {
 }
 
 #[test]
+fn streams_are_complete_on_a_bad_link() {
+    let reports = run(&example("tcp.kdl"));
+    let counts =
+        ["sent", "received", "lost", "corrupt"].map(|line| figure(&reports, "probe", line));
+    assert_eq!(counts, [200, 200, 0, 0]);
+    let (_, _, report) = reports.iter().find(|(_, name, _)| name == "probe").unwrap();
+    let refused = report
+        .lines
+        .iter()
+        .find(|(line, _)| line.starts_with("not "));
+    assert_eq!(refused, None);
+}
+
+#[test]
 fn one_seed_is_one_run() {
     let lines = || {
         let reports = run(&example("internet.kdl"));

@@ -1,6 +1,6 @@
 //! Network namespaces that live as long as the value that made them.
 //!
-//! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>`, joined by veth pairs. Dropping the net stops the programs it
+//! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>-<pids>-<run>`, joined by veth pairs. Dropping the net stops the programs it
 //! started and whatever else runs in its namespaces, such as their children, and removes the namespaces, and with them every device inside. Namespaces that a killed test left
 //! behind are removed by the next `Net::new`: their name holds the process that made them.
 //!
@@ -119,9 +119,11 @@ impl Net {
     /// `ip` or `sysctl`'s files refuse, usually for want of root.
     pub fn space(&self) -> Result<Space, NetError> {
         let name = format!(
-            "{PREFIX}{}-{}",
+            "{PREFIX}{}-{}-{}-{}",
             std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
+            NEXT.fetch_add(1, Ordering::Relaxed),
+            numbering(),
+            run_mark()
         );
         self.ip(&["netns", "add", &name])?;
         self.names.borrow_mut().push(name.clone());
@@ -468,15 +470,33 @@ fn stale_names(names: &Path, processes: &Path) -> Vec<String> {
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| owner(name).is_some_and(|pid| !processes.join(pid.to_string()).exists()))
+        .filter(|name| {
+            owner(name, numbering()).is_some_and(|pid| !processes.join(pid.to_string()).exists())
+        })
         .collect()
 }
 
-/// The process whose namespace this is: the middle of `xkt-<pid>-<n>`.
-fn owner(name: &str) -> Option<u32> {
-    let (pid, number) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    let _number: u32 = number.parse().ok()?;
-    pid.parse().ok()
+/// The process whose namespace this is: the first number of `xkt-<pid>-<n>-<pids>-<run>`. `None` if
+/// its processes are numbered by another than `pids`: then nobody here sees whether it lives.
+fn owner(name: &str, pids: u64) -> Option<u32> {
+    let mut numbers = name.strip_prefix(PREFIX)?.splitn(4, '-');
+    let pid = numbers.next()?.parse().ok()?;
+    let _number: u32 = numbers.next()?.parse().ok()?;
+    let numbering: u64 = numbers.next()?.parse().ok()?;
+    let _run: u32 = numbers.next()?.parse().ok()?;
+    (numbering == pids).then_some(pid)
+}
+
+/// What numbers the processes here: the inode of the namespace of process ids (pid_namespaces(7)).
+fn numbering() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
+}
+
+/// The run of all tests that this one is of, as `cargo xtask test` numbers them; 0 for a test alone.
+fn run_mark() -> u32 {
+    let mark = std::env::var("XK_TEST_RUN").ok();
+    mark.and_then(|mark| mark.parse().ok()).unwrap_or(0)
 }
 
 /// Runs a command to its end and gives its standard output.
@@ -561,9 +581,18 @@ mod tests {
 
     #[test]
     fn names_tell_their_owner() {
-        assert_eq!(owner("xkt-123-4"), Some(123));
-        for other in ["xkt-", "xkt-a-1", "xkt-1", "xkt-1-", "xk-1-2", "mine"] {
-            assert_eq!(owner(other), None, "{other}");
+        assert_eq!(owner("xkt-123-4-5-6", 5), Some(123));
+        for other in [
+            "xkt-",
+            "xkt-a-1-5-0",
+            "xkt-1",
+            "xkt-1-",
+            "xkt-1-2",
+            "xkt-1-2-4-0",
+            "xk-1-2-5-0",
+            "mine",
+        ] {
+            assert_eq!(owner(other, 5), None, "{other}");
         }
     }
 

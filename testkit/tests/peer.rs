@@ -103,14 +103,21 @@ fn stale_names_are_removed() {
     needs_root!();
     needs_program!("ip");
     // No process has this number: it is above the largest that Linux gives.
-    let stale = format!("xkt-{}-0", u32::MAX);
-    let added = std::process::Command::new("ip")
-        .args(["netns", "add", &stale])
-        .status()
-        .unwrap();
-    assert!(added.success() && names().contains(&stale));
+    let pids =
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
+    let stale = format!("xkt-{}-0-{pids}-0", u32::MAX);
+    // Its process may live where others number them.
+    let others = format!("xkt-{}-0-{}-0", u32::MAX, pids - 1);
+    let ip = |act, name: &str| {
+        let mut ip = std::process::Command::new("ip");
+        assert!(ip.args(["netns", act, name]).status().unwrap().success());
+    };
+    ip("add", &stale);
+    ip("add", &others);
+    assert!(names().contains(&stale));
     let _net = Net::new("stale").unwrap();
-    assert!(!names().contains(&stale));
+    assert!(!names().contains(&stale) && names().contains(&others));
+    ip("del", &others);
 }
 
 fn programs_run_and_stop() {

@@ -1,64 +1,58 @@
-//! Whoever runs the tests finds the machine afterwards as it was: no namespace, no device, no process more.
+//! Whoever runs the tests finds the machine afterwards as it was: none of the run's namespaces, with the
+//! devices in them, and none of its processes is left. What others made meanwhile is theirs.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-/// The variable by which a process of this run is known, wherever it went.
+/// The variable by which a process of this run is known, wherever it went, and which the names of its
+/// namespaces end with (`xk_testkit::netns`).
 pub(crate) const MARK: &str = "XK_TEST_RUN";
+/// The variable by which `.ci/run` says which mark it looks for.
+const GIVEN: &str = "XK_CI_RUN";
 
 /// How long what is being torn down may take.
 const GRACE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(250);
 
-/// What was there before the run.
-#[derive(Debug)]
-pub(crate) struct Before {
-    namespaces: BTreeSet<String>,
-    devices: BTreeSet<String>,
+/// What is left of the run with this mark, each in words with what removes it; waits a little for what
+/// is about to go.
+pub(crate) fn left(mark: &str) -> Vec<String> {
+    let polls = GRACE.as_millis() / POLL.as_millis();
+    for _ in 0..polls {
+        if left_now(mark).is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(POLL);
+    }
+    left_now(mark)
 }
 
-impl Before {
-    pub(crate) fn look() -> Self {
-        Self {
-            namespaces: names_in("/run/netns"),
-            devices: names_in("/sys/class/net"),
-        }
-    }
-
-    /// What is there besides, each in words with what removes it; waits a little for what is about to go.
-    pub(crate) fn left(&self) -> Vec<String> {
-        let polls = GRACE.as_millis() / POLL.as_millis();
-        for _ in 0..polls {
-            if self.left_now().is_empty() {
-                return Vec::new();
-            }
-            std::thread::sleep(POLL);
-        }
-        self.left_now()
-    }
-
-    fn left_now(&self) -> Vec<String> {
-        let now = Self::look();
-        let namespaces = now.namespaces.difference(&self.namespaces);
-        let devices = now.devices.difference(&self.devices);
-        let mut left: Vec<String> = namespaces
-            .map(|name| format!("namespace {name}: ip netns delete {name}"))
-            .collect();
-        left.extend(devices.map(|name| format!("device {name}: ip link delete {name}")));
-        left.extend(
-            marked(&mark()).map(|(pid, name)| format!("process {pid} ({name}): kill {pid}")),
-        );
-        left
-    }
+fn left_now(mark: &str) -> Vec<String> {
+    let namespaces = names_in("/run/netns").into_iter();
+    let namespaces = namespaces.filter(|name| is_of(name, mark));
+    let mut left: Vec<String> = namespaces
+        .map(|name| format!("namespace {name}: ip netns delete {name}"))
+        .collect();
+    left.extend(marked(mark).map(|(pid, name)| format!("process {pid} ({name}): kill {pid}")));
+    left
 }
 
-/// The mark of this run: our own process id.
+/// The mark of this run: the one given, or our own process id.
 pub(crate) fn mark() -> String {
-    std::process::id().to_string()
+    let given = std::env::var(GIVEN).ok();
+    let given = given.filter(|mark| mark.parse::<u32>().is_ok());
+    given.unwrap_or_else(|| std::process::id().to_string())
 }
 
-fn names_in(dir: &str) -> BTreeSet<String> {
+/// Whether a namespace was made by a test of the run with this mark.
+fn is_of(namespace: &str, mark: &str) -> bool {
+    let last = namespace
+        .strip_prefix("xkt-")
+        .and_then(|n| n.rsplit('-').next());
+    last == Some(mark)
+}
+
+fn names_in(dir: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -99,6 +93,20 @@ mod tests {
             std::thread::sleep(POLL);
         }
         Vec::new()
+    }
+
+    #[test]
+    fn what_others_made_is_theirs() {
+        assert!(is_of("xkt-4711-2-4026531836-77", "77"));
+        for other in [
+            "xkt-77-2-4026531836-78",
+            "xkt-77",
+            "xkt-4711-77-4026531836-0",
+            "a-77",
+            "77",
+        ] {
+            assert!(!is_of(other, "77"), "{other}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! They need nothing but cargo, so that the same line works on a developer's machine and in `.ci/run`.
 
+mod install;
 mod leftovers;
 mod new_protocol;
 mod process;
@@ -24,6 +25,8 @@ cargo xtask COMMAND
                                          (--list names the steps)
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
   setup                                  the Debian packages that the peer tests need; installs them as root
+  install [--prefix FOLDER]              the command, the library of `xk exec`, manual pages and completions;
+                                         below /usr/local for root, else ~/.local
   new-protocol NAME [--calls]            a new protocol from protocols/template, listed in the catalog;
                                          with --calls a layer of the rpc realm, from protocols/calltemplate
   help                                   this text";
@@ -48,6 +51,8 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["test", options @ ..] => steps::run(&root, options),
         ["tidy"] => tidy::run(&root),
         ["setup"] => setup::run(),
+        ["install"] => install::run(&root, None),
+        ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),
         ["new-protocol", name] => new(&root, new_protocol::MESSAGES, name),
         ["new-protocol", name, "--calls"] | ["new-protocol", "--calls", name] => {
             new(&root, new_protocol::CALLS, name)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome, Row, summary};
 use crate::world::World;
-use crate::{new_protocol, process, setup, tidy, workspace};
+use crate::{leftovers, new_protocol, process, setup, tidy, workspace};
 
 /// The crate whose tests meet Linux and its tools.
 const PEERS: &str = "xk-peers";
@@ -539,7 +539,7 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
 }
 
 fn step_leftovers(world: &World) -> io::Result<Outcome> {
-    let left = world.before.left();
+    let left = leftovers::left(&world.mark);
     for line in &left {
         println!("    left behind: {line}");
     }

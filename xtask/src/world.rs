@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::leftovers::{self, Before};
+use crate::leftovers;
 use crate::workspace::{self, Crate};
 
 /// The variable from which property tests take their seed.
@@ -15,18 +15,19 @@ pub(crate) struct World {
     pub(crate) root: PathBuf,
     /// What cargo builds into.
     pub(crate) target: PathBuf,
-    pub(crate) before: Before,
+    /// What the run's processes and namespaces are known by.
+    pub(crate) mark: String,
     crates: Vec<Crate>,
     seed: Option<String>,
 }
 
 impl World {
-    /// The tree at `root`, and what there is on the machine beside it.
+    /// The tree at `root`.
     pub(crate) fn look(root: &Path) -> io::Result<Self> {
         Ok(Self {
             root: root.to_owned(),
             target: workspace::target_dir(root),
-            before: Before::look(),
+            mark: leftovers::mark(),
             crates: workspace::crates(root)?,
             seed: std::env::var(SEED)
                 .ok()
@@ -52,7 +53,7 @@ impl World {
         let mut command = Command::new(name);
         command
             .current_dir(&self.root)
-            .env(leftovers::MARK, leftovers::mark());
+            .env(leftovers::MARK, &self.mark);
         // What `cargo run` set for us is wrong for the crates that are built next.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
             command.env_remove(name);

@@ -139,18 +139,21 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
 }
 
-/// The library lies beside this program, or where cargo builds it.
+/// The library lies beside this program, where cargo builds it, or where `cargo xtask install` puts it.
 fn library() -> Result<OsString, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let beside = own.with_file_name(LIBRARY);
     let built = own.with_file_name("deps").join(LIBRARY);
+    let installed = own.with_file_name("../lib/xk").join(LIBRARY);
     // The newer one: cargo leaves an older one where it is.
     let made = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
-    let found = [beside, built].into_iter().filter(|path| path.exists());
+    let found = [beside, built, installed]
+        .into_iter()
+        .filter(|path| path.exists());
     let found = found.max_by_key(made);
     found.map(PathBuf::into_os_string).ok_or_else(|| {
         Failure::new(format!("`{LIBRARY}` is missing beside {}", own.display()))
-            .help("build it: cargo build -p xk-preload, with the same profile as this program")
+            .help("build it: cargo build -p xk-preload, with the same profile as this program; or install both: cargo xtask install")
     })
 }

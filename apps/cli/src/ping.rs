@@ -14,7 +14,8 @@ use xk_core::reason::{Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
-use xk_kit::control::NetworkError;
+use xk_kit::control::{NetworkError, NetworkErrorKind};
+use xk_kit::neighbour::HostRoute;
 
 /// Nobody waits for this reply: it came twice, or too late.
 static UNEXPECTED: Reason = Reason::new("unexpected reply", Class::NotMine);
@@ -86,7 +87,10 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     kernel.stop();
     output::print(&tally.summary(args.destination, took));
     match tally.received.get() {
-        0 => Err(Failure::Said),
+        0 => {
+            output::print(&format!("why: {}\n", tally.why(args.destination)));
+            Err(Failure::Said)
+        }
         _ => Ok(()),
     }
 }
@@ -99,6 +103,8 @@ struct Tally {
     errors: Cell<u64>,
     /// Numbers of messages that are awaited, with the time of sending.
     awaited: RefCell<BTreeMap<u64, Instant>>,
+    /// What was reported last of what was sent.
+    reported: RefCell<Option<String>>,
     times: RefCell<Times>,
     done: Cell<bool>,
 }
@@ -121,6 +127,17 @@ impl Tally {
         times.max = times.max.max(took);
         times.sum += took;
         self.received.set(self.received.get() + 1);
+    }
+
+    /// Why nothing came back.
+    fn why(&self, destination: Ipv4Addr) -> String {
+        match &*self.reported.borrow() {
+            Some(report) => report.clone(),
+            None => format!(
+                "time ran out: what was sent left this host, and neither {destination} nor anybody on the way answered; \
+                 it is down, drops pings, or has no way back to us"
+            ),
+        }
     }
 
     fn summary(&self, destination: Ipv4Addr, took: Duration) -> String {
@@ -195,6 +212,31 @@ impl Pinger {
             tally.awaited.borrow_mut().remove(&number);
             tally.errors.set(tally.errors.get() + 1);
             output::print(&format!("seq={number} not sent: {error}\n"));
+            *tally.reported.borrow_mut() = Some(format!("not sent: {error}"));
+        }
+    }
+
+    /// Which station on the link did not answer.
+    fn unresolved(&self, cx: &Kernel) -> String {
+        let route = HostRoute {
+            host: self.destination,
+            over: None,
+            direct: true,
+        };
+        let route = self.icmp.ask(cx, route);
+        let over = route.as_ref().and_then(|route| route.over.as_ref());
+        let on = over.map_or_else(String::new, |over| format!(" on `{}`", over.name()));
+        match route {
+            Some(route) if !route.direct => {
+                format!(
+                    "the router towards {} does not answer ARP{on}",
+                    self.destination
+                )
+            }
+            _ => format!(
+                "{} does not answer ARP{on}: no such station is there",
+                self.destination
+            ),
         }
     }
 
@@ -273,7 +315,13 @@ impl Protocol for Pinger {
             return self.icmp.control(cx, ask);
         };
         self.tally.errors.set(self.tally.errors.get() + 1);
-        output::print(&top::network_error(error));
+        let text = match (error.kind, error.reporter) {
+            // Only this host itself speaks without a name: nobody answered its ARP.
+            (NetworkErrorKind::HostUnreachable, None) => self.unresolved(cx),
+            _ => top::network_error(error).trim_end().to_owned(),
+        };
+        output::print(&format!("{text}\n"));
+        *self.tally.reported.borrow_mut() = Some(text);
         Answer::Answered
     }
 

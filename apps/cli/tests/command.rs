@@ -398,3 +398,42 @@ fn a_host_pings_itself_and_sends_datagrams() {
     );
     assert!(told.contains("port unreachable"), "{told}");
 }
+
+/// A socket that hears everything and says nothing, and a graph of a host on it.
+fn deaf(folder: &Folder, lines: &str) -> (std::net::UdpSocket, String) {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let peer = socket.local_addr().unwrap();
+    let path = folder.path("deaf.kdl");
+    let text = format!(
+        "host a {{\nhost-eth local=\"127.0.0.1:0\" peer=\"{peer}\"\n{lines}\nicmp ip\n}}\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    (socket, path)
+}
+
+#[test]
+fn a_ping_says_why_nothing_came_back() {
+    let folder = Folder::new("why");
+    let ping = |path: &str, to: &str| {
+        let wait = ["-c", "1", "-W", "500ms"];
+        let output = xk(&[&["ping", "--graph", path], &wait[..], &[to]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let ether = "eth host-eth\narp eth retry=\"20ms\"\nip arp { address \"10.0.0.1/24\"; route \"10.9.0.0/16\" via=\"10.0.0.254\"; }";
+    let (_socket, path) = deaf(&folder, ether);
+    let told = ping(&path, "10.0.0.2");
+    assert!(
+        told.contains("why: 10.0.0.2 does not answer ARP on `arp`"),
+        "{told}"
+    );
+    let told = ping(&path, "10.9.0.2");
+    assert!(
+        told.contains("why: the router towards 10.9.0.2 does not answer ARP"),
+        "{told}"
+    );
+    assert!(ping(&path, "10.8.0.2").contains("no route"));
+    let (_socket, path) = deaf(&folder, "ip host-eth { address \"10.0.0.1/24\"; }");
+    let told = ping(&path, "10.0.0.2");
+    assert!(told.contains("why: time ran out"), "{told}");
+}

@@ -40,6 +40,8 @@ pub(crate) struct Define {
 pub(crate) struct Words {
     pub(crate) tokens: Vec<Spanned<Token>>,
     pub(crate) defines: Vec<Define>,
+    /// Lines that were left out, and may have brought in types: the first one, and how many they are.
+    pub(crate) left_out: Option<(Span, usize)>,
 }
 
 /// One `#if` that is open.
@@ -62,8 +64,6 @@ struct Lexer<'a> {
     defined: Vec<String>,
     conditions: Vec<Condition>,
     found: &'a mut Diagnostics,
-    /// A warning about lines that are passed through has been given.
-    warned: bool,
 }
 
 /// How deep `#if` may nest.
@@ -78,11 +78,11 @@ pub(crate) fn lex(text: &str, found: &mut Diagnostics) -> Words {
         words: Words {
             tokens: Vec::new(),
             defines: Vec::new(),
+            left_out: None,
         },
         defined: Vec::new(),
         conditions: Vec::new(),
         found,
-        warned: false,
     };
     while lexer.next() {}
     if let Some(open) = lexer.conditions.last() {
@@ -228,15 +228,14 @@ impl<'a> Lexer<'a> {
     fn passed_through(&mut self) {
         let start = self.at;
         self.take(|c| c != '\n');
-        if self.is_active() && !self.warned {
-            self.warned = true;
-            self.found
-                .warning(
-                    Span::from(start..self.at),
-                    "lines that begin with `%` are C and are left out",
-                )
-                .help("if they declare a type that is used below, define it in the language");
+        if self.is_active() {
+            self.leave_out(Span::from(start..self.at));
         }
+    }
+
+    fn leave_out(&mut self, line: Span) {
+        let (_, count) = self.words.left_out.get_or_insert((line, 0));
+        *count += 1;
     }
 
     /// A line for the C preprocessor, as rpcgen has one run over the file.
@@ -277,6 +276,7 @@ impl<'a> Lexer<'a> {
             // `# 1 "file.x"`, left by a preprocessor, and nothing at all.
             _ if name.is_empty() || name.bytes().all(|c| c.is_ascii_digit()) => {}
             "pragma" | "ident" | "line" => {}
+            "include" => self.leave_out(span),
             _ => {
                 let what = format!("`#{name}` is left out");
                 self.found

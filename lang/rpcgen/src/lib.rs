@@ -25,7 +25,8 @@
 //! # The language
 //! That of the two standards, and what rpcgen reads besides: several arguments (as with its option `-N`), the integers of C (`long`,
 //! `u_int`, `uint32_t`, ...; those of less than 32 bits have 4 octets, as its library writes them), `struct NAME` for `NAME`, values of
-//! enumerations without a number. Lines that begin with `%` are C and are left out with a warning. Of the C preprocessor `#ifdef`, `#ifndef`,
+//! enumerations without a number. Lines that begin with `%` are C, and `#include` brings in other files: both are left out, with one
+//! warning, or with one error that names all that is missing for it. Of the C preprocessor `#ifdef`, `#ifndef`,
 //! `#if 0`, `#else`, `#endif` and `#define` are obeyed; what only a header or a server is to have (`RPC_HDR`, `RPC_SVC`) is not read.
 //!
 //! Arguments of a procedure may have names, as in C: generated Rust calls them so.
@@ -101,7 +102,7 @@ pub fn compile(file: &str, text: &str) -> Result<Compiled, Box<Diagnostics>> {
     if found.has_errors() {
         return Err(Box::new(found));
     }
-    let model = check::check(&definitions, &words.defines, &mut found);
+    let model = check::check(&definitions, &words, &mut found);
     if found.has_errors() {
         return Err(Box::new(found));
     }

@@ -129,3 +129,34 @@ fn a_few_lines_that_mean_too_much() {
     });
     assert_eq!(octets.collect::<Vec<_>>(), [4, 4004, 8008]);
 }
+
+/// Real files have such lines, and what they lack is told once, not at each use.
+#[test]
+fn lines_that_are_left_out_are_told_once() {
+    let head = "#include <rpc/types.h>\n%#include \"other.h\"\n#include \"sizes.x\"\n";
+    let good = compile("g.x", &format!("{head}typedef int number;"))
+        .ok()
+        .unwrap();
+    let warnings = good.warnings.to_text();
+    assert_eq!(warnings.matches("warning").count(), 1, "{warnings}");
+    assert!(
+        warnings.starts_with("g.x:1:1: warning: this line and 2 like it"),
+        "{warnings}"
+    );
+    let body = "struct s { other_t a; other_t b<SIZE>; more_t c; };\ntypedef other_t list<>;";
+    let bad = compile("b.x", &format!("{head}{body}"))
+        .err()
+        .unwrap()
+        .to_text();
+    assert_eq!(bad.matches("error").count(), 1, "{bad}");
+    assert!(!bad.contains("warning"), "{bad}");
+    assert!(bad.starts_with("b.x:1:1: error: "), "{bad}");
+    assert!(
+        bad.contains("nothing else defines `other_t`, `SIZE`, `more_t`"),
+        "{bad}"
+    );
+    assert!(
+        bad.contains("help: put their definitions into this file"),
+        "{bad}"
+    );
+}

@@ -8,7 +8,7 @@ mod types;
 
 use self::cycles::UnionPlace;
 use crate::ast::{Definition, Name, Value};
-use crate::lex::Define;
+use crate::lex::Words;
 use crate::model::{Constant, Kind, Model, Type, TypeDef};
 use std::collections::HashMap;
 use xk_lang::{Diagnostics, Span};
@@ -43,6 +43,9 @@ const C_TYPES: &[(&str, Type)] = &[
 /// How many types, constants and values a file may have together.
 const NAMES_MAX: usize = 100_000;
 
+/// How many missing names a mistake lists.
+const NAMES_SHOWN: usize = 12;
+
 /// What a name stands for.
 #[derive(Clone, Copy)]
 enum Meaning {
@@ -57,23 +60,25 @@ struct Checker<'a> {
     /// What is looked at once all types are known.
     unions: Vec<UnionPlace>,
     names: HashMap<String, (Meaning, Span)>,
+    /// Lines were left out that may define what is missing here.
+    may_be_elsewhere: bool,
+    /// What such lines seem to define: each name once.
+    missing: Vec<Name>,
     found: &'a mut Diagnostics,
 }
 
 /// What the definitions mean. If `found` has errors it is not complete.
-pub(crate) fn check(
-    definitions: &[Definition],
-    defines: &[Define],
-    found: &mut Diagnostics,
-) -> Model {
+pub(crate) fn check(definitions: &[Definition], words: &Words, found: &mut Diagnostics) -> Model {
     let mut checker = Checker {
         model: Model::default(),
         places: Vec::new(),
         unions: Vec::new(),
         names: HashMap::new(),
+        may_be_elsewhere: words.left_out.is_some(),
+        missing: Vec::new(),
         found,
     };
-    for define in defines {
+    for define in &words.defines {
         checker.constant(&define.name, define.value.value);
     }
     // Types may be named before they are defined, as C's pointers to structures may be.
@@ -82,6 +87,9 @@ pub(crate) fn check(
     }
     for definition in definitions {
         checker.define(definition);
+    }
+    if let Some(left_out) = words.left_out {
+        checker.tell_left_out(left_out);
     }
     checker.check_aliases();
     if !checker.found.has_errors() {
@@ -95,6 +103,41 @@ pub(crate) fn check(
 }
 
 impl Checker<'_> {
+    /// True if a name that nothing here defines may be defined by a line that was left out.
+    fn is_elsewhere(&mut self, name: &Name) -> bool {
+        if self.may_be_elsewhere && !self.missing.iter().any(|known| known.value == name.value) {
+            self.missing.push(name.clone());
+        }
+        self.may_be_elsewhere
+    }
+
+    /// One word about all lines that were left out, and what is missing for it.
+    fn tell_left_out(&mut self, (first, count): (Span, usize)) {
+        let what = match count {
+            1 => "this line is left out: `%` is for C, and `#include` is not followed".to_owned(),
+            n => format!(
+                "this line and {} like it are left out: `%` is for C, and `#include` is not followed",
+                n - 1
+            ),
+        };
+        let Some(used) = self.missing.first() else {
+            self.found.warning(first, what);
+            return;
+        };
+        let names = self.missing.iter().take(NAMES_SHOWN);
+        let names: Vec<String> = names.map(|name| format!("`{}`", name.value)).collect();
+        let more = self.missing.len() - names.len();
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        self.found
+            .error(first, format!("{what}, and nothing else defines {}{more}", names.join(", ")))
+            .also(used.span, "used here")
+            .help("put their definitions into this file, by `typedef`, `struct`, `union`, `enum` and `const`");
+    }
+
     /// Gives a name its meaning.
     fn mean(&mut self, name: &Name, meaning: Meaning) -> bool {
         if let Some((_, first)) = self.names.get(name.as_str()) {
@@ -220,6 +263,7 @@ impl Checker<'_> {
             None => match name.as_str() {
                 "TRUE" => return Some(1),
                 "FALSE" => return Some(0),
+                _ if self.is_elsewhere(name) => {}
                 _ => {
                     let constants = self.names.iter();
                     let constants: Vec<&str> = constants

@@ -123,6 +123,9 @@ impl Checker<'_> {
         if let Some((_, ty)) = C_TYPES.iter().find(|(c, _)| *c == name.as_str()) {
             return ty.clone();
         }
+        if self.is_elsewhere(name) {
+            return Type::Void;
+        }
         let mut types: Vec<&str> = self.model.types.iter().map(|t| t.name.as_str()).collect();
         types.extend([
             "int", "unsigned", "hyper", "float", "double", "bool", "opaque", "string",
