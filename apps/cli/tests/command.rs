@@ -414,26 +414,26 @@ fn deaf(folder: &Folder, lines: &str) -> (std::net::UdpSocket, String) {
 #[test]
 fn a_ping_says_why_nothing_came_back() {
     let folder = Folder::new("why");
-    let ping = |path: &str, to: &str| {
-        let wait = ["-c", "1", "-W", "500ms"];
+    let ping = |path: &str, to: &str, wait: &str| {
+        let wait = ["-c", "1", "-W", wait];
         let output = xk(&[&["ping", "--graph", path], &wait[..], &[to]].concat());
         assert_eq!(output.status.code(), Some(1));
         text(&output.stdout) + &text(&output.stderr)
     };
-    let ether = "eth host-eth\narp eth retry=\"20ms\"\nip arp { address \"10.0.0.1/24\"; route \"10.9.0.0/16\" via=\"10.0.0.254\"; }";
+    let ether = "eth host-eth\narp eth retries=0\nip arp { address \"10.0.0.1/24\"; route \"10.9.0.0/16\" via=\"10.0.0.254\"; }";
     let (_socket, path) = deaf(&folder, ether);
-    let told = ping(&path, "10.0.0.2");
+    let told = ping(&path, "10.0.0.2", "2s");
     assert!(
         told.contains("why: 10.0.0.2 does not answer ARP on `arp`"),
         "{told}"
     );
-    let told = ping(&path, "10.9.0.2");
+    let told = ping(&path, "10.9.0.2", "2s");
     assert!(
         told.contains("why: the router towards 10.9.0.2 does not answer ARP"),
         "{told}"
     );
-    assert!(ping(&path, "10.8.0.2").contains("no route"));
+    assert!(ping(&path, "10.8.0.2", "2s").contains("no route"));
     let (_socket, path) = deaf(&folder, "ip host-eth { address \"10.0.0.1/24\"; }");
-    let told = ping(&path, "10.0.0.2");
+    let told = ping(&path, "10.0.0.3", "300ms");
     assert!(told.contains("why: time ran out"), "{told}");
 }
