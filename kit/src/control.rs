@@ -343,6 +343,22 @@ pub struct RegisterErrorProtocol {
 }
 question!(RegisterErrorProtocol, "register-error-protocol");
 
+/// Answered by a session whose peer has shown that it gets what is sent to it, by returning something that only its receiver can know,
+/// or is this host itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerProved;
+question!(PeerProved, "peer-proved");
+
+/// Asked of a session: whether this port, too, is served at its local host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServesPort {
+    /// In: the port.
+    pub port: u16,
+    /// Out: true if somebody has enabled it.
+    pub served: bool,
+}
+question!(ServesPort, "serves-port");
+
 /// Whether a packet to this host would be delivered here.
 #[derive(Clone, Copy, Debug)]
 pub struct IsLocalHost {

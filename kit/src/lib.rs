@@ -7,6 +7,7 @@ extern crate std;
 
 pub mod addr;
 pub mod anchor;
+pub mod answers;
 pub mod attribute;
 pub mod auth;
 pub mod between;

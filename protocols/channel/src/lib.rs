@@ -37,7 +37,7 @@
 //! 30 octets.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `cancel-call`, `channel-figures`,
+//! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `peer-proved`, `cancel-call`, `channel-figures`,
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Parameters
@@ -140,6 +140,10 @@ pub static ENTRY: Entry = Entry {
         QuestionInfo {
             name: "opt-packet",
             meaning: "that of the layer below less 18 octets",
+        },
+        QuestionInfo {
+            name: "peer-proved",
+            meaning: "of a session that serves: the client has returned our ticket",
         },
         QuestionInfo {
             name: "cancel-call",

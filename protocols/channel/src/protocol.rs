@@ -21,9 +21,10 @@ use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Upper, reason,
 };
+use xk_kit::answers::is_for_one;
 use xk_kit::call::CHANNEL;
 use xk_kit::incarnation::Admission;
 
@@ -369,6 +370,16 @@ impl Protocol for Channel {
         if let Ok(number) = u32::try_from(enable.0) {
             self.enables.unbind(&number);
         }
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        is_for_one(cx, lower)
     }
 
     #[inline]

@@ -6,10 +6,12 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef,
-    Upper,
+    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper,
 };
+use xk_kit::answers::{LOOP, Repeats, TO_MANY, is_proved, may_serve};
 use xk_kit::attribute::LinkCast;
+use xk_kit::control::PeerPort;
 use xk_kit::serve;
 
 /// One instance.
@@ -19,6 +21,9 @@ pub struct Echo {
     received: Cell<u64>,
     octets: Cell<u64>,
     failed: Cell<u64>,
+    /// Whether the layer below leaves open who asks and who answers: it has no ports, and its peers have proved nothing.
+    is_even: Cell<bool>,
+    repeats: Repeats,
 }
 
 /// Builds it from its place in a graph.
@@ -42,6 +47,8 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, local: Participant) -> P
             received: Cell::new(0),
             octets: Cell::new(0),
             failed: Cell::new(0),
+            is_even: Cell::new(false),
+            repeats: Repeats::default(),
         },
     )
 }
@@ -54,18 +61,34 @@ impl Protocol for Echo {
             .map(drop)
     }
 
-    #[inline]
-    fn demux(
+    fn open_done(
         &self,
         cx: &Kernel,
         _: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        let has_ports = lower.ask(cx, PeerPort::default()).is_some();
+        self.is_even.set(!has_ports && !is_proved(cx, lower));
+        may_serve(cx, lower)
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
     ) -> Result<(), Refused> {
+        if message.attribute::<LinkCast>().is_some() {
+            return Err(this.refuse(message, &TO_MANY));
+        }
+        if self.is_even.get() && !self.repeats.may_come(cx, &message) {
+            return Err(this.refuse(message, &LOOP));
+        }
         self.received.set(self.received.get() + 1);
         self.octets.set(self.octets.get() + message.len() as u64);
-        // How it came says nothing about how it goes.
-        message.remove_attribute::<LinkCast>();
         if lower.push(cx, message).is_err() {
             self.failed.set(self.failed.get() + 1);
         }

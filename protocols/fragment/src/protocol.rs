@@ -13,8 +13,10 @@ use xk_core::map::Map;
 use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    reason,
 };
+use xk_kit::answers::is_for_one;
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
 
 /// How many upper protocols may enable it.
@@ -230,6 +232,16 @@ impl Protocol for Fragment {
         if let Ok(number) = u32::try_from(enable.0) {
             self.enables.unbind(&number);
         }
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        is_for_one(cx, lower)
     }
 
     #[inline]

@@ -36,7 +36,7 @@
 //! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68 octets.
 //!
 //! # Control
-//! A session answers `my-host`, `peer-host`, `specific-destination`, `max-packet`, `opt-packet`,
+//! A session answers `my-host`, `peer-host`, `peer-proved` (of our own host), `specific-destination`, `max-packet`, `opt-packet`,
 //! `pseudo-header` and `describe`, and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
 //! `is-local-host`, `is-many`, `host-route`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
 //! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
@@ -328,6 +328,7 @@ const QUESTIONS: &[QuestionInfo] = &[
         "specific-destination",
         "of a session: where what arrives was sent to, and whether that is a broadcast or a group",
     ),
+    question("peer-proved", "of a session: the peer is this host"),
     question("max-packet", "65515: the longest datagram less its header"),
     question("opt-packet", "the path's maximum less the header"),
     question(

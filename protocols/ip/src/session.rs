@@ -14,7 +14,8 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, re
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
 use xk_kit::control::{
-    KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination,
+    KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, PseudoHeader,
+    SpecificDestination,
 };
 use xk_kit::offload::Offloads;
 use xk_kit::segments;
@@ -410,6 +411,10 @@ impl Session for IpSession {
                 Err(_) => crate::wire::MTU_MIN,
             };
             q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
+        } else if ask.get::<PeerProved>().is_some() {
+            if !self.key.is_looped() {
+                return Answer::Unknown;
+            }
         } else if ask.get::<KeepWhole>().is_some() {
             self.whole.set(Fragment::DONT);
             self.keeps_whole.set(true);

@@ -45,7 +45,7 @@
 //! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
 //!
 //! # Control
-//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions: the fragment's size), `cancel-call`,
+//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions: the fragment's size), `peer-proved`, `cancel-call`,
 //! `largest-push` (1500), `describe`, `list-sessions`, `list-maps`; forwards the rest.
 //!
 //! # Parameters
@@ -217,6 +217,10 @@ pub static ENTRY: Entry = Entry {
         question("my-procedure", "the procedure that a session stands for"),
         question("peer-host", "the peer of a session"),
         question("my-host", "our host towards it"),
+        question(
+            "peer-proved",
+            "of a session that serves: the client has returned our ticket",
+        ),
         question("max-packet", "16384"),
         question("opt-packet", "octets of a fragment, of a session"),
         question("largest-push", "1500"),

@@ -15,9 +15,10 @@ use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Upper, reason,
 };
+use xk_kit::answers::is_for_one;
 use xk_kit::call::{LargestPush, PROCEDURE, pop_definite, pop_local};
 use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
 
@@ -248,6 +249,16 @@ impl Protocol for Mrpc {
         if let Ok(procedure) = u32::try_from(enable.0) {
             self.shared.enables.unbind(&procedure);
         }
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        is_for_one(cx, lower)
     }
 
     #[inline]

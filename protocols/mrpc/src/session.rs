@@ -13,7 +13,7 @@ use xk_core::message::{Attribute, attribute_key};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
-use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, opt_packet};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, opt_packet};
 use xk_kit::incarnation::Server;
 use xk_kit::neighbour::is_far;
 
@@ -229,6 +229,11 @@ impl Session for MrpcSession {
             question.host = Ipv4Addr::from_bits(peer);
         } else if let Some(question) = ask.get::<MyHost>() {
             question.host = Ipv4Addr::from_bits(own);
+        } else if ask.get::<PeerProved>().is_some() {
+            // A request without our ticket makes no session.
+            if !this.head().is_passive() {
+                return Answer::Unknown;
+            }
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = AREA2_LEN_MAX as u32;
         } else if let Some(question) = ask.get::<OptPacket>() {

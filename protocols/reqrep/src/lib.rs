@@ -29,6 +29,10 @@
 //! is being executed is dropped, to one that was executed the same reply goes again. What nobody above answers stays without
 //! a reply.
 //!
+//! Whoever asks by datagrams has not shown that he is where his requests say. Replies more than three times as long as their
+//! requests go there at `unproved_rate` at most, to neighbours (the same host number but for eight bits) together at four times that, to
+//! all at 64 times; what is beyond is dropped as `answer to unproved source`. On `tcp`, on `channel`, and from this very host, all replies go.
+//!
 //! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends with the first reply. One with the
 //! attribute `gather` goes on: each further call for the next reply brings that of another host, until the deadline of the first or
 //! `total`. The request is sent again meanwhile, for those who did not get it; a host that replies once more is counted as
@@ -52,6 +56,9 @@
 //! - `dupcache`: of how many requests the reply is kept; 0 for none. NFS wants 128.
 //! - `dupcache_octets`: octets of those replies, at most; the oldest go first, and one that is larger is not kept.
 //! - `replies_max`: how many hosts' replies to one request to many are taken.
+//! - `unproved_rate`: octets in a second, to each host that has proved nothing, of replies more than three times as long as
+//!   their requests; 0 for none. Raise it where all who can send are trusted.
+//! - `unproved_burst`: octets of those at once.
 //!
 //! # Example
 //! ```kdl
@@ -190,6 +197,18 @@ pub static ENTRY: Entry = Entry {
             },
             "1024",
             "how many hosts' replies to one request to many are taken",
+        ),
+        ParamSpec::new(
+            "unproved_rate",
+            ParamKind::Octets,
+            "64KiB",
+            "octets a second of long replies to a host that has proved nothing",
+        ),
+        ParamSpec::new(
+            "unproved_burst",
+            ParamKind::Octets,
+            "128KiB",
+            "octets of long replies to such a host at once",
         ),
     ],
     blocks: &[],

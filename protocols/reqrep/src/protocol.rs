@@ -16,6 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
+use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::offers::Offers;
 use xk_kit::ports::less_header;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub dupcache_octets: usize,
     /// How many hosts' replies to one request to many are taken.
     pub replies_max: usize,
+    /// Octets in a second, to each peer that has proved nothing, of replies more than three times as long as their requests.
+    pub unproved_rate: usize,
+    /// Octets of those at once.
+    pub unproved_burst: usize,
 }
 
 impl Settings {
@@ -64,6 +69,8 @@ impl Default for Settings {
             dupcache: 0,
             dupcache_octets: 4 << 20,
             replies_max: 1024,
+            unproved_rate: 64 << 10,
+            unproved_burst: 128 << 10,
         }
     }
 }
@@ -76,6 +83,7 @@ pub(crate) struct Shared {
     pub(crate) calls: Calls,
     pub(crate) gatherings: Gatherings,
     pub(crate) dupcache: Option<DupCache>,
+    pub(crate) unproved: Allowance,
     /// How many requests are being executed.
     pub(crate) executing: Cell<usize>,
     /// Who serves.
@@ -108,6 +116,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         dupcache: params.number("dupcache", usual.dupcache),
         dupcache_octets: params.octets("dupcache_octets", usual.dupcache_octets),
         replies_max: params.number("replies_max", usual.replies_max),
+        unproved_rate: params.octets("unproved_rate", usual.unproved_rate),
+        unproved_burst: params.octets("unproved_burst", usual.unproved_burst),
     };
     if settings.first_wait.is_zero() {
         return Err(BuildError::Param {
@@ -131,6 +141,10 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         calls: Calls::new(settings.calls_max, first),
         gatherings: Gatherings::default(),
         dupcache,
+        unproved: Allowance::new(
+            settings.unproved_rate as u64,
+            settings.unproved_burst as u64,
+        ),
         executing: Cell::new(0),
         server: RefCell::default(),
     });

@@ -13,6 +13,7 @@ use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
+use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::control::{IsMany, PeerHost, PeerPort};
 use xk_kit::ports::less_header;
@@ -45,6 +46,8 @@ pub(crate) struct Line {
     upper: ProtocolRef,
     /// Names the peer for the cache of replies, beyond the life of the session below where it has a host.
     source: u64,
+    /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is sent.
+    unproved: Option<u64>,
     /// The layer below repeats by itself what needs to be repeated.
     carries_records: bool,
     /// The peer is many hosts.
@@ -77,6 +80,7 @@ impl Line {
             lower: lower.clone(),
             upper: upper.clone(),
             source,
+            unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
             holds: Cell::new(true),
@@ -236,8 +240,7 @@ impl Line {
                     Ok(())
                 }
                 Known::Done(Some(reply)) => {
-                    // Who did not take it has counted it; the client asks again.
-                    let _ = self.lower.push(cx, reply);
+                    self.reply(cx, this, request.len() + HEADER_OCTETS, reply);
                     Ok(())
                 }
                 Known::Done(None) => Err(this.refuse(cx, request, &reason::NO_BUFFERS)),
@@ -254,6 +257,7 @@ impl Line {
         request: Message,
         place: Option<u32>,
     ) -> Result<(), Refused> {
+        let asked = request.len() + HEADER_OCTETS;
         let executing = &self.shared.executing;
         executing.set(executing.get() + 1);
         // Nobody evicts what is in use.
@@ -281,11 +285,24 @@ impl Line {
             cache.end(place, reply.as_ref());
         }
         if let Some(reply) = reply {
-            // Who did not take it has counted it; the client asks again.
-            let _ = self.lower.push(cx, reply);
+            self.reply(cx, this, asked, reply);
         }
         this.close(cx);
         Ok(())
+    }
+
+    /// Sends the reply to a request of so many octets, if the peer may have it. If not, or who should have taken it did not, that is
+    /// counted, and the client asks again.
+    fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, reply: Message) {
+        let allowance = &self.shared.unproved;
+        let may = self
+            .unproved
+            .is_none_or(|source| allowance.may_answer(cx, source, asked, reply.len()));
+        if may {
+            let _ = self.lower.push(cx, reply);
+        } else {
+            this.discard(cx, reply, &UNPROVED);
+        }
     }
 }
 

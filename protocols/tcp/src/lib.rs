@@ -40,7 +40,7 @@
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
+//! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
 //! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
@@ -275,6 +275,7 @@ static QUESTIONS: &[QuestionInfo] = &[
         "needs-pseudo-header",
         "its checksum covers the hosts of the layer below",
     ),
+    answers("peer-proved", "of a session: the handshake is done"),
     answers("max-packet", "the send buffer, in octets"),
     answers("opt-packet", "octets of data in a segment"),
     answers("stream-space", "how many octets a push takes now"),

@@ -11,6 +11,7 @@ use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_kit::answers;
 use xk_kit::ports::{Origin, taker};
 
 /// A SYN that there was no room to note: it was answered by a cookie.
@@ -19,6 +20,9 @@ pub(crate) static NOT_NOTED: Reason = Reason::new("SYN not noted", Class::Exhaus
 pub(crate) static SYN_UNANSWERED: Reason = Reason::new("SYN unanswered", Class::Bad);
 /// A segment of a connection that begins, with numbers that do not fit.
 pub(crate) static BAD_HANDSHAKE: Reason = Reason::new("bad handshake", Class::Bad);
+
+/// About how many octets an answer to a SYN has, the header of IP included.
+const SYN_OCTETS: usize = 60;
 
 /// How many challenges are sent in a second (RFC 5961, section 7).
 pub(crate) const CHALLENGES_MAX: u32 = 100;
@@ -252,6 +256,13 @@ impl Tcp {
         for note in again {
             if note.lower.head().is_closed() {
                 // The peer's next segment finds a new one.
+                continue;
+            }
+            // Sent with the first answer, these are as many octets as may always go; a peer that is there asks again.
+            let is_free = usize::from(note.retries) < answers::TIMES_MAX;
+            let source = answers::source(cx, &note.lower);
+            if !is_free && !self.table.unproved.take(cx, source, SYN_OCTETS) {
+                this.head().drops().count(&answers::UNPROVED);
                 continue;
             }
             let origin = self.table.origins.of(cx, &note.lower);

@@ -31,7 +31,7 @@ pub(crate) struct Note {
     /// When our SYN went first: if it went again, what that measures is too long rather than too short.
     pub(crate) sent: Time,
     due: Time,
-    retries: u8,
+    pub(crate) retries: u8,
 }
 
 impl Note {

@@ -16,7 +16,7 @@ use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
 use xk_kit::control::{
-    KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort,
+    KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort, PeerProved,
 };
 use xk_kit::offload::Offloads;
 use xk_kit::ports::Origin;
@@ -521,6 +521,10 @@ impl Session for TcpSession {
             question.port = ends.local;
         } else if let Some(question) = ask.get::<PeerPort>() {
             question.port = ends.peer;
+        } else if ask.get::<PeerProved>().is_some() {
+            if !self.connection.borrow().state().is_synchronized() {
+                return Answer::Unknown;
+            }
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = self.connection.borrow().buffer();
         } else if let Some(question) = ask.get::<OptPacket>() {

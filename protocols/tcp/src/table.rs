@@ -10,6 +10,7 @@ use core::time::Duration;
 use xk_core::graph::Params;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_kit::answers::Allowance;
 use xk_kit::ports::{Origins, Takers};
 use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
@@ -101,6 +102,11 @@ pub(crate) fn settings(params: &Params) -> Settings {
     }
 }
 
+/// Octets in a second, and at once, of answers to SYNs that are sent to one host more often than three times: the peer may be
+/// forged. Twenty handshakes that are lost in a second get them all.
+const REPEATED_RATE: u64 = 1 << 10;
+const REPEATED_BURST: u64 = 8 << 10;
+
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
@@ -111,6 +117,8 @@ pub(crate) struct Table {
     pub(crate) cookies: Cookies,
     /// What lower sessions said of themselves.
     pub(crate) origins: Origins,
+    /// What answers to SYNs may be sent again to peers that have shown nothing.
+    pub(crate) unproved: Allowance,
     /// The peers whose segments were dropped.
     pub(crate) talkers: Talkers,
     /// How sessions to come are to behave.
@@ -132,6 +140,7 @@ impl Table {
             pending: Pending::new(key, limits.pending_max),
             cookies: Cookies::default(),
             origins: Origins::new(key),
+            unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(Rc::new(settings)),
             secret: Secret::of(cx),

@@ -35,7 +35,7 @@
 //! push into a session that somebody holds fails once.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port` (sessions that have a peer), `max-packet` and `opt-packet` (those of the layer below less
+//! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and `opt-packet` (those of the layer below less
 //! eight octets), `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
@@ -160,6 +160,10 @@ pub static ENTRY: Entry = Entry {
         QuestionInfo {
             name: "peer-port",
             meaning: "the peer's port of a session that has one",
+        },
+        QuestionInfo {
+            name: "serves-port",
+            meaning: "whether another port of a session's host is enabled",
         },
         QuestionInfo {
             name: "max-packet",

@@ -1,19 +1,20 @@
 //! A connected session: one peer's port and one of ours, through one lower session.
 
 use crate::protocol::{Key, key};
-use crate::table::Table;
+use crate::table::{Table, Taker};
 use crate::wire::{HEADER_LEN, has_checksum};
 use alloc::rc::Rc;
 use core::cell::Cell;
+use core::net::Ipv4Addr;
 use xk_core::control::{Describe, Question};
 use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
-use xk_kit::control::{MaxPacket, MyPort, NetworkErrorKind, PeerPort};
+use xk_kit::control::{MaxPacket, MyHost, MyPort, NetworkErrorKind, PeerPort, ServesPort};
 use xk_kit::offload::TransportChecksum;
-use xk_kit::ports::{Pseudo, less_header};
+use xk_kit::ports::{self, Pseudo, less_header};
 
 /// The peer has nobody on this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
@@ -418,6 +419,11 @@ impl Session for UdpSession {
             question.octets = self.payload_max as u32;
         } else if let Some(question) = ask.get::<Keep>() {
             question.new = !self.holds.replace(true);
+        } else if let Some(question) = ask.get::<ServesPort>() {
+            let host = Ipv4Addr::UNSPECIFIED;
+            let local = self.lower.ask(cx, MyHost { host }).map(|q| q.host);
+            let taker = ports::taker(&self.table.takers, question.port, local);
+            question.served = matches!(taker, Some(Taker::Enabled(_)));
         } else if ask.get::<PortUnreachable>().is_some() {
             // A session that nobody holds has nobody to tell: it would only lose a message.
             if this.head().opens() > 0 && self.gate.get() == Gate::Open {

@@ -16,6 +16,7 @@ use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::call::{BUSY, SYSTEM_ERROR};
+use xk_kit::control::PeerProved;
 use xk_kit::incarnation::{Admission, TICKET};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 
@@ -539,6 +540,8 @@ impl Session for ServerSession {
         } else if let Some(question) = ask.get::<HeardThrough>() {
             let lower = question.lower.clone();
             self.move_to(cx, &lower);
+        } else if ask.get::<PeerProved>().is_some() {
+            // A request without our ticket makes no channel.
         } else if let Some(question) = ask.get::<Describe>() {
             question.text = alloc::format!(
                 "channel {} of {}, number {}, call {}, {:?}",

@@ -38,7 +38,7 @@
 //! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for a full socket.
 //!
 //! # Control
-//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `max-packet` (65507 octets, or what the way takes if `fragment` is
+//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`, `max-packet` (65507 octets, or what the way takes if `fragment` is
 //! off), `opt-packet` (what the way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
 //! `network-error` up.
 //!
@@ -129,6 +129,14 @@ pub static UDP_ENTRY: Entry = Entry {
         QuestionInfo {
             name: "peer-host",
             meaning: "the peer's host of a session that has one",
+        },
+        QuestionInfo {
+            name: "peer-proved",
+            meaning: "of a session with a loopback address: nobody else can pretend to be there",
+        },
+        QuestionInfo {
+            name: "serves-port",
+            meaning: "whether another port of a session's host is enabled",
         },
         QuestionInfo {
             name: "is-many",

@@ -9,7 +9,11 @@ use xk_core::object::{Closing, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef};
 use xk_kit::attribute::Peer;
-use xk_kit::control::{MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort};
+use xk_kit::control::{
+    MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort, PeerProved,
+    ServesPort,
+};
+use xk_kit::ports::taker;
 
 use super::ports::Port;
 use super::protocol::{Table, Taker, key};
@@ -136,6 +140,14 @@ impl Session for Connected {
             q.octets = self.payload_max() as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {
             q.octets = self.unfragmented() as u32;
+        } else if let Some(q) = ask.get::<ServesPort>() {
+            let taker = taker(&self.table.takers, q.port, Some(self.local));
+            q.served = matches!(taker, Some(Taker::Enabled(..)));
+        } else if ask.get::<PeerProved>().is_some() {
+            // The system lets nothing in from outside that says it comes from there.
+            if !self.peer.ip().is_loopback() {
+                return Answer::Unknown;
+            }
         } else if ask.get::<PortUnreachable>().is_some() {
             // A session that nobody holds has nobody to tell: it would only lose a message.
             if this.head().opens() > 0 {

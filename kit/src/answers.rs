@@ -1,0 +1,217 @@
+//! What may go back to a source that has proved nothing. Whoever sends a datagram says himself where it came from; what is
+//! answered goes there, to somebody who may never have asked. So an answer is at most [`TIMES_MAX`] times as long as what
+//! asked for it, or is taken from an allowance of its source, of the source's neighbours and of all ([`Allowance`]); nobody
+//! answers many, or a port that answers by itself ([`may_serve`]); and the same octets do not come back for ever
+//! ([`Repeats`]).
+//!
+//! A peer that has returned something which we sent to it has proved that it is there: [`is_proved`].
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, OnceCell};
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::reason::{Class, Reason};
+use xk_core::{Kernel, Message, SessionRef};
+
+use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
+
+/// How many times as long as a question its answer may be (RFC 9000, section 8, has the same for QUIC).
+pub const TIMES_MAX: usize = 3;
+
+/// An answer that a source has no allowance left for.
+pub static UNPROVED: Reason = Reason::new("answer to unproved source", Class::Exhausted);
+/// A message to many, for an application that answers one.
+pub static TO_MANY: Reason = Reason::new("sent to many", Class::NotMine);
+/// A message from a port that answers whatever comes to it.
+pub static SERVICE_PORT: Reason = Reason::new("from a service port", Class::NotMine);
+/// The same octets again and again: what we answer is answered.
+pub static LOOP: Reason = Reason::new("in a loop", Class::Exhausted);
+
+/// Ports below this one belong to services; some of them answer everything (echo, daytime, quote, chargen, time).
+const RESERVED: u16 = 1024;
+
+/// Whether the peer of a session has shown that it gets what is sent to it, or is this host itself.
+#[must_use]
+pub fn is_proved(cx: &Kernel, session: &SessionRef) -> bool {
+    session.ask(cx, PeerProved).is_some()
+}
+
+/// The host, or else the station, behind a session, for [`Allowance`]; those of whom nothing is known are one source.
+#[must_use]
+pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
+    let host = Ipv4Addr::UNSPECIFIED;
+    if let Some(peer) = session.ask(cx, PeerHost { host }) {
+        return u64::from(peer.host.to_bits());
+    }
+    let station = session.ask(cx, PeerEther::default());
+    station.map_or(0, |peer| {
+        let [a, b, c, d, e, f] = peer.address;
+        u64::from_be_bytes([0, 1, a, b, c, d, e, f])
+    })
+}
+
+/// Whether what comes by a session was sent to one host alone, for whoever answers it but was not made to serve many (RFC 1122,
+/// section 4.1.3.6).
+///
+/// # Errors
+/// That it was not.
+pub fn is_for_one(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
+    let (host, many) = (Ipv4Addr::UNSPECIFIED, false);
+    let sent_to = session.ask(cx, SpecificDestination { host, many });
+    match sent_to {
+        Some(SpecificDestination { many: true, .. }) => Err(&TO_MANY),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an application that answers whatever comes, and was made for one peer at a time, may take the session that it is offered
+/// by `open_done`: not if it is for a broadcast or a group, nor if the peer's port is reserved, or
+/// is served here and so, likely, there. Two that answer would never cease to answer each other.
+///
+/// # Errors
+/// Why not.
+pub fn may_serve(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
+    if is_proved(cx, session) {
+        return Ok(());
+    }
+    is_for_one(cx, session)?;
+    let Some(PeerPort { port }) = session.ask(cx, PeerPort::default()) else {
+        return Ok(());
+    };
+    let is_served = || {
+        let served = session.ask(
+            cx,
+            ServesPort {
+                port,
+                served: false,
+            },
+        );
+        served.is_some_and(|answer| answer.served)
+    };
+    if port < RESERVED || is_served() {
+        return Err(&SERVICE_PORT);
+    }
+    Ok(())
+}
+
+/// Places for sources, and for their neighbours: those with the same number but for the last eight bits.
+const SOURCES: usize = 1024;
+const NEIGHBOURS: usize = 256;
+/// How many times the allowance of one source all its neighbours have together, and all sources.
+const NEIGHBOURS_SHARE: u64 = 4;
+const ALL_SHARE: u64 = 64;
+
+/// How many octets may go to sources that have proved nothing, beyond what may always go. The places are fixed, and found by a
+/// hash that nobody outside knows: sources may share one, and then its allowance. So many forged sources use up what may go to
+/// all, and none gives another more.
+pub struct Allowance {
+    /// Nanoseconds for an octet, in 1024 parts; 0 if nothing is allowed.
+    cost: u64,
+    /// Nanoseconds of arrears that are allowed.
+    burst: u64,
+    /// When each place has been paid for, in nanoseconds: sources, neighbours, all. Made when it is first needed.
+    paid: OnceCell<Vec<Cell<u64>>>,
+}
+
+impl Allowance {
+    /// `rate` octets in a second for each source, and `burst` at once.
+    #[must_use]
+    pub fn new(rate: u64, burst: u64) -> Self {
+        let cost = (1024 * 1_000_000_000u64).checked_div(rate).unwrap_or(0);
+        Self {
+            cost,
+            burst: burst.saturating_mul(cost) / 1024,
+            paid: OnceCell::new(),
+        }
+    }
+
+    /// Whether an answer of so many octets may go to a source, for a question of so many.
+    #[inline]
+    pub fn may_answer(&self, cx: &Kernel, source: u64, asked: usize, answer: usize) -> bool {
+        // A 64th for the headers of its fragments.
+        answer + answer / 64 <= TIMES_MAX * asked || self.take(cx, source, answer)
+    }
+
+    /// Takes so many octets from the allowance of a source, if there are as many.
+    #[cold]
+    pub fn take(&self, cx: &Kernel, source: u64, octets: usize) -> bool {
+        if self.cost == 0 {
+            return false;
+        }
+        let places = SOURCES + NEIGHBOURS + 1;
+        let paid = self.paid.get_or_init(|| vec![Cell::new(0); places]);
+        let (now, price) = (cx.now().as_ns(), octets as u64 * self.cost / 1024);
+        let place = |of: u64, count: usize| (cx.keyed_hash(of) % count as u64) as usize;
+        let shares = [
+            (place(source, SOURCES), 1),
+            // Another number than any source has.
+            (
+                SOURCES + place(1 << 63 | source >> 8, NEIGHBOURS),
+                NEIGHBOURS_SHARE,
+            ),
+            (SOURCES + NEIGHBOURS, ALL_SHARE),
+        ];
+        let then = shares.map(|(at, share)| {
+            let place = paid.get(at)?;
+            let then = place.get().max(now) + price / share;
+            (then <= now + self.burst).then_some((place, then))
+        });
+        let is_allowed = then.iter().all(Option::is_some);
+        if is_allowed {
+            for (place, then) in then.into_iter().flatten() {
+                place.set(then);
+            }
+        }
+        is_allowed
+    }
+}
+
+/// Octets at the front of a message that tell it from others.
+const FRONT: usize = 64;
+/// How many messages are remembered.
+const REMEMBERED: usize = 256;
+/// The same message may come so often at once, and one more after each pause.
+const TIMES: u64 = 1000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Messages that came of late, for an application that gives them back over layers that do not tell who asks from who answers: what
+/// comes again and again is answered by somebody who does likewise. One that is dropped ends a loop.
+#[derive(Default)]
+pub struct Repeats {
+    /// Made when first needed.
+    places: OnceCell<Vec<Cell<Came>>>,
+}
+
+/// What tells a message, and until when its coming has been paid for.
+type Came = (u64, u64);
+
+impl Repeats {
+    /// Whether this message, which came now, has not come too often.
+    pub fn may_come(&self, cx: &Kernel, message: &Message) -> bool {
+        let mut front = [0; FRONT];
+        message.copy_to(0, &mut front);
+        let (words, _) = front.as_chunks::<8>();
+        let len = message.len() as u64;
+        let told = words.iter().fold(len, |sum, word| {
+            cx.keyed_hash(sum.rotate_left(1) ^ u64::from_ne_bytes(*word))
+        });
+        let places = self
+            .places
+            .get_or_init(|| vec![Cell::new((0, 0)); REMEMBERED]);
+        let Some(place) = places.get((told % REMEMBERED as u64) as usize) else {
+            return true;
+        };
+        let (now, pause) = (cx.now().as_ns(), PAUSE.as_nanos() as u64);
+        let (is, paid) = place.get();
+        let then = if is == told { paid.max(now) } else { now } + pause;
+        let may = then <= now + TIMES * pause;
+        if may {
+            place.set((told, then));
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests;
