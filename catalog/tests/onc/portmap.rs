@@ -209,6 +209,16 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     )
     .unwrap();
     assert_eq!(port(&net, 2), Some(PORT));
+    // Nor any user of this host, whoever his credential says he is: only from a reserved port.
+    let taken = [
+        vec![8, 0, 2, 100_000, 2, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![PROGRAM, 3, 17, 9],
+    ];
+    for port in [1024, 40_000] {
+        let denied = net.datagram_of(Part::Host(host(2)), (port, 111), &words(&taken.concat()));
+        assert_eq!(denied, Some(words(&[8, 1, 1, 1, 5])), "port {port}");
+    }
+    assert_eq!(port(&net, 3), None);
     // And from elsewhere nobody may.
     let denied = net.datagram_of(Part::Host(host(1)), (1023, 111), &words(&all));
     assert_eq!(denied, Some(words(&[7, 1, 1, 1, 5])));

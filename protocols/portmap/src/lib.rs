@@ -18,8 +18,8 @@
 //! # Behaviour
 //! - Server: with `serve` it is the program 100000 at port 111. What is enabled above, with program, version and port, is in its
 //!   table as long as it is enabled; so are the blocks `map`, for programs of others on the same host. Others on this host
-//!   may establish and delete further mappings by calls (`SET`, `UNSET`); from elsewhere those are refused as `weak credentials`,
-//!   as rpcbind does. A mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by him and by user 0.
+//!   may establish and delete further mappings by calls (`SET`, `UNSET`) from a reserved port, below 1024, as rpcbind has it; from
+//!   elsewhere those are refused as `weak credentials`, whoever the credential says he is. A mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by him and by user 0.
 //! - A program that is not there in the version asked for is found in another, so that the call is told which versions there are;
 //!   `GETVERSADDR` finds exactly the version.
 //! - `CALLIT`, `BCAST` and `INDIRECT` reach programs that stand above this very layer, if `indirect` says so, and never the mount

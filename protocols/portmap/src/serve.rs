@@ -16,7 +16,7 @@ use core::time::Duration;
 use xk_core::object::Refused;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef};
 use xk_kit::call::{BAD_ARGUMENTS, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
-use xk_kit::control::{IsLocalHost, MyHost, PeerHost};
+use xk_kit::control::{IsLocalHost, MyHost, PeerHost, PeerPort};
 use xk_kit::onc::{AUTH_SHORT, AUTH_SYS, MyProgram};
 use xk_kit::passthrough::EpochOffset;
 use xk_kit::stream::CarriesRecords;
@@ -24,6 +24,9 @@ use xk_xdr::{List, Xdr};
 
 /// Room in front of a reply for the headers of all layers.
 pub(crate) const HEADROOM: usize = 128;
+
+/// Ports below this one are for whom the system trusts.
+const RESERVED: u16 = 1024;
 
 /// Why a request has no reply of its own.
 pub(crate) type Refusal = &'static Reason;
@@ -171,8 +174,13 @@ impl Shared {
         Ok(is_gone)
     }
 
-    /// Only this host establishes and deletes mappings (section 2.2.2).
+    /// Only this host establishes and deletes mappings (section 2.2.2), and of its users only those whom the system lets have a
+    /// reserved port: whom a credential names, anyone can say. A layer without ports has no users.
     fn require_local(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let port = request.session.ask(request.cx, PeerPort::default());
+        if port.is_some_and(|peer| peer.port >= RESERVED) {
+            return Err(&NOT_FROM_HERE);
+        }
         let host = Ipv4Addr::UNSPECIFIED;
         let peer = request.session.ask(request.cx, PeerHost { host });
         let is_local = peer.is_some_and(|peer| {
