@@ -62,8 +62,8 @@ impl Sessions {
         let key = (lower.id().0, upper.id().0);
         if let Some(session) = self.calling.get(&key) {
             // The session holds the lower one already.
-            lower.close(cx);
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let session = cx.new_session(this, upper, make(key, lower)?);

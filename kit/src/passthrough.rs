@@ -382,8 +382,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
             return Err(OpenError::InUse);
         }
         session.hold();
-        // The lower one was opened once more; one hold on it is enough.
-        if joint.holds.replace(true) {
+        // The lower one was opened once more; one hold on it is enough, and one that a message made takes that itself.
+        if session.head().is_passive() || joint.holds.replace(true) {
             lower.close(cx);
         }
         Ok(session)
@@ -420,14 +420,13 @@ impl<F: Filter> Protocol for PassThrough<F> {
         };
         // All sessions are the layer's own, whichever of its objects receives.
         let (layer, upper) = found.ok_or(&reason::NO_PROTOCOL)?;
-        let (session, joint) = self.shared.wrap(cx, &layer, &upper, lower, false)?;
+        let (session, _) = self.shared.wrap(cx, &layer, &upper, lower, false)?;
         upper
             .open_done(cx, &session, participants)
             .inspect_err(|_| {
                 self.shared.table.borrow_mut().remove(lower);
                 session.abort(cx);
             })?;
-        joint.follow(&session);
         Ok(())
     }
 
@@ -460,9 +459,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
             lower,
             upper: &joint.upper,
         };
-        let result = self.shared.filter.call_up(cx, hop, message);
-        joint.follow(&session);
-        result
+        self.shared.filter.call_up(cx, hop, message)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -527,20 +524,16 @@ impl<F: Filter> PassSession<F> {
 impl<F: Filter> Session for PassSession<F> {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        self.joint.follow(this);
         self.shared.filter.down(cx, self.hop(this), message)
     }
 
     fn call(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<Message, CallError> {
-        self.joint.follow(this);
         self.shared.filter.call(cx, self.hop(this), message)
     }
 
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        let result = self.shared.filter.up(cx, self.hop(this), message);
-        self.joint.follow(this);
-        result
+        self.shared.filter.up(cx, self.hop(this), message)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -19,6 +19,7 @@
 //! | no allocation per message | [`messages::allocates_nothing`] |
 //! | no damage panics or disappears | [`hostile::survives_damage`] |
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
+//! | what strangers began holds nothing below | [`hostile::pins_nothing`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
@@ -272,6 +273,7 @@ pub const LAWS: &[Law] = &[
     ("no allocation per message", messages::allocates_nothing),
     ("damage is counted", hostile::survives_damage),
     ("strangers do not make it grow", hostile::survives_a_flood),
+    ("strangers pin nothing below", hostile::pins_nothing),
     ("a burst is its messages one by one", bursts::are_messages),
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),

@@ -1,5 +1,6 @@
 //! In which order a table looks for a session to evict: a clock for each upper protocol.
 
+use super::crowd::Crowd;
 use super::{ProtocolId, SessionRef};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -123,6 +124,16 @@ impl<K> Clocks<K> {
             let at = clock.entries.iter().take(scan_max).position(fits)?;
             clock.entries.remove(at)
         })
+    }
+
+    /// Whether one of the next `scan_max` entries of an upper protocol is of a crowd.
+    #[cold]
+    pub(super) fn meets(&self, scan_max: usize, crowd: Crowd) -> bool {
+        let clocks = self.0.borrow();
+        let mut next = clocks
+            .iter()
+            .flat_map(|clock| clock.entries.iter().take(scan_max));
+        next.any(|entry| crowd.has(entry.session.head().source()))
     }
 
     /// Takes the entries out that are not to be kept.

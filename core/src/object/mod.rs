@@ -14,11 +14,14 @@ mod burst_tests;
 #[cfg(test)]
 mod call_tests;
 mod clock;
+mod crowd;
 mod errors;
 mod protocol;
 mod session;
 mod slot_unsafe;
 mod table;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;
 

@@ -45,6 +45,8 @@ pub struct SessionHead {
     gate: Cell<u8>,
     /// True if a message made it.
     passive: bool,
+    /// True while it holds the session below because somebody holds it.
+    follows: Cell<bool>,
     opens: Cell<u32>,
     sent: Cell<u64>,
     received: Cell<u64>,
@@ -52,6 +54,7 @@ pub struct SessionHead {
     protocol: ProtocolId,
     upper: ProtocolId,
     tag: Cell<u32>,
+    source: Cell<u32>,
 }
 
 impl SessionHead {
@@ -104,6 +107,17 @@ impl SessionHead {
     pub fn set_tag(&self, tag: u32) {
         self.tag.set(tag);
     }
+
+    /// The 32-bit address of the peer whose message made it, neighbours' sharing their upper bits; 0 where there is none.
+    /// A session on one that has a source has it too.
+    pub fn source(&self) -> u32 {
+        self.source.get()
+    }
+
+    /// Sets the address that tables share out their room by; for the layer whose addresses they are.
+    pub fn set_source(&self, source: u32) {
+        self.source.set(source);
+    }
 }
 
 /// The body is boxed so that a handle is one pointer wide and the head lies at a fixed place: an unsized
@@ -152,10 +166,15 @@ impl SessionRef {
         opens: u32,
         body: S,
     ) -> Self {
+        let source = match body.lower() {
+            Some(lower) if opens == 0 => lower.head().source(),
+            _ => 0,
+        };
         Self(Rc::new(SessionCell {
             head: SessionHead {
                 gate: Cell::new(0),
                 passive: opens == 0,
+                follows: Cell::new(false),
                 opens: Cell::new(opens),
                 sent: Cell::new(0),
                 received: Cell::new(0),
@@ -163,6 +182,7 @@ impl SessionRef {
                 protocol,
                 upper,
                 tag: Cell::new(0),
+                source: Cell::new(source),
             },
             body: Box::new(body),
         }))
@@ -416,10 +436,55 @@ impl SessionRef {
 
     /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow.
     /// Protocols call it when `open` finds the session already there; uppers call it in `open_done`.
+    ///
+    /// One that nobody held, such as one that a message made, holds the session below ([`Session::lower`]) from now on, until
+    /// nobody holds it any more: a stranger's message pins nothing. What a protocol opens itself is its own to close.
+    #[inline]
     pub fn hold(&self) {
         let head = &self.0.head;
-        head.opens.set(head.opens.get() + 1);
+        let before = head.opens.get();
+        head.opens.set(before + 1);
         head.gate.set(head.gate.get() & !RELEASED);
+        if before == 0 && !head.is_closed() {
+            self.follow();
+        }
+    }
+
+    fn follow(&self) {
+        let head = &self.0.head;
+        if !head.follows.get()
+            && let Some(lower) = self.0.body.lower()
+        {
+            head.follows.set(true);
+            lower.hold();
+        }
+    }
+
+    fn unfollow(&self, cx: &Kernel) {
+        if self.0.head.follows.replace(false)
+            && let Some(lower) = self.0.body.lower()
+        {
+            lower.ease(cx);
+        }
+    }
+
+    /// True if a message made it and what it came through is closed: nothing reaches it any more, and it sends nothing.
+    pub(crate) fn is_stranded(&self) -> bool {
+        let lower = self.0.body.lower().filter(|_| self.0.head.passive);
+        lower.is_some_and(|lower| lower.head().is_closed())
+    }
+
+    /// Takes back a [`hold`](Self::hold) that was there only so that nobody evicts the session meanwhile. One that a
+    /// message made is then as idle as before; another closes with its last hold.
+    #[inline]
+    pub fn ease(&self, cx: &Kernel) {
+        let head = &self.0.head;
+        if head.passive && head.opens.get() == 1 && !head.is_closed() {
+            head.opens.set(0);
+            self.unfollow(cx);
+        } else {
+            self.close(cx);
+        }
     }
 
     /// Lets go of the session. With the last hold it closes; see [`Closing`].
@@ -434,7 +499,7 @@ impl SessionRef {
         }
         match self.0.body.close(cx, self) {
             Closing::Done => self.retire(cx),
-            Closing::Idle => {}
+            Closing::Idle => self.unfollow(cx),
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
     }
@@ -454,6 +519,7 @@ impl SessionRef {
         if !head.is_closed() {
             head.gate.set(CLOSED | RELEASED);
             cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
+            self.unfollow(cx);
         }
     }
 

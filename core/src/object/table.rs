@@ -1,8 +1,9 @@
 //! A bounded table of a protocol's sessions by their demultiplexing key.
 
 use super::clock::{Clocks, Entry};
+use super::crowd::{Crowd, Crowds};
 use super::slot_unsafe::KeyedSlot;
-use super::{ProtocolId, SessionRef};
+use super::{ProtocolId, SessionHead, SessionRef};
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
@@ -15,14 +16,19 @@ const SCAN_MAX: usize = 64;
 /// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) is evicted, first of
 /// the upper protocol that has the most, so that a flood for one costs the others nothing: one that has received
 /// nothing since the last look, or but the message that made it. This is the clock algorithm, which costs the path of a
-/// message nothing.
+/// message nothing. Where sources of messages have addresses ([`source`](super::SessionHead::source)), a network that has
+/// its share of the table makes room among its own: an eighth for 256 neighbours, a quarter for 65,536. The last quarter
+/// of the table is not for such.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
     /// The last hit, with a handle of its own: an even shorter way than the map's cache.
     last: KeyedSlot<K>,
     last_hits: Cell<u64>,
     clocks: Clocks<K>,
+    crowds: Crowds,
     max: usize,
+    /// From how many sessions on an idle one makes room for each that a message makes.
+    idle_max: usize,
     /// How many sessions that messages made one upper protocol may have.
     passive_max: usize,
     evicted: Cell<u64>,
@@ -36,7 +42,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             last: KeyedSlot::new(),
             last_hits: Cell::new(0),
             clocks: Clocks::default(),
+            crowds: Crowds::new(cx_key[1], max.max(1)),
             max: max.max(1),
+            idle_max: max.max(1),
             passive_max: usize::MAX,
             evicted: Cell::new(0),
         }
@@ -48,6 +56,16 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         if passive_max > 0 {
             self.passive_max = passive_max;
         }
+        self
+    }
+
+    /// The same, for a layer whose sessions those of other tables hold: from `idle_max` sessions on, each that a message
+    /// makes takes the place of an idle one. If there is none within reach, they are held, and bounded, by the tables
+    /// above, and it finds room up to the table's `max`.
+    #[must_use]
+    pub fn with_idle_max(mut self, idle_max: usize) -> Self {
+        self.idle_max = idle_max.clamp(1, self.max);
+        self.crowds.set_room(self.idle_max);
         self
     }
 
@@ -94,22 +112,37 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             return Err(&reason::TABLE_FULL);
         }
         let head = session.head();
-        let full = self.map.len() >= self.max;
-        let share_full = head.is_passive() && self.clocks.passive(head.upper()) >= self.passive_max;
-        // What goes from a full share makes room in a full table as well.
-        let has_room = match (share_full, full) {
-            (true, _) => self.evict_from(cx, head.upper()),
-            (false, true) => self.evict(cx),
-            (false, false) => true,
+        let (passive, len) = (head.is_passive(), self.map.len());
+        let full = len >= self.max;
+        // Only strangers share out what there is. The last quarter is for those who have less than their share.
+        let crowds = match passive && len >= self.idle_max.min(self.max - self.max / 4) {
+            true => self.crowds.of(head.source()),
+            false => [None; 2],
         };
-        if !has_room {
-            return Err(&reason::TABLE_FULL);
+        let crowds = || crowds.iter().copied().flatten();
+        let crowded = crowds().next().is_some() && len >= self.max - self.max / 4;
+        let share_full = passive && self.clocks.passive(head.upper()) >= self.passive_max;
+        if full || share_full || crowded || passive && len >= self.idle_max {
+            // What goes from a full share makes room in a full table as well.
+            let evict = |crowd| match share_full {
+                true => self.evict_from(cx, head.upper(), crowd),
+                false => self.evict(cx, crowd),
+            };
+            // A network that only seems to have a share, for it is counted with another, has nothing within reach.
+            let is_met = || crowds().any(|crowd| self.clocks.meets(SCAN_MAX, crowd));
+            let evicted = crowds().any(|crowd| evict(Some(crowd))) || !is_met() && evict(None);
+            if !evicted && (full || share_full || crowded && is_met()) {
+                return Err(&reason::TABLE_FULL);
+            }
         }
         self.map
             .bind(key, session.clone())
             .map_err(|_| &reason::TABLE_FULL)?;
         if self.clocks.len() >= 2 * self.max {
             self.clocks.clean(|entry| self.is_bound(entry));
+        }
+        if passive {
+            self.crowds.enter(session.head().source());
         }
         self.clocks.enter(key, session);
         Ok(())
@@ -121,14 +154,18 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.map.look(&entry.key, is_same) == Some(true)
     }
 
-    /// Evicts one idle session of the upper protocol that has the most sessions, else of the next one.
-    fn evict(&self, cx: &Kernel) -> bool {
+    /// Evicts one idle session of the upper protocol that has the most sessions, else of the next one; if a crowd is given,
+    /// one of that.
+    fn evict(&self, cx: &Kernel, crowd: Option<Crowd>) -> bool {
         let uppers = self.clocks.by_size();
-        uppers.into_iter().any(|upper| self.evict_from(cx, upper))
+        uppers
+            .into_iter()
+            .any(|upper| self.evict_from(cx, upper, crowd))
     }
 
     /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's hand.
-    fn evict_from(&self, cx: &Kernel, upper: ProtocolId) -> bool {
+    fn evict_from(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
+        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
         for _ in 0..SCAN_MAX {
             let Some(mut entry) = self.clocks.pop(upper) else {
                 return false;
@@ -138,17 +175,25 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 continue;
             }
             let received = head.received();
-            // One that is closed but was left bound is in nobody's use either.
-            if head.is_closed() || head.opens() == 0 && entry.received >= received {
+            let is_idle = head.opens() == 0 && is_meant(head);
+            // One that is closed but was left bound is in nobody's use either, nor one that nothing reaches any more.
+            if head.is_closed()
+                || is_idle && (entry.received >= received || entry.session.is_stranded())
+            {
                 self.expel(cx, &entry);
                 return true;
             }
-            entry.received = received;
+            if is_meant(head) {
+                entry.received = received;
+            }
             self.clocks.put_back(upper, entry);
         }
         // Everything near the hand was in use or active: take the first idle one all the same. Not one that is bound no
         // more: by now its key may be another's.
-        let is_idle = |e: &Entry<K>| e.session.head().opens() == 0 && self.is_bound(e);
+        let is_idle = |e: &Entry<K>| {
+            let head = e.session.head();
+            head.opens() == 0 && is_meant(head) && self.is_bound(e)
+        };
         let Some(victim) = self.clocks.take_first(upper, SCAN_MAX, is_idle) else {
             return false;
         };
@@ -156,18 +201,64 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         true
     }
 
+    /// Of the sessions that the clock's hand comes to next, the one that `rank` puts lowest and whose place `newcomer` may
+    /// have; `None` if it ranks none. For a table full of sessions that are held, whose protocol can break them off.
+    pub fn least<R: Ord>(
+        &self,
+        newcomer: &SessionRef,
+        rank: impl Fn(&SessionRef) -> Option<R>,
+    ) -> Option<SessionRef> {
+        let crowds = self.crowds.of(newcomer.head().source());
+        let is_meant = |source| match crowds {
+            [None, None] => true,
+            crowds => crowds.iter().flatten().any(|crowd| crowd.has(source)),
+        };
+        let mut least: Option<(R, SessionRef)> = None;
+        for upper in self.clocks.by_size() {
+            for _ in 0..SCAN_MAX {
+                let Some(entry) = self.clocks.pop(upper) else {
+                    break;
+                };
+                if !self.is_bound(&entry) {
+                    continue;
+                }
+                if is_meant(entry.session.head().source())
+                    && let Some(rank) = rank(&entry.session)
+                    && least.as_ref().is_none_or(|(lowest, _)| rank < *lowest)
+                {
+                    least = Some((rank, entry.session.clone()));
+                }
+                self.clocks.put_back(upper, entry);
+            }
+            if least.is_some() {
+                break;
+            }
+        }
+        least.map(|(_, session)| session)
+    }
+
     fn expel(&self, cx: &Kernel, victim: &Entry<K>) {
         self.forget(&victim.key);
         self.map.unbind(&victim.key);
+        self.uncount(&victim.session);
         self.clocks.leave(&victim.session);
         self.evicted.set(self.evicted.get() + 1);
         victim.session.abort(cx);
+    }
+
+    fn uncount(&self, session: &SessionRef) {
+        if session.head().is_passive() {
+            self.crowds.leave(session.head().source());
+        }
     }
 
     /// Unbinds the session with this key.
     pub fn unbind(&self, key: &K) -> Option<SessionRef> {
         self.forget(key);
         let found = self.map.unbind(key);
+        if let Some(session) = &found {
+            self.uncount(session);
+        }
         if let Some(session) = &found
             && !self.clocks.leave(session)
             && self.clocks.len() > 32
@@ -226,6 +317,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn clear(&self) {
         let (clocks, last) = (self.clocks.take(), self.last.replace(None));
         self.map.clear();
+        self.crowds.clear();
         drop((clocks, last));
     }
 }

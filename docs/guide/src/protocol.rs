@@ -69,12 +69,13 @@ impl Protocol for Seq {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number.get());
         if let Some(session) = self.sessions.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
             if session.head().upper() != upper.receiver.id() {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let body = self.session(cx, number, upper.receiver, lower);
@@ -182,8 +183,6 @@ impl Seq {
     ) -> Result<SessionRef, &'static Reason> {
         let taker = self.enables.get(&number.get());
         let (upper, _) = taker.ok_or(&reason::NO_PROTOCOL)?;
-        // Our session keeps the lower one as long as it lives; its `close` lets go.
-        lower.hold();
         let body = self.session(cx, number, &upper, lower.clone());
         let session = cx.new_passive_session(this, &upper, body);
         let key = (lower.id().0, number.get());

@@ -226,8 +226,11 @@ impl Session for SeqSession {
         let left = self.window.borrow_mut().drain();
         left.for_each(|message| this.discard(cx, message, &reason::CLOSED));
         let key = (self.lower.id().0, self.number.get());
-        self.sessions.unbind(&key);
-        self.lower.close(cx);
+        self.sessions.release(&key, this);
+        // What was opened for it is closed with it; one that a message made holds the lower one only while it is held.
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

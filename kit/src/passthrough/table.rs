@@ -12,19 +12,8 @@ pub(super) const SWEEP_MIN: usize = 64;
 pub(super) struct Joint {
     pub(super) lower: SessionRef,
     pub(super) upper: ProtocolRef,
-    /// True while this layer has a hold on the lower session.
+    /// True while the hold is there that an `open` of the lower session took.
     pub(super) holds: Cell<bool>,
-}
-
-impl Joint {
-    /// A session below that a message made stays as long as somebody above holds ours.
-    #[inline]
-    pub(super) fn follow(&self, this: &SessionRef) {
-        if !self.holds.get() && this.head().opens() > 0 {
-            self.holds.set(true);
-            self.lower.hold();
-        }
-    }
 }
 
 /// Wrapped sessions; the lower session's tag is the place + 1.

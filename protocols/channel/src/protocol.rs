@@ -271,7 +271,6 @@ impl Channel {
             session.retire(cx);
             return Err(full);
         }
-        lower.hold();
         self.table.enter(&session, &state);
         let mut peer = Participant::new();
         if key.0 & NO_HOST != NO_HOST {

@@ -34,6 +34,7 @@
 //! # Parameters
 //! - `address`: the station's hardware address, instead of the wire's. If neither gives one, a local address is drawn.
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `idle_max`: from how many sessions on each that a frame makes takes the place of an idle one.
 //! - `passive_max`: how many sessions frames may make for one protocol above; 0: as many as it holds.
 //! - `sources_max`: for how many sources drops are counted apart.
 //!
@@ -105,8 +106,17 @@ pub static ENTRY: Entry = Entry {
                 min: 1,
                 max: 16_777_216,
             },
-            "4096",
+            "65536",
             "how many sessions it holds",
+        ),
+        ParamSpec::new(
+            "idle_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 16_777_216,
+            },
+            "4096",
+            "from how many sessions on each that a frame makes takes the place of an idle one",
         ),
         ParamSpec::new(
             "passive_max",

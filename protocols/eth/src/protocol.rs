@@ -32,7 +32,9 @@ const ENABLES_MAX: usize = 256;
 /// How many group addresses may be joined.
 pub const GROUPS_MAX: usize = 256;
 /// How many sessions it holds unless the graph says otherwise.
-pub(crate) const SESSIONS_MAX: usize = 4096;
+pub(crate) const SESSIONS_MAX: usize = 65_536;
+/// From how many on a first frame costs an idle session its place.
+const IDLE_MAX: usize = 4096;
 
 /// What protocol and sessions share.
 pub(crate) struct Shared {
@@ -75,6 +77,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     }
     let key = build.cx.boot_key();
     let sessions = SessionTable::new(key, build.params.number("sessions_max", SESSIONS_MAX))
+        .with_idle_max(build.params.number("idle_max", IDLE_MAX))
         .with_passive_max(build.params.number("passive_max", 0));
     let talkers = Talkers::read(build.params);
     build.add(Eth::new(key, build.lower(0)?, address, (sessions, talkers)))

@@ -158,7 +158,6 @@ impl Fragment {
         };
         let body = self.session(cx, this, (&upper, number), lower.clone());
         let session = cx.new_passive_session(this, &upper, body);
-        lower.hold();
         let key = (lower.id().0, number);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
@@ -195,12 +194,13 @@ impl Protocol for Fragment {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);
         if let Some(session) = self.table.sessions.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
             if session.head().upper() != upper.receiver.id() {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let body = self.session(cx, this, (upper.receiver, number), lower);

@@ -270,10 +270,12 @@ impl Session for FragmentSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        self.table.sessions.unbind(&self.key);
+        self.table.sessions.release(&self.key, this);
         self.free_all(cx, this);
         self.give_up_all(cx, this);
-        self.lower.close(cx);
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

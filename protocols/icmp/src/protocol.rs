@@ -183,8 +183,8 @@ impl Protocol for Icmp {
         let lower = shared.lower.open(cx, Upper::new(this), participants)?;
         let owner = owner(&lower, upper.receiver.id());
         if let Some(session) = shared.owners.get(&owner) {
-            lower.close(cx);
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let Some(id) = shared.free_id(&lower) else {

@@ -254,6 +254,7 @@ impl Ip {
         let key = key_of(&arrival.header, arrival.flags());
         let body = IpSession::new(cx, &self.shared, key, dst, &upper);
         let session = cx.new_passive_session(this, &upper, body);
+        session.head().set_source(src.to_bits());
         if let Err(full) = self.shared.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
             return Err((full, false));

@@ -146,6 +146,7 @@ impl Shared {
             path_mtus: PathMtus::new(key, config.paths_max),
             hops: Hops::new(key, config.next_hops_max),
             sessions: SessionTable::new(key, config.sessions_max)
+                .with_idle_max(config.idle_max)
                 .with_passive_max(config.passive_max),
             reassembly: RefCell::new(Reassembly::new(config.reassembly)),
             config,

@@ -3,10 +3,12 @@
 mod internet;
 mod link;
 mod octets;
+mod replay;
 mod transport;
 
 pub use octets::FRAME_OCTETS_MAX;
 
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use octets::Octets;
 use xk_core::random::Random;
@@ -40,9 +42,16 @@ pub enum Kind {
     Segments,
     /// SYNs to the port that are all right, each from a new peer that never answers.
     Syns,
-    /// Any of these.
+    /// Connections to the port, each from a new peer that completes the handshake and says nothing more.
+    Connects,
+    /// What others on the link have sent to the target, each time in the name of another host.
+    Replays,
+    /// Any of these but the last two.
     Mixed,
 }
+
+/// How many of [`Kind::ALL`] are mixed.
+const MIXED: usize = 10;
 
 impl Kind {
     /// The words of a graph file.
@@ -58,8 +67,10 @@ impl Kind {
         "pings",
         "segments",
         "syns",
+        "connects",
+        "replays",
     ];
-    const ALL: [Self; 10] = [
+    const ALL: [Self; MIXED + 2] = [
         Self::Arp,
         Self::Fragments,
         Self::Udp,
@@ -70,6 +81,8 @@ impl Kind {
         Self::Pings,
         Self::Segments,
         Self::Syns,
+        Self::Connects,
+        Self::Replays,
     ];
 
     /// The kind that a graph file's word names.
@@ -105,6 +118,8 @@ pub struct Generator {
     count: u64,
     /// A fragment to send next that overlaps or repeats the last one: identification, source, protocol.
     second: Option<(u16, Ipv4Addr, u8)>,
+    /// What others have sent to the target, one of each kind.
+    heard: Vec<(replay::Sort, Vec<u8>)>,
 }
 
 impl Generator {
@@ -117,6 +132,7 @@ impl Generator {
             random: Random::new(seed),
             count: 0,
             second: None,
+            heard: Vec::new(),
         }
     }
 
@@ -125,7 +141,7 @@ impl Generator {
         self.count += 1;
         let mut out = Octets::new(frame);
         let kind = match self.kind {
-            Kind::Mixed => *self.pick(&Kind::ALL),
+            Kind::Mixed => *self.pick(&Kind::ALL[..MIXED]),
             kind => kind,
         };
         match kind {
@@ -137,7 +153,8 @@ impl Generator {
             Kind::Sessions => self.session(&mut out),
             Kind::Pings => self.ping(&mut out),
             Kind::Segments => self.segment(&mut out),
-            Kind::Syns => self.syn(&mut out),
+            Kind::Syns | Kind::Connects => self.syn(&mut out),
+            Kind::Replays => self.replay(&mut out),
             Kind::Ethernet | Kind::Mixed => self.ethernet(&mut out),
         }
         out.len()

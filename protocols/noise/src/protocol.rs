@@ -142,8 +142,12 @@ impl Noise {
         reply[22..28].copy_from_slice(&station);
         reply[28..32].copy_from_slice(&asked.octets());
         reply[32..42].copy_from_slice(&frame[22..32]);
+        self.reply(cx, &reply);
+    }
+
+    fn reply(&self, cx: &Kernel, frame: &[u8]) {
         let session = self.session.borrow().clone();
-        let (Some(session), Ok(message)) = (session, cx.pool().copy_from(0, &reply)) else {
+        let (Some(session), Ok(message)) = (session, cx.pool().copy_from(0, frame)) else {
             return;
         };
         if session.push(cx, message).is_ok() {
@@ -170,9 +174,18 @@ impl Protocol for Noise {
         message: Message,
     ) -> Result<(), Refused> {
         add(&self.received);
-        let mut frame = [0; ARP_FRAME_OCTETS];
-        if self.answers && message.copy_to(0, &mut frame) == frame.len() {
-            self.answer(cx, &frame);
+        let mut frame = [0; FRAME_OCTETS_MAX];
+        let len = message.copy_to(0, &mut frame);
+        if self.answers
+            && let Some(request) = frame[..len].first_chunk()
+        {
+            self.answer(cx, request);
+        }
+        self.generator.borrow_mut().hear(&frame[..len]);
+        let mut reply = [0; FRAME_OCTETS_MAX];
+        let completed = self.generator.borrow().complete(&frame[..len], &mut reply);
+        if let Some(len) = completed {
+            self.reply(cx, &reply[..len]);
         }
         this.discard(message, &reason::NOT_MINE);
         Ok(())

@@ -83,12 +83,13 @@ impl Protocol for Null {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);
         if let Some(session) = self.table.sessions.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
             if session.head().upper() != upper.receiver.id() {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let session = cx.new_session(
@@ -225,7 +226,6 @@ impl Null {
         };
         let session =
             cx.new_passive_session(this, &upper, self.session(number, &upper, lower.clone()));
-        lower.hold();
         if let Err(full) = self
             .table
             .sessions

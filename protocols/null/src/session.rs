@@ -78,9 +78,11 @@ impl Session for NullSession {
         Some(&self.lower)
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
-        self.table.sessions.unbind(&self.key);
-        self.lower.close(cx);
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.table.sessions.release(&self.key, this);
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

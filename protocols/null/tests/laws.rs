@@ -72,6 +72,7 @@ fn over_a_link() {
         skipped,
         [
             "strangers do not make it grow",
+            "strangers pin nothing below",
             "what is for many is not for one"
         ],
         "on a link there are no hosts"

@@ -8,7 +8,6 @@ use crate::serve::{HEADROOM, Refusal, Request};
 use crate::table::Mapped;
 use crate::wire::{PROGRAM, procedure};
 use xk_core::control::Describe;
-use xk_core::object::Closing;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
 use xk_kit::onc::{MyProgram, ProcedureName};
@@ -56,11 +55,6 @@ impl Session for Forwarded {
     fn lower(&self) -> Option<&SessionRef> {
         Some(&self.lower)
     }
-
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
-        self.lower.close(cx);
-        Closing::Done
-    }
 }
 
 impl Shared {
@@ -96,7 +90,6 @@ impl Shared {
         let message = cx.pool().copy_from(HEADROOM, arguments);
         let message = message.map_err(|_| &SYSTEM_ERROR)?;
         let lower = request.session.clone();
-        lower.hold();
         let session = cx.new_passive_session(&this, &upper, Forwarded { call, lower });
         session.hold();
         let participants = name.participants(cx, request.session);

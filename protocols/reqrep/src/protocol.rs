@@ -182,12 +182,13 @@ impl Protocol for ReqRep {
         }
         let sessions = &self.shared.sessions;
         if let Some(session) = sessions.get(&lower.id().0) {
-            // The session holds the lower one already.
-            lower.close(cx);
             if session.head().upper() != upper.receiver.id() {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let below = Some(&self.lower);
@@ -327,7 +328,6 @@ impl ReqRep {
         };
         let line = Line::new(cx, &self.shared, &upper, lower, None);
         let session = cx.new_passive_session(this, &upper, line);
-        lower.hold();
         if let Err(full) = self.shared.sessions.bind(cx, lower.id().0, session.clone()) {
             session.abort(cx);
             return Err(this.refuse(message, full));

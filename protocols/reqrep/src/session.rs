@@ -52,8 +52,6 @@ pub(crate) struct Line {
     carries_records: bool,
     /// The peer is many hosts.
     is_to_many: bool,
-    /// Whether the session below is held.
-    holds: Cell<bool>,
     /// The calls under way have heard from the network that nobody is there; the layer below says so once more to the next push.
     told: Cell<bool>,
 }
@@ -83,7 +81,6 @@ impl Line {
             unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
-            holds: Cell::new(true),
             told: Cell::new(false),
         }
     }
@@ -287,7 +284,7 @@ impl Line {
         if let Some(reply) = reply {
             self.reply(cx, this, asked, reply);
         }
-        this.close(cx);
+        this.ease(cx);
         Ok(())
     }
 
@@ -439,7 +436,7 @@ impl Session for Line {
         }
         self.shared.calls.close(cx, this.id());
         self.shared.gatherings.close(cx, this.id());
-        if self.holds.replace(false) {
+        if !this.head().is_passive() {
             self.lower.close(cx);
         }
         Closing::Done

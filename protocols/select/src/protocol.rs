@@ -3,8 +3,7 @@
 use crate::pool::ChannelPool;
 use crate::routes::Routes;
 use crate::session::{
-    ClientKey, ClientSession, HoldLower, ServerKey, ServerSession, WholeSession, less_header,
-    refusal,
+    ClientKey, ClientSession, ServerKey, ServerSession, WholeSession, less_header, refusal,
 };
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type};
 use alloc::rc::Rc;
@@ -276,7 +275,6 @@ impl Select {
             key,
             upper: upper.clone(),
             lower: lower.clone(),
-            holds: Cell::new(false),
             template: Header::reply(command, STATUS_OK).emit(),
         };
         let session = cx.new_passive_session(this, &upper, body);
@@ -287,9 +285,6 @@ impl Select {
         upper
             .open_done(cx, &session, Participants::default())
             .inspect_err(|_| session.abort(cx))?;
-        if session.head().opens() > 0 {
-            let _ = session.ask(cx, HoldLower);
-        }
         Ok(session)
     }
 }

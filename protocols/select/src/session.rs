@@ -4,10 +4,9 @@ use crate::pool::ChannelPool;
 use crate::protocol::Shared;
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of, status_of};
 use alloc::rc::Rc;
-use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::call::{CancelCall, MyProcedure};
 use xk_kit::control::{MaxPacket, OptPacket};
 
@@ -139,21 +138,12 @@ impl Session for WholeSession {
     }
 }
 
-/// Has a server's session hold the one below, as it does while somebody holds it.
-pub(crate) struct HoldLower;
-
-impl Question for HoldLower {
-    const NAME: &'static str = "select-hold-lower";
-}
-
 /// A server's session.
 pub(crate) struct ServerSession {
     pub(crate) shared: Rc<Shared>,
     pub(crate) key: ServerKey,
     pub(crate) upper: ProtocolRef,
     pub(crate) lower: SessionRef,
-    /// Whether it holds the session below, as it does while somebody holds it.
-    pub(crate) holds: Cell<bool>,
     /// The header of every reply to a call that was executed.
     pub(crate) template: [u8; HEADER_OCTETS],
 }
@@ -195,12 +185,6 @@ impl Session for ServerSession {
             question.text = alloc::format!("serves procedure {}", self.key.1);
             return Answer::Answered;
         }
-        if ask.get::<HoldLower>().is_some() {
-            if !self.holds.replace(true) {
-                self.lower.hold();
-            }
-            return Answer::Answered;
-        }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
             less_header(ask);
@@ -212,11 +196,8 @@ impl Session for ServerSession {
         Some(&self.lower)
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.servers.unbind(&self.key);
-        if self.holds.replace(false) {
-            self.lower.close(cx);
-        }
+    fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
+        self.shared.servers.release(&self.key, this);
         Closing::Done
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
-use crate::session::{Link, TcpSession, can_be_replaced, start};
+use crate::session::{Link, TcpSession, can_be_replaced, make_way, start};
 use crate::table::{Limits, Table, allow, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
@@ -295,7 +295,8 @@ impl Tcp {
         let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
-        if sessions.bind(cx, key, session.clone()).is_err() {
+        let bind = || sessions.bind(cx, key, session.clone());
+        if bind().is_err() && !(make_way(cx, &self.table, &session) && bind().is_ok()) {
             // Marked closed without closing the lower one: that is the caller's again.
             session.retire(cx);
             return Err(OpenError::Full);

@@ -69,6 +69,16 @@ struct Replace {
     after: Option<Seq>,
 }
 
+/// Put to a session by its protocol: how much was it used?
+#[derive(Default)]
+struct Use {
+    /// Out: for a connection that a peer made, the magnitude of the octets that came of it, and when it was heard last.
+    rank: Option<(u32, Time)>,
+}
+
+/// Put to a session by its protocol: its place is needed.
+struct GiveWay;
+
 /// Put to a session by its protocol: the network reports this.
 struct Report {
     kind: NetworkErrorKind,
@@ -80,6 +90,14 @@ struct Over(SessionId);
 
 impl Question for Start {
     const NAME: &'static str = "tcp-start";
+}
+
+impl Question for Use {
+    const NAME: &'static str = "tcp-use";
+}
+
+impl Question for GiveWay {
+    const NAME: &'static str = "tcp-give-way";
 }
 
 impl Question for Replace {
@@ -110,6 +128,14 @@ pub(crate) fn can_be_replaced(cx: &Kernel, session: &SessionRef) -> Option<Seq> 
 /// Tells `session` what the network says about the segment at `seq`, or all.
 pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
     let _ = session.ask(cx, Report { kind, seq });
+}
+
+/// Breaks off, for `newcomer`, the connection of those within reach that a peer made and that was used least: nothing came of
+/// it, or not for longest. False if there is none: what this host opened stays.
+pub(crate) fn make_way(cx: &Kernel, table: &Table, newcomer: &SessionRef) -> bool {
+    let rank = |session: &SessionRef| session.ask(cx, Use::default())?.rank;
+    let least = table.sessions.least(newcomer, rank);
+    least.is_some_and(|least| least.ask(cx, GiveWay).is_some())
 }
 
 /// Whether `session` stands on `lower`.
@@ -328,13 +354,19 @@ impl TcpSession {
             Err(_) => {
                 // Without timers a connection might hang for ever.
                 self.timer.set(None);
-                self.connection.borrow_mut().exhausted(cx.now());
-                cx_count(cx, this, &reason::TABLE_FULL);
-                self.deliver(cx, this);
-                self.transmit(cx, this);
-                self.finish(cx, this);
+                self.give_up(cx, this);
             }
         }
+    }
+
+    /// Breaks off for want of room, and tells both ends.
+    #[cold]
+    fn give_up(&self, cx: &Kernel, this: &SessionRef) {
+        self.connection.borrow_mut().exhausted(cx.now());
+        cx_count(cx, this, &reason::TABLE_FULL);
+        self.deliver(cx, this);
+        self.transmit(cx, this);
+        self.finish(cx, this);
     }
 
     /// Lets go of everything.
@@ -531,6 +563,11 @@ impl Session for TcpSession {
             question.octets = u32::from(self.connection.borrow().segment_octets());
         } else if let Some(question) = ask.get::<Replace>() {
             question.after = self.connection.borrow().replacement();
+        } else if let Some(question) = ask.get::<Use>() {
+            let passive = this.head().is_passive();
+            question.rank = passive.then(|| self.connection.borrow().used());
+        } else if ask.get::<GiveWay>().is_some() {
+            self.give_up(cx, this);
         } else if let Some(question) = ask.get::<Over>() {
             return match question.0 == self.link.lower.id() {
                 true => Answer::Answered,

@@ -58,12 +58,13 @@ impl Protocol for Template {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number.get());
         if let Some(session) = self.sessions.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
             if session.head().upper() != upper.receiver.id() {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let body = self.session(number, upper.receiver, lower);
@@ -162,8 +163,6 @@ impl Template {
     ) -> Result<SessionRef, &'static Reason> {
         let upper = self.enables.get(&number.get());
         let upper = upper.ok_or(&reason::NO_PROTOCOL)?;
-        // Our session keeps the lower one as long as it lives; its `close` lets go.
-        lower.hold();
         let body = self.session(number, &upper, lower.clone());
         let session = cx.new_passive_session(this, &upper, body);
         let key = (lower.id().0, number.get());

@@ -120,10 +120,13 @@ impl Session for TemplateSession {
         Some(&self.lower)
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = (self.lower.id().0, self.number.get());
-        self.sessions.unbind(&key);
-        self.lower.close(cx);
+        self.sessions.release(&key, this);
+        // What was opened for it is closed with it; one that a message made holds the lower one only while it is held.
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
         Closing::Done
     }
 }

@@ -1,7 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::origin::is_intact;
-use crate::session::{UdpSession, follow, takes_hold};
+use crate::session::UdpSession;
 use crate::table::{Limits, Table, Taker, port_of};
 use crate::unconnected::{Unconnected, peer_of};
 use crate::wire::{HEADER_LEN, Header};
@@ -291,10 +291,9 @@ impl Udp {
             if session.head().upper() != upper.receiver.id() {
                 return Err(OpenError::InUse);
             }
-            if !takes_hold(cx, &session) {
-                lower.close(cx);
-            }
+            // Held, the session holds the lower one itself.
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         if !self.may_use(local, origin.local, upper.receiver) {
@@ -303,10 +302,7 @@ impl Udp {
         let body = self.session(cx, upper.receiver, lower, origin, (local, peer));
         let session = cx.new_session(this, upper.receiver, body);
         match sessions.bind(cx, key, session.clone()) {
-            Ok(()) => {
-                takes_hold(cx, &session);
-                Ok(session)
-            }
+            Ok(()) => Ok(session),
             // Marked closed without closing the lower one: that is the caller's again.
             Err(_) => {
                 session.retire(cx);
@@ -504,10 +500,7 @@ impl Udp {
             self.table.talkers.blame(cx, lower, peer, unwanted);
             return Err(this.refuse(message, unwanted));
         }
-        follow(cx, &session, lower);
-        let taken = session.pop(cx, message);
-        follow(cx, &session, lower);
-        taken
+        session.pop(cx, message)
     }
 
     fn list_sessions(&self, question: &mut ListSessions) {

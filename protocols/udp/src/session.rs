@@ -38,9 +38,6 @@ pub(crate) struct UdpSession {
     table: Rc<Table>,
     key: Key,
     lower: SessionRef,
-    /// Whether it holds the lower session. One that nobody holds does not, so that a flood of datagrams from ever new
-    /// peers does not fill the table below with sessions in use.
-    holds: Cell<bool>,
     upper: ProtocolRef,
     gate: Cell<Gate>,
     /// Octets of the largest payload.
@@ -60,31 +57,6 @@ struct PortUnreachable;
 
 impl Question for PortUnreachable {
     const NAME: &'static str = "udp-port-unreachable";
-}
-
-/// Put to a session by its protocol: hold the lower session from now on.
-#[derive(Default)]
-struct Keep {
-    /// Out: true if it did not before.
-    new: bool,
-}
-
-impl Question for Keep {
-    const NAME: &'static str = "udp-keep";
-}
-
-/// Has `session` hold its lower session; true if it did not before, and the hold is to be handed over.
-pub(crate) fn takes_hold(cx: &Kernel, session: &SessionRef) -> bool {
-    session
-        .ask(cx, Keep::default())
-        .is_some_and(|keep| keep.new)
-}
-
-/// Has `session` hold its lower one if somebody above holds it.
-pub(crate) fn follow(cx: &Kernel, session: &SessionRef, lower: &SessionRef) {
-    if session.head().opens() > 0 && takes_hold(cx, session) {
-        lower.hold();
-    }
 }
 
 /// Notes what the network said about `session`.
@@ -181,7 +153,6 @@ impl UdpSession {
             table: Rc::clone(table),
             key: key(&lower, local, peer),
             lower,
-            holds: Cell::new(false),
             upper,
             gate: Cell::new(gate),
             payload_max,
@@ -417,8 +388,6 @@ impl Session for UdpSession {
             question.port = peer;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = self.payload_max as u32;
-        } else if let Some(question) = ask.get::<Keep>() {
-            question.new = !self.holds.replace(true);
         } else if let Some(question) = ask.get::<ServesPort>() {
             let host = Ipv4Addr::UNSPECIFIED;
             let local = self.lower.ask(cx, MyHost { host }).map(|q| q.host);
@@ -446,7 +415,7 @@ impl Session for UdpSession {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         // Only if it is bound: one that found the table full is not, and another may have its key.
         self.table.sessions.release(&self.key, this);
-        if self.holds.replace(false) {
+        if !this.head().is_passive() {
             self.lower.close(cx);
         }
         Closing::Done

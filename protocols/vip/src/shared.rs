@@ -104,7 +104,9 @@ impl Shared {
             path: Rc::clone(&path),
         };
         let session = if passive {
-            cx.new_passive_session(this, &upper, body)
+            let session = cx.new_passive_session(this, &upper, body);
+            session.head().set_source(key.0);
+            session
         } else {
             cx.new_session(this, &upper, body)
         };

@@ -18,6 +18,7 @@
 //! | a call ends when it is taken back | [`obeys_cancels`] |
 //! | no allocation per call | [`allocates_nothing`] |
 //! | no damage panics | [`survives_damage`] |
+//! | who has called pins nothing below | [`pins_nothing`] |
 //! | nothing is left after `stop` | [`stops`] |
 //!
 //! # Example
@@ -43,8 +44,8 @@ mod world;
 
 pub use laws::{
     allocates_nothing, carries, closes, ends_where_nobody_serves, keeps_calls_apart,
-    names_procedures, nests, obeys_cancels, obeys_deadlines, refuses, stops, survives_damage,
-    takes_slices,
+    names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops,
+    survives_damage, takes_slices,
 };
 pub use world::{CallNode, CallWorld};
 
@@ -148,6 +149,7 @@ pub const LAWS: &[Law] = &[
     ("a call ends when it is taken back", obeys_cancels),
     ("no allocation per call", allocates_nothing),
     ("no damage panics", survives_damage),
+    ("who has called pins nothing", pins_nothing),
     ("nothing is left after stop", stops),
 ];
 

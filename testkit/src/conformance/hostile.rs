@@ -4,6 +4,7 @@ use super::world::SEED;
 use super::{Fixture, Node, Receiver, Verdict, World};
 use crate::kernel::{Sent, octets};
 use core::time::Duration;
+use xk_core::SessionRef;
 use xk_core::random::Random;
 
 /// How many frames are damaged at random.
@@ -188,6 +189,48 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
         world.cx.live(),
         (0, 0),
         "law 8: after `stop` nothing of the flood is left"
+    );
+    Verdict::Holds
+}
+
+/// A session that a stranger's message made holds nothing below, unless somebody above holds it, and then as long: what
+/// lies below may be evicted for others, however large the tables above are.
+///
+/// # Panics
+/// If the law is broken.
+pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
+    const STRANGERS: u32 = 100;
+    if fixture.is_anchor() {
+        return Verdict::Skipped("it stands on nothing of the graph");
+    }
+    let world = World::new(fixture);
+    let session = world.converse();
+    let frame = world.capture(&session);
+    let selector = world.selector(&world.a, &world.b, frame.selector);
+    let held = || world.b.bottom.held().len();
+    let (before, mut opened) = (held(), Vec::new());
+    for n in 0..STRANGERS {
+        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+            return Verdict::Skipped("its conversations cannot be told apart below");
+        };
+        let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
+        match selector {
+            Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
+            None => drop(bottom.inject(&world.cx, peer, message)),
+        }
+        opened.extend(world.b.top.take_opened().into_iter().map(|(made, _)| made));
+    }
+    assert_eq!(
+        held(),
+        before,
+        "law 5: what {STRANGERS} strangers began holds nothing below"
+    );
+    opened.iter().for_each(SessionRef::hold);
+    opened.iter().for_each(|session| session.close(&world.cx));
+    assert_eq!(
+        held(),
+        before,
+        "law 5: sessions that nobody holds any more hold nothing below"
     );
     Verdict::Holds
 }

@@ -37,6 +37,7 @@ enum Fault {
     LetsCallersWait,
     TurnsBurstsRound,
     HoardsBursts,
+    PinsBelow,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to at all.
@@ -57,6 +58,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::AnswersEverything, "law 9"),
     (Fault::ForwardsNothing, "law 9"),
     (Fault::LetsCallersWait, "law 5"),
+    (Fault::PinsBelow, "law 5: what 100 strangers"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
     (Fault::HoardsBursts, "law 5"),
 ];
@@ -127,7 +129,9 @@ impl Layer {
         number: u32,
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
-        lower.hold();
+        if self.fault == Fault::PinsBelow {
+            lower.hold();
+        }
         let body = self.body(number, &upper, lower);
         let late = self.fault == Fault::TellsTooLate;
         body.told.set(!late);
@@ -162,12 +166,13 @@ impl Protocol for Layer {
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);
         if let Some(session) = self.sessions.get(&key) {
-            lower.close(cx);
             let same = session.head().upper() == upper.receiver.id();
             if !same && self.fault != Fault::SharesSessions {
+                lower.close(cx);
                 return Err(OpenError::InUse);
             }
             session.hold();
+            lower.close(cx);
             return Ok(session);
         }
         let body = self.body(number, upper.receiver, &lower);
@@ -320,10 +325,12 @@ impl Session for LayerSession {
         answer
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         if self.fault != Fault::ClosesNothing {
             self.sessions.unbind(&(self.lower.id().0, self.number));
-            self.lower.close(cx);
+            if !this.head().is_passive() {
+                self.lower.close(cx);
+            }
         }
         Closing::Done
     }

@@ -57,6 +57,8 @@ pub(crate) struct ServerSession {
     state: Rc<State>,
     /// Where the client was heard last.
     lower: SessionSlot,
+    /// Whether that is held, as it is from a request until its reply is acknowledged.
+    holds: Cell<bool>,
     path: Cell<Path>,
     /// The header of every reply, but for mark, sequence number and error.
     template: [u8; HEADER_OCTETS],
@@ -87,6 +89,7 @@ impl ServerSession {
             upper: upper.clone(),
             state: Rc::clone(state),
             lower: SessionSlot::new(Some(lower.clone())),
+            holds: Cell::new(false),
             path: Cell::new(Path::of(cx, lower)),
             template: header.emit(),
         }
@@ -182,8 +185,9 @@ impl ServerSession {
         let state = &self.state;
         self.free_reply(cx);
         if state.phase.replace(Phase::Executing) == Phase::Idle {
-            // Not to be evicted until the reply is acknowledged.
+            // Not to be evicted until the reply is acknowledged, nor what it goes through.
             this.hold();
+            self.hold_lower();
         }
         state.is_fresh.set(false);
         state.sequence.set(sequence);
@@ -464,12 +468,29 @@ impl ServerSession {
         if self.lower.get().is_some_and(|before| before == *lower) {
             return;
         }
-        lower.hold();
-        let before = self.lower.replace(Some(lower.clone()));
+        let held = self.holds.get();
+        self.ease_lower(cx);
+        drop(self.lower.replace(Some(lower.clone())));
+        if held {
+            self.hold_lower();
+        }
         self.path.set(Path::of(cx, lower));
         self.state.kept.set(0);
-        if let Some(before) = before {
-            before.close(cx);
+    }
+
+    fn hold_lower(&self) {
+        if !self.holds.replace(true)
+            && let Some(lower) = self.lower.get()
+        {
+            lower.hold();
+        }
+    }
+
+    fn ease_lower(&self, cx: &Kernel) {
+        if self.holds.replace(false)
+            && let Some(lower) = self.lower.get()
+        {
+            lower.ease(cx);
         }
     }
 }
@@ -565,6 +586,7 @@ impl Session for ServerSession {
         let bound = self.table.sessions.get(&self.state.key);
         if bound.is_some_and(|bound| bound == *this) && self.state.phase.get() == Phase::Idle {
             // Kept, so that duplicates are known for what they are, until its table needs the room.
+            self.ease_lower(cx);
             return Closing::Idle;
         }
         self.table.sessions.unbind(&self.state.key);
@@ -574,9 +596,8 @@ impl Session for ServerSession {
             // What comes of this client on this channel later could not be told from what was executed: it is challenged.
             self.table.clients.forget(self.state.key.0);
         }
-        if let Some(lower) = self.lower.take() {
-            lower.close(cx);
-        }
+        self.ease_lower(cx);
+        drop(self.lower.take());
         Closing::Done
     }
 }

@@ -5,14 +5,15 @@ use super::{Generator, TYPE_IP};
 use core::net::Ipv4Addr;
 
 /// Octets of an Ethernet header.
-const ETH: usize = 14;
+pub(super) const ETH: usize = 14;
 /// Octets of both headers, without options.
 pub(super) const IP_HEADERS: usize = ETH + IP;
 /// Octets of an IPv4 header without options.
 const IP: usize = 20;
-/// Protocol numbers (RFC 792, RFC 768).
+/// Protocol numbers (RFC 792, RFC 9293, RFC 768).
 const ICMP: u8 = 1;
-const UDP: u8 = 17;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
 /// More fragments follow (RFC 791, section 3.1).
 const MORE: u16 = 0x2000;
 
@@ -31,7 +32,7 @@ enum Fault {
 
 /// What varies in a header that is right.
 pub(super) struct Packet {
-    from: Ipv4Addr,
+    pub(super) from: Ipv4Addr,
     protocol: u8,
     id: u16,
     fragment: u16,
@@ -83,12 +84,18 @@ impl Generator {
         if fault == Fault::NoChecksum {
             return;
         }
+        let pseudo = self.pseudo(from, UDP, length.into());
+        out.seal(start, start + 6, &pseudo, fault == Fault::Checksum);
+    }
+
+    /// What a checksum covers besides the segment of `length` octets.
+    pub(super) fn pseudo(&self, from: Ipv4Addr, protocol: u8, length: usize) -> [u8; 12] {
         let mut pseudo = [0; 12];
         pseudo[..4].copy_from_slice(&from.octets());
         pseudo[4..8].copy_from_slice(&self.target.host.octets());
-        pseudo[9] = UDP;
-        pseudo[10..].copy_from_slice(&length.to_be_bytes());
-        out.seal(start, start + 6, &pseudo, fault == Fault::Checksum);
+        pseudo[9] = protocol;
+        pseudo[10..].copy_from_slice(&(length as u16).to_be_bytes());
+        pseudo
     }
 
     /// A datagram for the port from a new peer.

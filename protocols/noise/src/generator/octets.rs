@@ -33,8 +33,13 @@ impl<'a> Octets<'a> {
 
     /// Writes over two octets.
     pub(super) fn set_u16(&mut self, at: usize, value: u16) {
-        if let Some(place) = self.octets.get_mut(at..at + 2) {
-            place.copy_from_slice(&value.to_be_bytes());
+        self.write(at, &value.to_be_bytes());
+    }
+
+    /// Writes over octets.
+    pub(super) fn write(&mut self, at: usize, octets: &[u8]) {
+        if let Some(place) = self.octets.get_mut(at..at + octets.len()) {
+            place.copy_from_slice(octets);
         }
     }
 

@@ -1,12 +1,10 @@
 //! What attacks TCP (RFC 9293): floods of SYNs that are all right, and segments that are not.
 
 use super::Generator;
-use super::internet::IP_HEADERS;
+use super::internet::{IP_HEADERS, TCP};
 use super::octets::Octets;
 use core::net::Ipv4Addr;
 
-/// Protocol number (RFC 9293, section 3.1).
-const TCP: u8 = 6;
 /// A SYN's flags.
 const SYN: u8 = 2;
 /// Where a header has its data offset.
@@ -29,13 +27,8 @@ impl Generator {
     }
 
     /// Sets the checksum of the segment that begins behind the headers below.
-    fn segment_end(&self, out: &mut Octets<'_>, from: Ipv4Addr, wrong: bool) {
-        let mut pseudo = [0; 12];
-        pseudo[..4].copy_from_slice(&from.octets());
-        pseudo[4..8].copy_from_slice(&self.target.host.octets());
-        pseudo[9] = TCP;
-        let length = (out.len() - IP_HEADERS) as u16;
-        pseudo[10..].copy_from_slice(&length.to_be_bytes());
+    pub(super) fn segment_end(&self, out: &mut Octets<'_>, from: Ipv4Addr, wrong: bool) {
+        let pseudo = self.pseudo(from, TCP, out.len() - IP_HEADERS);
         out.seal(IP_HEADERS, IP_HEADERS + 16, &pseudo, wrong);
         self.end(out);
     }

@@ -34,6 +34,31 @@ fn serves(
     Some(Rc::new(move |cx, _, request| what(cx, request)))
 }
 
+/// A server's session holds nothing below once its calls are over and nobody asks for their replies any more.
+///
+/// # Panics
+/// If the law is broken.
+pub fn pins_nothing(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"x"), b"x");
+    session.close(&world.cx);
+    let asleep: Task = Box::new(|cx| {
+        let _ = cx.wait(&Semaphore::new(0), Some(LONG));
+    });
+    world.run(LONG, vec![asleep]);
+    let mut held = match &world.node(Side::B).below {
+        Below::Frames(bottom) => bottom.held(),
+        Below::Calls(bottom) => bottom.held(),
+    };
+    held.retain(|session| session.head().is_passive());
+    assert!(
+        held.is_empty(),
+        "what the caller came through is held for good: {held:?}"
+    );
+    world.finish();
+    Verdict::Holds
+}
+
 /// The reply of [`reverse`], for comparison.
 fn reversed(request: &[u8]) -> Vec<u8> {
     request.iter().rev().copied().chain([7]).collect()

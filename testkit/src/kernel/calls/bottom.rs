@@ -133,6 +133,14 @@ impl CallBottom {
         self.state.open.borrow().clone()
     }
 
+    /// The sessions that requests made and somebody above holds.
+    #[must_use]
+    pub fn held(&self) -> Vec<SessionRef> {
+        let served = self.state.served.borrow();
+        let held = served.values().filter(|session| session.head().opens() > 0);
+        held.cloned().collect()
+    }
+
     /// Has something done with every request before it is carried.
     pub fn on_call(&self, on_call: Option<OnCall>) {
         drop(self.state.on_call.replace(on_call));

@@ -470,6 +470,7 @@ impl HostUdp {
         };
         let body = self.session(upper, port, (local, peer), MTU);
         let session = cx.new_passive_session(this, upper, body);
+        session.head().set_source(peer.ip().to_bits());
         let key = key(number, local, peer);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);

@@ -1,0 +1,183 @@
+//! What strangers may take: holds that follow, and shares of networks.
+
+use super::*;
+use crate::kernel::Config;
+use crate::message::{Pool, PoolConfig, SizeClass};
+use crate::shepherd::{Limits, NoSwitch, Shepherds};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+struct Still;
+impl Protocol for Still {}
+
+/// A session on another one, or on none.
+struct On(Option<SessionRef>, Closing);
+
+impl Session for On {
+    fn lower(&self) -> Option<&SessionRef> {
+        self.0.as_ref()
+    }
+
+    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+        self.1
+    }
+}
+
+fn kernel() -> (Kernel, ProtocolRef) {
+    let class = SizeClass {
+        octets: 256,
+        octets_max: 4096,
+    };
+    let pool = PoolConfig {
+        octets_max: 4096,
+        descriptors_max: 16,
+        classes: vec![class],
+    };
+    let cx = Kernel::new(Config {
+        seed: 1,
+        pool: Pool::new(&pool).unwrap(),
+        shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+        timers_max: 8,
+    });
+    let protocol = cx.add_protocol("still", "still", Still);
+    (cx, protocol)
+}
+
+fn passive(bench: &(Kernel, ProtocolRef), on: Option<&SessionRef>, closing: Closing) -> SessionRef {
+    let (cx, protocol) = bench;
+    cx.new_passive_session(protocol, protocol, On(on.cloned(), closing))
+}
+
+/// One that a message from `source` made.
+fn from(bench: &(Kernel, ProtocolRef), source: u32) -> SessionRef {
+    let session = passive(bench, None, Closing::Done);
+    session.head().set_source(source);
+    session
+}
+
+fn opens(sessions: &[&SessionRef]) -> Vec<u32> {
+    sessions.iter().map(|s| s.head().opens()).collect()
+}
+
+#[test]
+fn who_is_held_holds_what_it_stands_on() {
+    let bench = kernel();
+    let low = passive(&bench, None, Closing::Done);
+    let mid = passive(&bench, Some(&low), Closing::Done);
+    let top = passive(&bench, Some(&mid), Closing::Idle);
+    assert_eq!(opens(&[&low, &mid, &top]), [0, 0, 0]);
+    top.hold();
+    top.hold();
+    assert_eq!(opens(&[&low, &mid, &top]), [1, 1, 2]);
+    top.close(&bench.0);
+    assert_eq!(opens(&[&low, &mid, &top]), [1, 1, 1]);
+    // As idle as before: none of them is closed.
+    top.ease(&bench.0);
+    assert_eq!(opens(&[&low, &mid, &top]), [0, 0, 0]);
+    top.hold();
+    top.close(&bench.0);
+    assert_eq!(opens(&[&low, &mid, &top]), [0, 0, 0]);
+    assert!([&low, &mid, &top].iter().all(|s| !s.head().is_closed()));
+    // An end lets go of what lies below, once.
+    top.hold();
+    top.abort(&bench.0);
+    top.abort(&bench.0);
+    assert_eq!(opens(&[&low, &mid]), [0, 0]);
+    assert!(!mid.head().is_closed());
+}
+
+#[test]
+fn a_source_is_that_of_what_lies_below() {
+    let bench = kernel();
+    let low = from(&bench, 0x0a00_0001);
+    let top = passive(&bench, Some(&low), Closing::Done);
+    assert_eq!(top.head().source(), 0x0a00_0001);
+    let opened = bench
+        .0
+        .new_session(&bench.1, &bench.1, On(Some(low), Closing::Done));
+    assert_eq!(opened.head().source(), 0);
+}
+
+#[test]
+fn a_network_makes_room_among_its_own() {
+    const MAX: u32 = 64;
+    let bench = kernel();
+    let table = SessionTable::<u32>::new([3, 5], MAX as usize);
+    let bind = |key: u32, session: SessionRef| table.bind(&bench.0, key, session);
+    // Each of a network of its own, and older than all of one network.
+    for n in 0..MAX / 2 {
+        bind(n, from(&bench, 0x0b00_0001 + (n << 16))).unwrap();
+    }
+    for n in 0..10 * MAX {
+        bind(1000 + n, from(&bench, 0x0a01_0001 + n)).unwrap();
+    }
+    for n in 0..MAX / 2 {
+        assert!(table.get(&n).is_some(), "{n} went for a crowd");
+    }
+    // The last quarter is for others, even if nothing of the crowd is idle.
+    for n in 0..10 * MAX {
+        if let Some(session) = table.get(&(1000 + n)) {
+            session.hold();
+        }
+    }
+    let crowded = bind(1, from(&bench, 0x0a01_0002));
+    assert_eq!(crowded, Err(&reason::TABLE_FULL));
+    let before = table.len();
+    assert_eq!(bind(5000, from(&bench, 0x0aff_0001)), Ok(()));
+    assert_eq!(table.len(), before + 1);
+}
+
+#[test]
+fn what_is_held_does_not_count_as_idle() {
+    let bench = kernel();
+    let table = SessionTable::<u32>::new([3, 5], 1000).with_idle_max(100);
+    for n in 0..500 {
+        let session = from(&bench, 0);
+        session.hold();
+        table.bind(&bench.0, n, session).unwrap();
+    }
+    assert_eq!(table.len(), 500);
+    for n in 500..10_000 {
+        table.bind(&bench.0, n, from(&bench, 0)).unwrap();
+    }
+    assert!(table.len() <= 520, "{} sessions", table.len());
+    for n in 0..500 {
+        assert!(table.get(&n).is_some());
+    }
+}
+
+#[test]
+fn what_nothing_reaches_any_more_goes_first() {
+    let bench = kernel();
+    let table = SessionTable::<u32>::new([3, 5], 3);
+    let low = passive(&bench, None, Closing::Done);
+    for n in 0..3 {
+        let session = passive(&bench, (n == 1).then_some(&low), Closing::Done);
+        table.bind(&bench.0, n, session.clone()).unwrap();
+        let message = || bench.0.pool().copy_from(0, b"data").unwrap();
+        for _ in 0..3 {
+            drop(session.pop(&bench.0, message()));
+        }
+    }
+    low.retire(&bench.0);
+    table.bind(&bench.0, 3, from(&bench, 0)).unwrap();
+    assert!(table.get(&1).is_none() && table.get(&0).is_some() && table.get(&2).is_some());
+}
+
+#[test]
+fn the_least_is_found_among_those_held() {
+    let bench = kernel();
+    let table = SessionTable::<u32>::new([3, 5], 8);
+    for n in 0..8 {
+        let session = from(&bench, 0);
+        session.head().set_tag(100 - n);
+        session.hold();
+        table.bind(&bench.0, n, session).unwrap();
+    }
+    let newcomer = from(&bench, 0);
+    assert!(table.bind(&bench.0, 9, newcomer.clone()).is_err());
+    let least = table.least(&newcomer, |session| Some(session.head().tag()));
+    assert_eq!(least.map(|session| session.head().tag()), Some(93));
+    assert!(table.least(&newcomer, |_| None::<u32>).is_none());
+}
