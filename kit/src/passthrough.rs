@@ -382,7 +382,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
             return Err(OpenError::InUse);
         }
         session.hold();
-        // The lower one was opened once more; one hold on it is enough, and one that a message made takes that itself.
+        // The lower one was opened once more; one hold on it is enough, and one that a message made
+        // takes that itself.
         if session.head().is_passive() || joint.holds.replace(true) {
             lower.close(cx);
         }

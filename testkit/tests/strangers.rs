@@ -1,10 +1,10 @@
-//! No stranger pins anything: after first messages from many more strangers than a table holds, in forged names, a whole stack
-//! serves those that it served before and those that come later, whatever takes the messages. All frames come from one
-//! seed, which a failure names.
+//! No stranger pins anything: after first messages from many more strangers than a table holds, in
+//! forged names, a whole stack serves those that it served before and those that come later,
+//! whatever takes the messages. All frames come from one seed, which a failure names.
 //!
-//! The attacker repeats what an honest host sends, each time from another address, or completes handshakes of TCP and says
-//! nothing more. So it needs to know nothing of what it attacks, and every layer of the catalog that takes messages from
-//! below can be put in.
+//! The attacker repeats what an honest host sends, each time from another address, or completes
+//! handshakes of TCP and says nothing more. So it needs to know nothing of what it attacks, and
+//! every layer of the catalog that takes messages from below can be put in.
 
 use std::collections::BTreeSet;
 use xk_catalog::Catalog;
@@ -21,7 +21,8 @@ const STRANGERS_LONG: u64 = 100_000;
 /// Frames a second.
 const RATE: u64 = 20_000;
 
-/// What is attacked: what stands above IP at the server and at the clients, who serves, and who asks.
+/// What is attacked: what stands above IP at the server and at the clients, who serves, and who
+/// asks.
 struct Stack {
     name: &'static str,
     layers: &'static str,
@@ -47,7 +48,7 @@ const STACKS: &[Stack] = &[
     },
     Stack {
         name: "null",
-        layers: r#""null" ip"#,
+        layers: r#""null" ip sessions_max=16384"#,
         server: r#"echo "null""#,
         client: r#"probe "null" to="10.0.0.1" timeout="1s""#,
     },
@@ -138,7 +139,8 @@ const STACKS: &[Stack] = &[
     },
 ];
 
-/// Not attacked here by messages of their own: tops, wires, what lies below in each, and what takes no enables.
+/// Not attacked here by messages of their own: tops, wires, what lies below in each, and what takes
+/// no enables.
 const ELSEWHERE: &[&str] = &[
     "caller",
     "discard",
@@ -201,7 +203,8 @@ struct Attack {
     strangers: u64,
 }
 
-/// Lets the attack happen, and sees that those who asked before it and those who come while it lasts are served.
+/// Lets the attack happen, and sees that those who asked before it and those who come while it
+/// lasts are served.
 fn serves(stack: &Stack, attack: &Attack) {
     let what = format!(
         "{} under {} from {}, seed {SEED}",

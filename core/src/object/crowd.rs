@@ -3,11 +3,13 @@
 use alloc::boxed::Box;
 use core::cell::{Cell, OnceCell};
 
-/// The part of a table that the 256 neighbours of a source may take while others want room: an eighth.
+/// The part of a table that the 256 neighbours of a source may take while others want room: an
+/// eighth.
 const NEAR_SHARE: usize = 8;
 /// The part that all 65,536 around them may take: a quarter.
 const FAR_SHARE: usize = 4;
-/// The most places of either count. Networks that meet in one make it too high, by little: a share is many of them.
+/// The most places of either count. Networks that meet in one make it too high, by little: a share
+/// is many of them.
 const PLACES_MAX: usize = 1024;
 
 /// Spreads a key's bits (the golden ratio's, as Fibonacci hashing does).
@@ -40,7 +42,8 @@ pub(super) struct Crowds {
 }
 
 impl Crowds {
-    /// For a table with room for so many; `key` keeps strangers from choosing where they are counted.
+    /// For a table with room for so many; `key` keeps strangers from choosing where they are
+    /// counted.
     pub(super) fn new(key: u64, room: usize) -> Self {
         Self {
             counts: OnceCell::new(),

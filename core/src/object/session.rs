@@ -108,13 +108,14 @@ impl SessionHead {
         self.tag.set(tag);
     }
 
-    /// The 32-bit address of the peer whose message made it, neighbours' sharing their upper bits; 0 where there is none.
-    /// A session on one that has a source has it too.
+    /// The 32-bit address of the peer whose message made it, neighbours' sharing their upper bits;
+    /// 0 where there is none. A session on one that has a source has it too.
     pub fn source(&self) -> u32 {
         self.source.get()
     }
 
-    /// Sets the address that tables share out their room by; for the layer whose addresses they are.
+    /// Sets the address that tables share out their room by; for the layer whose addresses they
+    /// are.
     pub fn set_source(&self, source: u32) {
         self.source.set(source);
     }
@@ -437,8 +438,9 @@ impl SessionRef {
     /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow.
     /// Protocols call it when `open` finds the session already there; uppers call it in `open_done`.
     ///
-    /// One that nobody held, such as one that a message made, holds the session below ([`Session::lower`]) from now on, until
-    /// nobody holds it any more: a stranger's message pins nothing. What a protocol opens itself is its own to close.
+    /// One that nobody held, such as one that a message made, holds the session below
+    /// ([`Session::lower`]) from now on, until nobody holds it any more: a stranger's message pins
+    /// nothing. What a protocol opens itself is its own to close.
     #[inline]
     pub fn hold(&self) {
         let head = &self.0.head;
@@ -468,14 +470,16 @@ impl SessionRef {
         }
     }
 
-    /// True if a message made it and what it came through is closed: nothing reaches it any more, and it sends nothing.
+    /// True if a message made it and what it came through is closed: nothing reaches it any more,
+    /// and it sends nothing.
     pub(crate) fn is_stranded(&self) -> bool {
         let lower = self.0.body.lower().filter(|_| self.0.head.passive);
         lower.is_some_and(|lower| lower.head().is_closed())
     }
 
-    /// Takes back a [`hold`](Self::hold) that was there only so that nobody evicts the session meanwhile. One that a
-    /// message made is then as idle as before; another closes with its last hold.
+    /// Takes back a [`hold`](Self::hold) that was there only so that nobody evicts the session
+    /// meanwhile. One that a message made is then as idle as before; another closes with its last
+    /// hold.
     #[inline]
     pub fn ease(&self, cx: &Kernel) {
         let head = &self.0.head;

@@ -16,9 +16,10 @@ const SCAN_MAX: usize = 64;
 /// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) is evicted, first of
 /// the upper protocol that has the most, so that a flood for one costs the others nothing: one that has received
 /// nothing since the last look, or but the message that made it. This is the clock algorithm, which costs the path of a
-/// message nothing. Where sources of messages have addresses ([`source`](super::SessionHead::source)), a network that has
-/// its share of the table makes room among its own: an eighth for 256 neighbours, a quarter for 65,536. The last quarter
-/// of the table is not for such.
+/// message nothing. Where sources of messages have addresses
+/// ([`source`](super::SessionHead::source)), a network that has its share of the table makes room
+/// among its own: an eighth for 256 neighbours, a quarter for 65,536. The last quarter of the table
+/// is not for such.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
     /// The last hit, with a handle of its own: an even shorter way than the map's cache.
@@ -59,9 +60,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self
     }
 
-    /// The same, for a layer whose sessions those of other tables hold: from `idle_max` sessions on, each that a message
-    /// makes takes the place of an idle one. If there is none within reach, they are held, and bounded, by the tables
-    /// above, and it finds room up to the table's `max`.
+    /// The same, for a layer whose sessions those of other tables hold: from `idle_max` sessions
+    /// on, each that a message makes takes the place of an idle one. If there is none within reach,
+    /// they are held, and bounded, by the tables above, and it finds room up to the table's `max`.
     #[must_use]
     pub fn with_idle_max(mut self, idle_max: usize) -> Self {
         self.idle_max = idle_max.clamp(1, self.max);
@@ -114,7 +115,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         let head = session.head();
         let (passive, len) = (head.is_passive(), self.map.len());
         let full = len >= self.max;
-        // Only strangers share out what there is. The last quarter is for those who have less than their share.
+        // Only strangers share out what there is. The last quarter is for those who have less than
+        // their share.
         let crowds = match passive && len >= self.idle_max.min(self.max - self.max / 4) {
             true => self.crowds.of(head.source()),
             false => [None; 2],
@@ -128,7 +130,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 true => self.evict_from(cx, head.upper(), crowd),
                 false => self.evict(cx, crowd),
             };
-            // A network that only seems to have a share, for it is counted with another, has nothing within reach.
+            // A network that only seems to have a share, for it is counted with another, has
+            // nothing within reach.
             let is_met = || crowds().any(|crowd| self.clocks.meets(SCAN_MAX, crowd));
             let evicted = crowds().any(|crowd| evict(Some(crowd))) || !is_met() && evict(None);
             if !evicted && (full || share_full || crowded && is_met()) {
@@ -154,8 +157,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.map.look(&entry.key, is_same) == Some(true)
     }
 
-    /// Evicts one idle session of the upper protocol that has the most sessions, else of the next one; if a crowd is given,
-    /// one of that.
+    /// Evicts one idle session of the upper protocol that has the most sessions, else of the next
+    /// one; if a crowd is given, one of that.
     fn evict(&self, cx: &Kernel, crowd: Option<Crowd>) -> bool {
         let uppers = self.clocks.by_size();
         uppers
@@ -176,7 +179,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             }
             let received = head.received();
             let is_idle = head.opens() == 0 && is_meant(head);
-            // One that is closed but was left bound is in nobody's use either, nor one that nothing reaches any more.
+            // One that is closed but was left bound is in nobody's use either, nor one that nothing
+            // reaches any more.
             if head.is_closed()
                 || is_idle && (entry.received >= received || entry.session.is_stranded())
             {
@@ -201,8 +205,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         true
     }
 
-    /// Of the sessions that the clock's hand comes to next, the one that `rank` puts lowest and whose place `newcomer` may
-    /// have; `None` if it ranks none. For a table full of sessions that are held, whose protocol can break them off.
+    /// Of the sessions that the clock's hand comes to next, the one that `rank` puts lowest and
+    /// whose place `newcomer` may have; `None` if it ranks none. For a table full of sessions that
+    /// are held, whose protocol can break them off.
     pub fn least<R: Ord>(
         &self,
         newcomer: &SessionRef,

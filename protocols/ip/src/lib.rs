@@ -48,8 +48,8 @@
 //! - `mtu`: octets of the largest packet on every interface, if less than the layer below takes.
 //! - `dont_fragment`: forbids routers to fragment what fits the path, so that its maximum is found out.
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one. Those that layers above
-//!   hold are bounded by the tables of these.
+//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one;
+//!   those that layers above hold are bounded by the tables of these.
 //! - `passive_max`: how many sessions messages may make for one protocol above; 0: as many as it holds.
 //! - `loop_max`: how many packets to ourselves may wait.
 //! - `paths_max`: of how many paths a reported maximum is remembered; the one reported longest ago goes.

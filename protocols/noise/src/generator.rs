@@ -42,11 +42,15 @@ pub enum Kind {
     Segments,
     /// SYNs to the port that are all right, each from a new peer that never answers.
     Syns,
-    /// Connections to the port, each from a new peer that completes the handshake and says nothing more.
+    /// Calls of ONC RPC (RFC 5531) by datagrams to the port, of a procedure that does nothing, each
+    /// from a new peer.
+    Calls,
+    /// Connections to the port, each from a new peer that completes the handshake and says nothing
+    /// more.
     Connects,
     /// What others on the link have sent to the target, each time in the name of another host.
     Replays,
-    /// Any of these but the last two.
+    /// Any of these but the last three.
     Mixed,
 }
 
@@ -67,10 +71,11 @@ impl Kind {
         "pings",
         "segments",
         "syns",
+        "calls",
         "connects",
         "replays",
     ];
-    const ALL: [Self; MIXED + 2] = [
+    const ALL: [Self; MIXED + 3] = [
         Self::Arp,
         Self::Fragments,
         Self::Udp,
@@ -81,6 +86,7 @@ impl Kind {
         Self::Pings,
         Self::Segments,
         Self::Syns,
+        Self::Calls,
         Self::Connects,
         Self::Replays,
     ];
@@ -154,6 +160,7 @@ impl Generator {
             Kind::Pings => self.ping(&mut out),
             Kind::Segments => self.segment(&mut out),
             Kind::Syns | Kind::Connects => self.syn(&mut out),
+            Kind::Calls => self.call(&mut out),
             Kind::Replays => self.replay(&mut out),
             Kind::Ethernet | Kind::Mixed => self.ethernet(&mut out),
         }

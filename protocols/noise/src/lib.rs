@@ -20,9 +20,10 @@
 //! errors with forged quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
 //! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that are all right, each from a
 //! new peer), `pings` (the same for echo requests), `segments` (TCP's, right and wrong, with any flags and options), `syns` (SYNs
-//! for the port that are all right, each from a new peer), `connects` (the same, and the handshake is completed where the
-//! answer comes along the link), `replays` (what others have sent to the target along the link, each time in the name of
-//! another host), or `mixed`: any of these but the last two.
+//! for the port that are all right, each from a new peer), `calls` (of ONC RPC, by datagrams, each
+//! from a new peer), `connects` (SYNs as well, and the handshake is completed where the answer
+//! comes along the link), `replays` (what others have sent to the target along the link, each time
+//! in the name of another host), or `mixed`: any of these but the last three.
 //!
 //! When the wire takes no more, the rest of the group waits for the next one. With `answers` it answers ARP requests for
 //! the hosts that it pretends to be, so that the victim's cache fills with confirmed entries.

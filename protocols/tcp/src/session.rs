@@ -72,7 +72,8 @@ struct Replace {
 /// Put to a session by its protocol: how much was it used?
 #[derive(Default)]
 struct Use {
-    /// Out: for a connection that a peer made, the magnitude of the octets that came of it, and when it was heard last.
+    /// Out: for a connection that a peer made, the magnitude of the octets that came of it, and
+    /// when it was heard last.
     rank: Option<(u32, Time)>,
 }
 
@@ -130,8 +131,9 @@ pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, 
     let _ = session.ask(cx, Report { kind, seq });
 }
 
-/// Breaks off, for `newcomer`, the connection of those within reach that a peer made and that was used least: nothing came of
-/// it, or not for longest. False if there is none: what this host opened stays.
+/// Breaks off, for `newcomer`, the connection of those within reach that a peer made and that was
+/// used least: nothing came of it, or not for longest. False if there is none: what this host
+/// opened stays.
 pub(crate) fn make_way(cx: &Kernel, table: &Table, newcomer: &SessionRef) -> bool {
     let rank = |session: &SessionRef| session.ask(cx, Use::default())?.rank;
     let least = table.sessions.least(newcomer, rank);

@@ -123,7 +123,8 @@ impl Session for TemplateSession {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = (self.lower.id().0, self.number.get());
         self.sessions.release(&key, this);
-        // What was opened for it is closed with it; one that a message made holds the lower one only while it is held.
+        // What was opened for it is closed with it; one that a message made holds the lower one
+        // only while it is held.
         if !this.head().is_passive() {
             self.lower.close(cx);
         }

@@ -193,8 +193,8 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A session that a stranger's message made holds nothing below, unless somebody above holds it, and then as long: what
-/// lies below may be evicted for others, however large the tables above are.
+/// A session that a stranger's message made holds nothing below, unless somebody above holds it,
+/// and then as long: what lies below may be evicted for others, however large the tables above are.
 ///
 /// # Panics
 /// If the law is broken.

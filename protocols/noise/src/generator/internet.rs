@@ -107,6 +107,25 @@ impl Generator {
         self.end(out);
     }
 
+    /// A call from a new peer: of program 0x20000001, version 1, procedure 0, by nobody.
+    pub(super) fn call(&self, out: &mut Octets<'_>) {
+        const OCTETS: usize = 40;
+        let packet = self.packet(UDP);
+        let from = self.begin(out, &packet);
+        let start = out.len();
+        let length = (8 + OCTETS) as u16;
+        for word in [1024 | self.word(), self.target.port, length, 0] {
+            out.put(&word.to_be_bytes());
+        }
+        let xid = self.random.next_u64() as u32;
+        for word in [xid, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0u32] {
+            out.put(&word.to_be_bytes());
+        }
+        let pseudo = self.pseudo(from, UDP, length.into());
+        out.seal(start, start + 6, &pseudo, false);
+        self.end(out);
+    }
+
     /// A datagram, right or wrong.
     pub(super) fn udp(&self, out: &mut Octets<'_>) {
         let packet = self.packet(UDP);

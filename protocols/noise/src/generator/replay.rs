@@ -1,4 +1,5 @@
-//! Attacks that listen first: handshakes that are completed, and what others have sent, under other names.
+//! Attacks that listen first: handshakes that are completed, and what others have sent, under other
+//! names.
 
 use super::internet::{ETH, IP_HEADERS, TCP, UDP};
 use super::octets::Octets;
@@ -81,7 +82,8 @@ impl Generator {
         self.end(out);
     }
 
-    /// Writes what completes the handshake that the target's `frame` answers, if there is one; answers how many octets.
+    /// Writes what completes the handshake that the target's `frame` answers, if there is one;
+    /// answers how many octets.
     pub fn complete(&self, frame: &[u8], reply: &mut [u8; FRAME_OCTETS_MAX]) -> Option<usize> {
         let from = host_at(frame, ETH + 16).filter(|_| is_plain(frame))?;
         let is_answer = frame.get(ETH + 9) == Some(&TCP)

@@ -386,8 +386,8 @@ impl Connection {
         self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
     }
 
-    /// How much the peer uses the connection: the binary magnitude of the octets that were delivered, and when it was heard
-    /// last.
+    /// How much the peer uses the connection: the binary magnitude of the octets that were
+    /// delivered, and when it was heard last.
     #[must_use]
     pub fn used(&self) -> (u32, Time) {
         (u64::BITS - self.delivered.leading_zeros(), self.heard_at)

@@ -34,7 +34,8 @@ fn serves(
     Some(Rc::new(move |cx, _, request| what(cx, request)))
 }
 
-/// A server's session holds nothing below once its calls are over and nobody asks for their replies any more.
+/// A server's session holds nothing below once its calls are over and nobody asks for their replies
+/// any more.
 ///
 /// # Panics
 /// If the law is broken.

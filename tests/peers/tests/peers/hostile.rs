@@ -3,13 +3,16 @@
 //!
 //! No capture is judged here: what is sent is meant to be wrong.
 //!
+//! `XK_LONG=1` has strangers begin ten million conversations under 131,072 forged addresses; a
+//! flood of SYNs and noise have variables of their own.
+//!
 //! `XK_SYN_FRAMES` and `XK_SYN_RATE` do the same for the flood of SYNs: 1000000 at a rate of 10000000.
 //! `XK_NOISE_FRAMES` and `XK_NOISE_RATE` make the noise longer and faster: 10000000 frames at a rate of 10000000 a second are
 //! as many as the machine can.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +51,11 @@ struct Victim {
 impl Victim {
     /// `None`, and the test is skipped, if there is no command.
     fn start(test: &str, wire: Wire) -> Option<Self> {
+        Self::start_with(test, wire, "")
+    }
+
+    /// The same, with more layers.
+    fn start_with(test: &str, wire: Wire, layers: &str) -> Option<Self> {
         let xk = command();
         if !xk.is_file() {
             needs::skip("needs the command xk (cargo build -p xk)");
@@ -57,7 +65,7 @@ impl Victim {
         let graph = format!(
             "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
              ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\nudp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n\
-             tcp ip\necho tcp name=stream port=7\n}}\n",
+             tcp ip\necho tcp name=stream port=7\n{layers}\n}}\n",
             lan.wire_line()
         );
         let xk = xk.to_string_lossy().into_owned();
@@ -125,15 +133,21 @@ fn control_socket() -> PathBuf {
 
 /// Sends noise of a kind from Linux's end until all is sent; answers how long that took.
 fn send_noise(victim: &Victim, kind: &str, frames: u64, rate: u64, seed: u64) -> Duration {
+    let what = format!("sources=\"10.64.0.0/10\" kind={kind} port=7");
+    attack(victim, &what, frames, rate, seed)
+}
+
+/// The same for noise with these parameters.
+fn attack(victim: &Victim, what: &str, frames: u64, rate: u64, seed: u64) -> Duration {
     let graph = format!(
         "host attacker {{\npacket device={DEVICE} address=\"02:00:00:00:00:66\"\n\
-         noise packet to=\"{OURS}\" ether=\"{STATION}\" sources=\"10.64.0.0/10\" kind={kind} port=7 rate={rate} count={frames} seed={seed}\n}}\n"
+         noise packet to=\"{OURS}\" ether=\"{STATION}\" {what} rate={rate} count={frames} seed={seed}\n}}\n"
     );
     let file = write(&victim.lan, "attacker.kdl", &graph);
     let begun = Instant::now();
     let command = [&victim.xk, "run", "--no-control", &file];
     let attacker = victim.lan.linux.spawn(&command).unwrap();
-    let status = attacker.wait(Duration::from_secs(600)).unwrap();
+    let status = attacker.wait(Duration::from_secs(1200)).unwrap();
     let said = attacker.output();
     assert!(status.success(), "{status}: {said}");
     assert!(said.contains(&format!("sent {frames}")), "{said}");
@@ -374,5 +388,122 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
         after <= before + GROWTH_KIB_MAX,
         "{before} KiB, then {after}"
     );
+    victim.end();
+}
+
+/// One layer of each kind that takes messages, besides those that every victim has.
+const EVERYTHING: &str = r#"reqrep udp
+    sunselect reqrep
+    authsys sunselect
+    authnone sunselect
+    sunprog authsys authnone
+    portmap sunprog
+    procedures portmap at="*@version1@program536870913@port2049"
+    rm tcp
+    reqrep rm name=stream-reqrep
+    sunselect stream-reqrep name=stream-sunselect
+    sunprog stream-sunselect name=stream-sunprog
+    procedures stream-sunprog name=stream-procedures at="*@version1@program536870914@port2050"
+    "null" ip
+    echo "null" name=null-echo
+    fragment ip
+    channel fragment
+    select channel
+    deadline select
+    procedures deadline name=select-procedures
+    mrpc ip
+    procedures mrpc name=mrpc-procedures"#;
+
+/// A call of procedure 0 (RFC 5531, section 9), which does nothing.
+fn null_call(xid: u32) -> Vec<u8> {
+    let words = [xid, 0, 2, 536_870_913, 1, 0, 0, 0, 0, 0];
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// Sends a datagram until its answer comes; whether one does.
+fn asks_by_datagram(port: u16, request: &[u8], is_answer: impl Fn(&[u8]) -> bool) -> bool {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect(format!("{OURS}:{port}")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    // The ring in front of us belongs to all senders.
+    (0..10).any(|_| {
+        let mut answer = [0; 1500];
+        socket.send(request).is_ok()
+            && socket
+                .recv(&mut answer)
+                .is_ok_and(|len| is_answer(&answer[..len]))
+    })
+}
+
+/// Pings, and asks by datagram, call and connection as a host that was never heard before.
+fn asks_all(victim: &Victim) {
+    victim.ping_calmly();
+    let asked = victim.lan.linux.enter(|| {
+        let echoed = asks_by_datagram(7, b"there?", |answer| answer == b"there?");
+        assert!(echoed, "no datagram came back");
+        let called = |answer: &[u8]| answer.starts_with(&[0, 0, 0, 9, 0, 0, 0, 1]);
+        let replied = asks_by_datagram(2049, &null_call(9), called);
+        assert!(replied, "no reply to a call");
+        let served = ask_until(&AtomicBool::new(true));
+        assert_eq!(served.failed, 0, "a connection was not served");
+    });
+    asked.unwrap();
+}
+
+/// Forged hosts begin more conversations of each kind than any table has idle sessions, and
+/// complete handshakes that they make no use of. Everybody else is served, before, while and after.
+pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let test = "serves_in_spite_of_strangers";
+    let Some(victim) = Victim::start_with(test, wire, EVERYTHING) else {
+        return;
+    };
+    let is_long = std::env::var_os("XK_LONG").is_some();
+    let (frames, rate) = if is_long {
+        (2_000_000, 50_000)
+    } else {
+        (6000, 10_000)
+    };
+    asks_all(&victim);
+    // One that stays, and is heard from now and then.
+    let address = format!("{OURS}:7").parse().unwrap();
+    let old = victim
+        .lan
+        .linux
+        .enter(|| TcpStream::connect_timeout(&address, PATIENCE));
+    let mut old = old.unwrap().unwrap();
+    old.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut talk = |line: &str| {
+        let mut answer = vec![0; line.len()];
+        old.write_all(line.as_bytes()).unwrap();
+        old.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, line.as_bytes(), "the old connection");
+    };
+    talk("before all of them, and long enough to have been of use");
+    let mut most = None;
+    for (seed, what) in (1..).zip([
+        "kind=sessions port=7",
+        "kind=calls port=2049",
+        "kind=pings",
+        "kind=connects port=7 answers=#true",
+        "kind=mixed port=2049",
+    ]) {
+        let what = format!("sources=\"10.64.0.0/15\" {what}");
+        let took = attack(&victim, &what, frames, rate, seed);
+        println!("{what}: {frames} frames in {took:.1?}, seed {seed}");
+        asks_all(&victim);
+        talk("still there?");
+        let resident = victim.resident_kib();
+        println!("VmRSS {resident} KiB");
+        // Tables fill at the first of each kind, up to their bounds.
+        let bound = *most.get_or_insert(resident) + 64 * 1024;
+        assert!(
+            resident <= bound,
+            "{resident} KiB of memory, more than {bound}"
+        );
+    }
     victim.end();
 }

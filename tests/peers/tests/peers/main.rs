@@ -121,5 +121,6 @@ const ALONE: &[Test] = tests! {
     many::follow_each_other over Veth;
     hostile::survives_noise over Tap Veth;
     hostile::survives_a_flood_of_syns over Veth;
+    hostile::serves_in_spite_of_strangers over Veth;
     hostile::survives_scanners over Tap;
 };
