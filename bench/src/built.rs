@@ -3,10 +3,12 @@
 //! Nothing is fetched.
 
 use crate::case::Trouble;
+use crate::folder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The files of a program.
 pub(crate) type Files = &'static [(&'static str, &'static str)];
@@ -14,16 +16,8 @@ pub(crate) type Files = &'static [(&'static str, &'static str)];
 /// A program in a folder.
 pub(crate) struct Built {
     folder: PathBuf,
-    is_kept: bool,
-}
-
-impl Drop for Built {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // What cannot be removed lies among other temporary files.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
-    }
+    /// Goes with it, unless it is one that stays.
+    _own: Option<TempDir>,
 }
 
 impl Built {
@@ -31,10 +25,9 @@ impl Built {
     ///
     /// # Errors
     /// There is no place for it.
-    pub(crate) fn new(name: &str, files: Files) -> Result<Self, Trouble> {
-        let folder = format!("xk-bench-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        Self::at(folder, files, false)
+    pub(crate) fn new(files: Files) -> Result<Self, Trouble> {
+        let own = folder::own()?;
+        Self::at(own.path().into(), files, Some(own))
     }
 
     /// One in the user's folder of caches, which stays, for what takes long to build.
@@ -44,12 +37,14 @@ impl Built {
     pub(crate) fn kept(name: &str, files: Files) -> Result<Self, Trouble> {
         let home = |key, rest: &str| Some(PathBuf::from(std::env::var_os(key)?).join(rest));
         let caches = home("XDG_CACHE_HOME", "").or_else(|| home("HOME", ".cache"));
-        let folder = caches.unwrap_or_else(std::env::temp_dir);
-        Self::at(folder.join("xk-bench").join(name), files, true)
+        match caches {
+            Some(caches) => Self::at(caches.join("xk-bench").join(name), files, None),
+            None => Self::new(files),
+        }
     }
 
-    fn at(folder: PathBuf, files: Files, is_kept: bool) -> Result<Self, Trouble> {
-        let built = Self { folder, is_kept };
+    fn at(folder: PathBuf, files: Files, own: Option<TempDir>) -> Result<Self, Trouble> {
+        let built = Self { folder, _own: own };
         let put = |(name, text): &(&str, &str)| -> std::io::Result<()> {
             let path = built.folder.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&built.folder))?;
@@ -128,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_was_built_goes_with_it() {
-        let built = Built::new("nothing", FILES).unwrap();
+        let built = Built::new(FILES).unwrap();
         let folder = built.folder.clone();
         assert!(folder.join("a/b.txt").exists());
         drop(built);
@@ -146,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_missing_compiler_is_named() {
-        let built = Built::new("none", FILES).unwrap();
+        let built = Built::new(FILES).unwrap();
         let missing = built.build(&mut Command::new("xk-no-such-compiler"), "a compiler");
         let Err(Trouble::Skipped(why)) = missing else {
             panic!("{missing:?}");

@@ -5,6 +5,7 @@
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
 use crate::child;
+use crate::folder;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType, ipproto, recvfrom,
     sendto, socket_with,
@@ -102,21 +103,20 @@ fn size_kib(path: &Path) -> Result<f64, Trouble> {
 }
 
 fn stripped_kib(command: &Path) -> Result<f64, Trouble> {
-    let copy = std::env::temp_dir().join(format!("xk-bench-{}.stripped", std::process::id()));
+    let folder = folder::own()?;
+    let copy = folder.path().join("stripped");
     let stripped = Command::new("strip")
         .arg("-o")
         .args([&copy, command])
         .stderr(Stdio::null())
         .status();
-    let size = match stripped {
+    match stripped {
         Ok(status) if status.success() => size_kib(&copy),
         Ok(_) => Err(Trouble::Failed("strip refused the command".into())),
         Err(error) => Err(Trouble::Skipped(format!(
             "needs strip: {error} (apt install binutils)"
         ))),
-    };
-    let _ = fs::remove_file(&copy);
-    size
+    }
 }
 
 /// The host's addresses: ours, as Linux has it, and its own.
@@ -138,15 +138,14 @@ impl Drop for Running {
 pub(crate) fn measure(argument: &str) -> Result<Vec<f64>, String> {
     let (effort, command) = argument.split_once(' ').ok_or("no command is named")?;
     let effort: f64 = effort.parse().map_err(|_| "no effort is named")?;
-    let graph = std::env::temp_dir().join(format!("xk-bench-{}.kdl", std::process::id()));
+    let folder = folder::own().map_err(|trouble| format!("{trouble:?}"))?;
+    let graph = folder.path().join("idle.kdl");
     let text = format!(
         "host idle {{\n tap device=xkf0 host_address=\"{LINUX}/24\"\n eth tap\n arp eth\n ip arp {{ address \"{HOST}/24\"; }}\n \
          icmp ip\n udp ip\n}}\n"
     );
     fs::write(&graph, text).map_err(|error| format!("cannot write the graph: {error}"))?;
-    let measured = watch(command, &graph, effort);
-    let _ = fs::remove_file(&graph);
-    measured
+    watch(command, &graph, effort)
 }
 
 fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {

@@ -11,6 +11,7 @@ mod cable;
 mod case;
 mod child;
 mod demux;
+mod folder;
 mod footprint;
 pub mod instructions;
 mod micro;

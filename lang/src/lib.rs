@@ -76,6 +76,7 @@ pub use diagnostics::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, neares
 pub use document::{Document, EditError};
 pub use graph::{Graph, Host, Link, Node, Param, ParamBlock};
 pub use parse::parse;
+pub use render::steers;
 pub use span::{Span, Spanned};
 pub use template::{HostInstance, Template, TemplateError};
 pub use units::{parse_duration, parse_fraction, parse_octets, parse_rate};

@@ -205,7 +205,7 @@ impl miette::Diagnostic for Report {
 }
 
 /// Whether a character could steer a terminal or turn the writing direction instead of being shown.
-fn steers(c: char) -> bool {
+pub fn steers(c: char) -> bool {
     (c.is_control() && c != '\t' && c != '\n')
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

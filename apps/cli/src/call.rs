@@ -1,7 +1,7 @@
 //! `xk call`: one call, its arguments and its reply as JSON.
 
 use crate::failure::Failure;
-use crate::{file, output, rpcgen};
+use crate::{file, output, rpcgen, user};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -74,6 +74,8 @@ pub(crate) struct Args {
     /// How long replies to a broadcast are waited for
     #[arg(long = "for", value_parser = file::duration, default_value = "2s", value_name = "TIME", requires = "broadcast")]
     time: Duration,
+    #[command(flatten)]
+    user: user::UserArgs,
     /// Without a file: the procedure's number, arguments and reply as hexadecimal digits; SERVICE is the program's number
     #[arg(long, conflicts_with = "x")]
     raw: bool,
@@ -105,7 +107,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         Some(model) => by_name(args, &words, model)?,
         None => by_number(args, &words)?,
     };
-    let stack = setup(args, &words)?.here().map_err(failure)?;
+    let setup = setup(args, &words)?;
+    let user = args.user.find()?;
+    user.begin()?;
+    let stack = setup.here().map_err(failure)?;
+    user.settle()?;
     let client = stack.client(&args.to).map_err(failure)?;
     let client = match wanted.program {
         Some((program, version)) => client.program(program, version),

@@ -15,36 +15,40 @@ pub(crate) fn become_theirs() {
 }
 
 /// Waits for the child `first` and then for all that it has left behind: how the first one ended. Says
-/// `has_ended` when it has.
-pub(crate) fn wait(first: Pid, has_ended: impl Fn()) -> io::Result<ExitStatus> {
-    let mut status = Err(io::ErrorKind::NotFound.into());
+/// `has_ended` when it has. They all end with the child `stack`, which is not waited for.
+pub(crate) fn wait(first: Pid, stack: Pid, has_ended: impl Fn()) -> io::Result<ExitStatus> {
+    let mut status = None;
     loop {
         match wait_for_any(WaitOptions::empty()) {
             Ok(Some((pid, how))) if pid == first => {
                 has_ended();
-                status = Ok(ExitStatus::from_raw(how.as_raw()));
+                status = Some(ExitStatus::from_raw(how.as_raw()));
             }
+            Ok(Some((pid, _))) if pid == stack => signal(Signal::TERM, stack),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            // There is none left.
-            Err(_) => return status,
+            Err(error) => return status.ok_or(error.into()),
+        }
+        if let Some(status) = status.filter(|_| children(stack).is_empty()) {
+            return Ok(status);
         }
     }
 }
 
-/// The children there are now.
-pub(crate) fn children() -> Vec<Pid> {
+/// The children there are now, without the stack.
+pub(crate) fn children(stack: Pid) -> Vec<Pid> {
     // They are noted under the thread that started or inherited them.
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children"));
     let lists: Vec<String> = threads.flatten().filter_map(|t| of(t).ok()).collect();
     let pids = lists.iter().flat_map(|list| list.split_whitespace());
     pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .filter(|pid| *pid != stack)
         .collect()
 }
 
-/// Passes a signal on to every child.
-pub(crate) fn signal(signal: Signal) {
-    for pid in children() {
+/// Passes a signal on to every child but the stack.
+pub(crate) fn signal(signal: Signal, stack: Pid) {
+    for pid in children(stack) {
         // It may be ending just now.
         let _ = kill_process(pid, signal);
     }

@@ -3,9 +3,16 @@
 use crate::descendants_unsafe;
 use crate::failure::Failure;
 use crate::signals_unsafe::{self, Before};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, kill_process, setrlimit};
+use crate::user::{self, User};
+use crate::user_unsafe;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Rlimit, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+};
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -32,6 +39,8 @@ pub(crate) struct Args {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    #[command(flatten)]
+    user: user::UserArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -44,12 +53,90 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     if let Some(host) = &args.host {
         setup = setup.host(host);
     }
-    let failed = |error: std::io::Error| Failure::new(error.to_string().trim_end());
+    let user = args.user.find()?;
     let before = signals_unsafe::hold_back();
-    let stack = setup.thread().map_err(failed)?;
     let folder = Folder::make().map_err(failed)?;
+    let (stack, ticket) = StackProcess::start(setup, user, folder)?;
+    let status = run(args, &library, &ticket, before, stack.pid)?;
+    stack.end()?;
+    match code(status) {
+        0 => Ok(()),
+        code => Err(Failure::Ended(code)),
+    }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::new(error.to_string().trim_end())
+}
+
+/// The process that has the stack. This one keeps the program's user, and reads nothing that comes from a network.
+struct StackProcess {
+    /// Closed to make it end.
+    line: UnixStream,
+    pid: Pid,
+    /// Removed by this process.
+    _folder: Folder,
+}
+
+impl StackProcess {
+    /// Divides this process; answers when the stack is there, with what programs need to ask it.
+    fn start(setup: Setup, user: User, folder: Folder) -> Result<(Self, String), Failure> {
+        let (line, far) = UnixStream::pair().map_err(failed)?;
+        let Some(pid) = user_unsafe::fork().map_err(failed)? else {
+            drop(line);
+            let ended = serve(setup, user, folder, &far);
+            if let Err(failure) = &ended {
+                failure.show();
+            }
+            std::process::exit(i32::from(ended.is_err()));
+        };
+        drop(far);
+        let stack = Self {
+            line,
+            pid: Pid::from_raw(pid).ok_or_else(|| Failure::new("a process without a number"))?,
+            _folder: folder,
+        };
+        let mut ticket = String::new();
+        let heard = BufReader::new(&stack.line).read_line(&mut ticket);
+        match heard {
+            // It has said why.
+            Ok(0) | Err(_) => Err(Failure::Said),
+            Ok(_) => Ok((stack, ticket.trim_end().into())),
+        }
+    }
+
+    /// Has what was written sent, and waits for that.
+    fn end(self) -> Result<(), Failure> {
+        self.line.shutdown(Shutdown::Write).map_err(failed)?;
+        loop {
+            match waitpid(Some(self.pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                Ok(Some((_, status))) if status.exit_status() == Some(0) => return Ok(()),
+                // It may have been waited for already, when it ended before the program.
+                _ => return Err(Failure::new("the stack has ended before its time")),
+            }
+        }
+    }
+}
+
+/// The stack's process: until the line is closed.
+fn serve(setup: Setup, user: User, folder: Folder, line: &UnixStream) -> Result<(), Failure> {
+    folder.give_to(user.uid, user.gid).map_err(failed)?;
+    // Each socket of the program has an end here.
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, all);
+    user.begin()?;
+    let stack = setup.once_open(user::shed).thread().map_err(failed)?;
     let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
-    let status = run(args, &library, &relay.ticket().to_string(), before)?;
+    user.settle()?;
+    let mut line = line;
+    writeln!(line, "{}", relay.ticket()).map_err(failed)?;
+    // The end of the line, however that comes.
+    let _ = line.read(&mut [0]);
     let ended = Instant::now();
     match relay.lost() {
         0 => {}
@@ -58,13 +145,16 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
     let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));
-    match code(status) {
-        0 => Ok(()),
-        code => Err(Failure::Ended(code)),
-    }
+    Ok(())
 }
 
-fn run(args: &Args, library: &OsStr, ticket: &str, before: Before) -> Result<ExitStatus, Failure> {
+fn run(
+    args: &Args,
+    library: &OsStr,
+    ticket: &str,
+    before: Before,
+    stack: Pid,
+) -> Result<ExitStatus, Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::usage("no program"));
     };
@@ -83,29 +173,23 @@ fn run(args: &Args, library: &OsStr, ticket: &str, before: Before) -> Result<Exi
     let child = command
         .spawn()
         .map_err(|error| not_run(program.as_ref(), &error))?;
-    // Each socket of the program has an end here; its own limit stays as it was.
-    let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let _ = setrlimit(Resource::Nofile, all);
     let pid = Pid::from_child(&child);
     let has_ended = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&has_ended);
     std::thread::Builder::new()
         .name("xk-signals".into())
-        .spawn(move || pass_signals(pid, &ended))
+        .spawn(move || pass_signals(pid, stack, &ended))
         .map_err(|error| Failure::new(error.to_string()))?;
-    let status = descendants_unsafe::wait(pid, || {
+    let left_behind = || {
         has_ended.store(true, Ordering::SeqCst);
-        if !descendants_unsafe::children().is_empty() {
+        if !descendants_unsafe::children(stack).is_empty() {
             let program = program.display();
             eprintln!(
                 "xk: {program} has ended, and what it started still runs, on the graph; Ctrl-C ends it"
             );
         }
-    });
+    };
+    let status = descendants_unsafe::wait(pid, stack, left_behind);
     drop(child);
     status.map_err(|error| Failure::file("cannot wait for", program.as_ref(), error))
 }
@@ -121,11 +205,11 @@ fn not_run(program: &Path, error: &std::io::Error) -> Failure {
 
 /// Passes on to the program what asks this process to end; once it has ended, to those that it has
 /// left behind.
-fn pass_signals(pid: Pid, has_ended: &AtomicBool) {
+fn pass_signals(pid: Pid, stack: Pid, has_ended: &AtomicBool) {
     while let Some((signal, from_terminal)) = signals_unsafe::next() {
         if has_ended.load(Ordering::SeqCst) {
             // Those that it has left behind are in no terminal's foreground.
-            descendants_unsafe::signal(signal);
+            descendants_unsafe::signal(signal, stack);
         } else if !from_terminal {
             // It may be ending just now.
             let _ = kill_process(pid, signal);

@@ -82,11 +82,10 @@ pub(crate) fn show(diagnostics: &Diagnostics) {
     if diagnostics.is_empty() {
         return;
     }
-    let text = if std::io::stderr().is_terminal() {
+    if std::io::stderr().is_terminal() {
         let colours = std::env::var_os("NO_COLOR").is_none();
-        diagnostics.to_fancy(output::width(), colours)
+        output::steer(&diagnostics.to_fancy(output::width(), colours));
     } else {
-        diagnostics.to_text()
-    };
-    output::error(&text);
+        output::error(&diagnostics.to_text());
+    }
 }

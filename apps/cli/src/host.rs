@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output;
+use crate::user::User;
 use crate::view::Lowers;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,8 +17,13 @@ use xk_tracer::TraceLines;
 /// The bound of all messages together, in octets.
 const POOL_OCTETS_MAX: usize = 256 << 20;
 
-/// A kernel with the host's protocols, not started: callers may add their own on top.
-pub(crate) fn build(graph: &CheckedGraph, host: &HostInstance<'_>) -> Result<Rc<Kernel>, Failure> {
+/// A kernel with the host's protocols, not started: callers may add their own on top. Files and sockets are `user`'s.
+pub(crate) fn build(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    user: User,
+) -> Result<Rc<Kernel>, Failure> {
+    user.begin()?;
     let missing = xk_compose::check_environment(graph, Some(&host.name), Severity::Error);
     if missing.has_errors() {
         return Err(Failure::Mistakes(Box::new(missing)));
@@ -37,13 +43,15 @@ pub(crate) fn build(graph: &CheckedGraph, host: &HostInstance<'_>) -> Result<Rc<
     Ok(Rc::new(kernel))
 }
 
-/// Starts what was built.
+/// Starts what was built, and is nothing but `user` then: devices are open.
 pub(crate) fn start(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
     kernel: &Kernel,
+    user: User,
 ) -> Result<(), Failure> {
-    Ok(xk_compose::start(graph, host, kernel)?)
+    xk_compose::start(graph, host, kernel)?;
+    user.settle()
 }
 
 /// What stands on what in the host.

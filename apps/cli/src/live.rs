@@ -21,7 +21,7 @@ impl Screen {
         let mut out = String::new();
         if self.lines > 0 {
             // Up by as many lines, then clear to the end of the screen.
-            out.push_str(&format!("\x1b[{}A\x1b[J", self.lines));
+            output::draw(&format!("\x1b[{}A\x1b[J", self.lines));
         }
         let width = output::width();
         for line in text.lines() {

@@ -30,6 +30,8 @@ mod switch;
 mod table;
 mod top;
 mod udp;
+mod user;
+mod user_unsafe;
 mod view;
 
 use clap::{CommandFactory, Parser, Subcommand};

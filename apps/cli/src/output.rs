@@ -1,19 +1,63 @@
 //! Writing to the terminal or whatever stands in its place.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+use xk_lang::steers;
 
 /// Columns of a terminal that does not say.
 const WIDTH: usize = 100;
 
-/// Writes to the standard output. If nobody reads it any more, that is no reason to end.
+/// What a heading begins and ends with on a terminal.
+const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
+
+/// Writes to the standard output, [`plain`]. If nobody reads it any more, that is no reason to end.
 pub(crate) fn print(text: &str) {
+    draw(&plain(text));
+}
+
+/// Writes to the standard error, [`plain`].
+pub(crate) fn error(text: &str) {
+    steer(&plain(text));
+}
+
+/// Writes to the standard output what may steer the terminal, and holds nothing of others.
+pub(crate) fn draw(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Writes to the standard error.
-pub(crate) fn error(text: &str) {
+/// Writes to the standard error what may steer the terminal, and holds nothing of others.
+pub(crate) fn steer(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The text with characters that would steer a terminal written out, but for headings: names and reports may come from
+/// anybody.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let heading = BOLD.iter().find(|bold| rest.starts_with(**bold));
+        let taken = match heading {
+            Some(bold) => {
+                out.push_str(bold);
+                bold.len()
+            }
+            None if steers(c) => {
+                out.extend(c.escape_unicode());
+                c.len_utf8()
+            }
+            None => {
+                out.push(c);
+                c.len_utf8()
+            }
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    out.into()
 }
 
 /// True if a person looks at the standard output.
@@ -46,7 +90,8 @@ pub(crate) fn grouped(number: u64) -> String {
 /// A heading: bold on a terminal.
 pub(crate) fn heading(text: &str) -> String {
     if is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        format!("\x1b[1m{text}\x1b[0m")
+        let [begin, end] = BOLD;
+        format!("{begin}{text}{end}")
     } else {
         text.to_owned()
     }
@@ -55,6 +100,15 @@ pub(crate) fn heading(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_written_out() {
+        let text = "\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}2J\u{202e}";
+        assert_eq!(plain(text), r"\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}2J\u{202e}");
+        for text in ["a table\n\twith tabs, \u{e9}\n", "\x1b[1mheading\x1b[0m"] {
+            assert_eq!(plain(text), text);
+        }
+    }
 
     #[test]
     fn thousands_stand_apart() {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, show};
 use crate::top::{self, HEADROOM};
-use crate::{file, host, output};
+use crate::{file, host, output, user};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -49,6 +49,8 @@ pub(crate) struct Args {
     size: usize,
     /// The host to ping, an IPv4 address
     destination: Ipv4Addr,
+    #[command(flatten)]
+    user: user::UserArgs,
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
@@ -61,7 +63,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = file::load(&args.graph)?;
     show(graph.warnings());
     let host = file::pick_host(&graph, args.host.as_deref())?;
-    let kernel = host::build(&graph, &host)?;
+    let user = args.user.find()?;
+    let kernel = host::build(&graph, &host, user)?;
     let icmp = top::find_kind(&kernel, "icmp", &host.name)?;
     let tally = Rc::new(Tally::default());
     let pinger = Pinger {
@@ -75,7 +78,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         tally: Rc::clone(&tally),
     };
     kernel.add_protocol("ping", "ping", pinger);
-    host::start(&graph, &host, &kernel)?;
+    host::start(&graph, &host, &kernel, user)?;
     output::print(&format!(
         "PING {} from {}: {} octets of payload\n",
         args.destination, host.name, args.size

@@ -1,9 +1,9 @@
 //! `xk run`: one host of a graph, in real time, with its devices.
 
-use crate::control::{Server, path_of};
+use crate::control::{Server, own_path};
 use crate::failure::{Failure, show};
 use crate::output::{grouped, heading};
-use crate::{file, host, output, view};
+use crate::{file, host, output, user, view};
 use serde_json::json;
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -43,20 +43,26 @@ pub(crate) struct Args {
     /// Without a control socket
     #[arg(long, conflicts_with = "control")]
     no_control: bool,
+    #[command(flatten)]
+    user: user::UserArgs,
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = file::load(&args.file)?;
     show(graph.warnings());
     let host = file::pick_host(&graph, args.host.as_deref())?;
-    let kernel = host::build(&graph, &host)?;
+    let user = args.user.find()?;
     let server = match (&args.control, args.no_control) {
         (_, true) => None,
         (Some(path), _) => Some(Server::new(path.clone())?),
-        (None, _) => Some(Server::new(path_of(std::process::id()))?),
+        (None, _) => {
+            let made = own_path(user).and_then(Server::new);
+            made.inspect_err(Failure::show).ok()
+        }
     };
+    let kernel = host::build(&graph, &host, user)?;
     interrupt_unsafe::catch();
-    host::start(&graph, &host, &kernel)?;
+    host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
         (true, _) => Idle::Spin,
         (_, true) => Idle::Sleep,
@@ -200,8 +206,9 @@ impl Between {
             .iter()
             .map(|p| p.head().drops().total())
             .sum();
+        clear_status();
         output::error(&format!(
-            "\r\x1b[K{:.0}: {} arrivals ({} a second), {} dropped, {} turns and {} sleeps a second",
+            "{:.0}: {} arrivals ({} a second), {} dropped, {} turns and {} sleeps a second",
             kernel.now(),
             grouped(stats.arrivals),
             grouped(stats.arrivals - last.arrivals),
@@ -214,6 +221,6 @@ impl Between {
 
 fn clear_status() {
     if std::io::stderr().is_terminal() {
-        output::error("\r\x1b[K");
+        output::steer("\r\x1b[K");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, grouped, heading};
+use crate::user;
 use std::path::PathBuf;
 use xk_run::interrupt_unsafe;
 use xk_shm::{Geometry, Options, PortCounters, Switch};
@@ -26,6 +27,8 @@ pub(crate) struct Args {
     /// The number of the user whose processes may take part; without it, our own
     #[arg(long)]
     peer_uid: Option<u32>,
+    #[command(flatten)]
+    user: user::UserArgs,
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
@@ -33,6 +36,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let geometry = geometry.ok_or_else(|| {
         Failure::new("slots: a power of two from 8 to 32768; mtu: 46 to 65536 octets".to_owned())
     })?;
+    let user = args.user.find()?;
+    user.begin()?;
     let own = Options::default();
     let options = Options {
         geometry,
@@ -40,6 +45,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     };
     let switch = Switch::new(&args.path, usize::from(args.ports), &options);
     let mut switch = switch.map_err(|error| Failure::new(error.to_string()))?;
+    user.settle()?;
     interrupt_unsafe::catch();
     output::print(&format!(
         "{}\n  {} ports at {}\nCtrl-C ends it.\n",

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, show};
 use crate::top::{self, HEADROOM};
-use crate::{file, host, output};
+use crate::{file, host, output, user};
 use clap::Subcommand;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -43,6 +43,8 @@ struct Place {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    #[command(flatten)]
+    user: user::UserArgs,
 }
 
 #[derive(clap::Args)]
@@ -139,7 +141,8 @@ fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Fa
     let graph = file::load(&place.graph)?;
     show(graph.warnings());
     let host = file::pick_host(&graph, place.host.as_deref())?;
-    let kernel = host::build(&graph, &host)?;
+    let user = place.user.find()?;
+    let kernel = host::build(&graph, &host, user)?;
     let udp = top::find_kind(&kernel, "udp", &host.name)?;
     let tally = Rc::new(Tally::default());
     let end = End {
@@ -149,7 +152,7 @@ fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Fa
         tally: Rc::clone(&tally),
     };
     kernel.add_protocol("datagrams", "datagrams", end);
-    host::start(&graph, &host, &kernel)?;
+    host::start(&graph, &host, &kernel, user)?;
     let seen = Rc::clone(&tally);
     top::run(&kernel, limit, move |_| seen.done.get())?;
     kernel.stop();

@@ -203,7 +203,7 @@ fn calls_all_hosts_of_a_network() {
 #[test]
 fn calls_a_server_through_shared_memory() {
     let socket = std::env::temp_dir().join(format!("xk-call-{}.sock", std::process::id()));
-    let from = "/tmp/xk-shm-rpc.sock";
+    let from = "xk-shm-rpc.sock";
     let to = socket.display().to_string();
     let server = own("rpc-shm-a.kdl", from, &to);
     let client = own("rpc-shm-b.kdl", from, &to);
@@ -231,11 +231,11 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
         std::env::temp_dir().join(name).display().to_string()
     };
     let (socket, control) = (temporary("shm"), temporary("control"));
-    let server = own("rpc-deadline-server.kdl", "/tmp/xk-deadline.sock", &socket);
+    let server = own("rpc-deadline-server.kdl", "xk-deadline.sock", &socket);
     let graph = server.display().to_string();
     let running = Running::start_with(&["run", &graph, "--control", &control, "--for", "60s"]);
     let typed = |line: &str, before: &str| {
-        let line = line.replace("/tmp/xk-deadline.sock", &socket);
+        let line = line.replace("xk-deadline.sock", &socket);
         let line = line.replace("xk dump", &format!("xk dump --control {control}"));
         let folder = Path::new(env!("CARGO_BIN_EXE_xk"))
             .parent()
@@ -259,7 +259,7 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
             shown += &format!("{out}\n");
         }
         if line.starts_with("L=") {
-            set = line.replace("/tmp/xk-deadline.sock", &socket);
+            set = line.replace("xk-deadline.sock", &socket);
         } else if line.starts_with("xk c") {
             // How often a request is sent depends on how busy this machine is.
             let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "N");

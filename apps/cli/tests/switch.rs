@@ -1,7 +1,9 @@
 //! `xk switch` with three parties, each an `xk run` in a process of its own.
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,6 +68,8 @@ fn three_parties_reach_each_other() {
     let name = format!("xk-test-switch-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir(&folder.0).expect("a folder");
+    // If root runs this, the parties become somebody else, who removes the socket.
+    std::fs::set_permissions(&folder.0, Permissions::from_mode(0o777)).expect("a mode");
     let socket = folder.0.join("lab.sock");
     let mut switch = Running::start(&["switch", &socket.display().to_string(), "--ports", "4"]);
     let begun = Instant::now();

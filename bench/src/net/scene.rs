@@ -6,12 +6,13 @@ use super::memory_unsafe::Memory;
 use super::peer::{self, Peer};
 use super::space::Scene;
 use crate::case::Trouble;
+use crate::folder;
 use rustix::thread::sched_getaffinity;
 use serde_json::Value;
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How both ends share the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,19 +64,8 @@ pub(crate) struct Stage {
 struct Meeting {
     path: Option<String>,
     _memory: Option<Memory>,
-    folder: Option<PathBuf>,
+    _folder: Option<TempDir>,
 }
-
-impl Drop for Meeting {
-    fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
-            let _ = std::fs::remove_dir_all(folder);
-        }
-    }
-}
-
-/// What the names of folders begin with in which two ends meet; the process that made it follows.
-const FOLDER: &str = "xk-bench-of-";
 
 impl Meeting {
     fn of(setting: &Setting) -> Result<Self, Trouble> {
@@ -92,33 +82,13 @@ impl Meeting {
             | System::XkTcp(Wire::Shm)
             | System::Rpc(_, Wire::Shm)
             | System::XkTcpLarge => {
-                remove_folders_of_the_dead();
-                let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
-                std::fs::create_dir_all(&folder)
-                    .map_err(|error| Trouble::Failed(format!("no folder to meet in: {error}")))?;
-                meeting.path = Some(folder.join("meeting").display().to_string());
-                meeting.folder = Some(folder);
+                let folder = folder::own()?;
+                meeting.path = Some(folder.path().join("meeting").display().to_string());
+                meeting._folder = Some(folder);
             }
             _ => {}
         }
         Ok(meeting)
-    }
-}
-
-/// Removes what killed runs left.
-fn remove_folders_of_the_dead() {
-    let entries = std::fs::read_dir(std::env::temp_dir())
-        .into_iter()
-        .flatten()
-        .flatten();
-    for entry in entries {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
-        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Another run may remove it first.
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 use super::{X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Trouble};
 use crate::child;
+use crate::folder;
 use crate::talks::{Choice, Chooser, Talks};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -127,12 +128,10 @@ fn shares(counts: &Counts) -> Option<[f64; COMPONENTS.len()]> {
 
 /// Instructions of each component in a run of so many round trips.
 fn count(trips: u64) -> Result<Counts, Trouble> {
-    let name = format!("xk-bench-{}-{trips}.callgrind", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let counted = child::ask_under_callgrind("round-trips", &trips.to_string(), &path)
-        .and_then(|()| read(&path));
-    let _ = fs::remove_file(&path);
-    counted
+    let folder = folder::own()?;
+    let path = folder.path().join("callgrind");
+    child::ask_under_callgrind("round-trips", &trips.to_string(), &path)?;
+    read(&path)
 }
 
 fn read(path: &Path) -> Result<Counts, Trouble> {

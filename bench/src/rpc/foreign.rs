@@ -200,7 +200,7 @@ fn build_c() -> Result<Built, Trouble> {
         let what = "needs libtirpc (apt install libtirpc-dev)";
         return Err(Trouble::Skipped(what.into()));
     }
-    let built = Built::new("tirpc", C)?;
+    let built = Built::new(C)?;
     for (part, output) in [("-h", "null.h"), ("-c", "null_xdr.c"), ("-m", "null_svc.c")] {
         // It writes over nothing.
         let _ = std::fs::remove_file(built.path(output));

@@ -55,7 +55,7 @@ fn build_lwip() -> Result<Built, Trouble> {
         let what = "needs lwIP (apt install liblwip-dev)";
         return Err(Trouble::Skipped(what.into()));
     }
-    let built = Built::new(LWIP, C)?;
+    let built = Built::new(C)?;
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-I", HEADERS, "-o", PROGRAM, "stream.c", "-llwip"]);
     built.build(&mut cc, "a C compiler (apt install gcc)")?;
@@ -63,7 +63,7 @@ fn build_lwip() -> Result<Built, Trouble> {
 }
 
 fn build_gvisor() -> Result<Built, Trouble> {
-    let built = Built::new(GVISOR, GO)?;
+    let built = Built::new(GO)?;
     let usual = Path::new("/usr/local/go/bin/go");
     let mut go = match usual.exists() {
         true => Command::new(usual),

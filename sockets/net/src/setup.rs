@@ -29,6 +29,7 @@ pub struct Setup {
     idle: Idle,
     pool_octets_max: usize,
     limits: Limits,
+    once_open: fn() -> io::Result<()>,
 }
 
 fn other(error: impl Display) -> io::Error {
@@ -70,6 +71,7 @@ impl Setup {
             idle: Idle::default(),
             pool_octets_max: POOL_OCTETS_MAX,
             limits: Limits::default(),
+            once_open: || Ok(()),
         }
     }
 
@@ -112,6 +114,14 @@ impl Setup {
     #[must_use]
     pub fn sockets_max(mut self, count: u32) -> Self {
         self.limits.sockets_max = count;
+        self
+    }
+
+    /// What the stack's thread does once its devices are open, such as to give up what it took to open them; if that
+    /// fails, there is no stack.
+    #[must_use]
+    pub fn once_open(mut self, work: fn() -> io::Result<()>) -> Self {
+        self.once_open = work;
         self
     }
 
@@ -161,6 +171,7 @@ impl Setup {
         let layer = sockets.layer();
         layer.stand(&kernel, sockets, places);
         xk_compose::start(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;
+        (self.once_open)()?;
         let runner = Runner::new(Rc::clone(&kernel), self.idle)?;
         Ok(Made {
             kernel,

@@ -9,7 +9,7 @@
 //!
 //! # fn main() -> Result<(), xk_rpc::Error> {
 //! // One process serves, by number and octets,
-//! let host = r#"shm path="/tmp/calls.sock"; channel shm; select channel"#;
+//! let host = r#"shm path="calls.sock"; channel shm; select channel"#;
 //! let stack = Stack::from_text(format!("host server {{ {host}; }}"))?;
 //! let server = stack.serve(|call: &Call<'_>| match call.procedure() {
 //!     1 => Ok(Reply::from(call.octets().to_ascii_uppercase())),

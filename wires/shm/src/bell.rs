@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::foreign_unsafe::Foreign;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -38,9 +39,9 @@ impl Ringer {
 impl Bell {
     /// Takes the end that the other side gave, if it is one of a pipe. Only a pipe answers this question; any other file
     /// could be of a file system in user space, which can keep whoever asks it something waiting.
-    pub(crate) fn accept(fd: OwnedFd) -> Option<Self> {
+    pub(crate) fn accept(fd: Foreign) -> Option<Self> {
         rustix::pipe::fcntl_getpipe_size(&fd).ok()?;
-        Some(Self(fd))
+        Some(Self(fd.into_own()))
     }
 
     /// Empties the pipe, without waiting whatever the other side has made of its state.
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn every_ring_is_reported_though_nothing_is_read() {
         let (ringer, read) = pipe().unwrap();
-        let bell = Bell::accept(read).unwrap();
+        let bell = Bell::accept(Foreign::new(read)).unwrap();
         let set = epoll::create(CreateFlags::CLOEXEC).unwrap();
         epoll::add(
             &set,
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn neither_a_full_nor_an_empty_pipe_keeps_anybody() {
         let (ringer, read) = pipe().unwrap();
-        let bell = Bell::accept(read).unwrap();
+        let bell = Bell::accept(Foreign::new(read)).unwrap();
         // What a hostile peer does to the end that it was given, and to the end that it gave.
         rustix::io::ioctl_fionbio(&bell, false).unwrap();
         for _ in 0..2 * EMPTYING_OCTETS {
@@ -125,7 +126,7 @@ mod tests {
     fn other_files_are_no_bells() {
         for path in ["/dev/null", "/proc/self/stat", "/"] {
             let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
-            assert!(Bell::accept(file).is_none(), "{path}");
+            assert!(Bell::accept(Foreign::new(file)).is_none(), "{path}");
         }
     }
 }

@@ -37,7 +37,8 @@
 //!   sender is told.
 //! - A socket file that a dead process left is taken over, under a lock on the file of that name with `.lock` behind it.
 //!   Both files go when the listening side ends.
-//! - Only processes of the same user are let in, or those of `peer_uid`.
+//! - Only processes of the same user are let in, or those of `peer_uid`. What they send is closed by a thread of its own if
+//!   that could take time, so that nobody hangs the graph by a descriptor.
 //! - If both sides may run on one and the same processor only, the loop does not spin, for that would keep the other from
 //!   answering: they hand over to each other by sleeping.
 //!
@@ -73,6 +74,7 @@
 mod bell;
 mod credentials_unsafe;
 mod error;
+mod foreign_unsafe;
 pub mod fuzz;
 
 mod hello;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::bell::{Bell, Ringer, pipe};
 use crate::credentials_unsafe::{Peer, peer_of};
 use crate::error::ShmError;
+use crate::foreign_unsafe::Foreign;
 use crate::layout::Geometry;
 use crate::meet::{Meeting, Options};
 use crate::memory_unsafe::Memory;
@@ -50,7 +51,7 @@ pub enum Lost {
 /// ```
 pub struct Link {
     end: End,
-    socket: OwnedFd,
+    socket: Foreign,
     ringer: Ringer,
     bell: Bell,
     peer: Peer,
@@ -60,7 +61,7 @@ pub struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(end: End, socket: OwnedFd, ringer: Ringer, bell: Bell, peer: Peer) -> Self {
+    pub(crate) fn new(end: End, socket: Foreign, ringer: Ringer, bell: Bell, peer: Peer) -> Self {
         let mut link = Self {
             end,
             socket,
@@ -134,11 +135,11 @@ impl Link {
             let end = End::new(&Arc::new(memory), geometry, side);
             let parts = end.zip(Bell::accept(bell));
             let (end, bell) = parts.ok_or(ShmError::Hello("no link within one process"))?;
-            Ok::<_, ShmError>(Self::new(end, socket, ringer, bell, peer))
+            Ok::<_, ShmError>(Self::new(end, Foreign::new(socket), ringer, bell, peer))
         };
         Ok((
-            make(memory, 0, sockets.0, ringer, bell)?,
-            make(other, 1, sockets.1, other_ringer, other_bell)?,
+            make(memory, 0, sockets.0, ringer, Foreign::new(bell))?,
+            make(other, 1, sockets.1, other_ringer, Foreign::new(other_bell))?,
         ))
     }
 

@@ -15,6 +15,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 use crate::bell::{Bell, pipe};
 use crate::credentials_unsafe::Peer;
 use crate::error::{Refusal, ShmError};
+use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
 use crate::link::Link;
@@ -34,7 +35,7 @@ const LOCK_TRIES: usize = 8;
 
 /// A connection that has not said hello yet.
 struct Pending {
-    socket: OwnedFd,
+    socket: Foreign,
     peer: Peer,
     until: Instant,
 }
@@ -159,9 +160,14 @@ impl Listener {
 
     fn accept(&mut self, now: Instant, options: &Options, set: &OwnedFd) {
         for _ in 0..PENDING_MAX {
+            if !Foreign::has_room() {
+                self.error = Some(ShmError::Crowded);
+                self.pause(now + OUT_OF_MEANS, set);
+                return;
+            }
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = match rustix::net::accept_with(&self.socket, flags) {
-                Ok(socket) => socket,
+                Ok(socket) => Foreign::new(socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(errno) => {
@@ -231,7 +237,7 @@ impl Listener {
     /// What the other side asks for, as far as it can be had.
     fn asked(
         octets: &[u8],
-        mut files: Vec<OwnedFd>,
+        mut files: Vec<Foreign>,
         options: &Options,
     ) -> Result<(Geometry, Bell), (Refusal, &'static str)> {
         let asked = match Hello::parse(octets) {
@@ -262,7 +268,7 @@ impl Listener {
         Ok((geometry, bell))
     }
 
-    fn refuse(&mut self, socket: &OwnedFd, why: Refusal, error: ShmError) {
+    fn refuse(&mut self, socket: &Foreign, why: Refusal, error: ShmError) {
         let _ = socket::send(socket, &Hello::Refusal(why).emit(), &[]);
         self.error = Some(error);
     }
@@ -283,7 +289,7 @@ enum Heard {
 }
 
 /// Makes the memory and gives the other side its part.
-fn grant(socket: OwnedFd, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
+fn grant(socket: Foreign, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
     let memory = Memory::create(geometry.octets());
     let (memory, file) = memory.map_err(|source| ShmError::System {
         action: "make shared memory",

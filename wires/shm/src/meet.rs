@@ -16,6 +16,7 @@ use rustix::net::SocketAddrUnix;
 use crate::bell::{Bell, Ringer, pipe};
 use crate::credentials_unsafe::{Peer, peer_of};
 use crate::error::{Refusal, ShmError};
+use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
 use crate::link::Link;
@@ -239,7 +240,7 @@ enum Connect {
 
 /// A request under way.
 struct Attempt {
-    socket: OwnedFd,
+    socket: Foreign,
     ringer: Option<Ringer>,
     peer: Peer,
     until: Instant,
@@ -249,6 +250,7 @@ impl Attempt {
     fn begin(path: &Path, options: &Options, now: Instant) -> Result<Self, Connect> {
         let failed = |action| move |errno| Connect::Failed(ShmError::system(action)(errno));
         let socket = socket::socket().map_err(failed("make a socket"))?;
+        let socket = Foreign::new(socket);
         let address = SocketAddrUnix::new(path).map_err(failed("name a socket"))?;
         rustix::net::connect(&socket, &address).map_err(|errno| match errno {
             Errno::NOENT | Errno::CONNREFUSED => Connect::Nobody,
@@ -308,7 +310,7 @@ impl Attempt {
 }
 
 /// Who is at the other end, if it may be.
-pub(crate) fn known(socket: &OwnedFd, options: &Options) -> Result<Peer, ShmError> {
+pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
     let peer = peer_of(socket).map_err(|source| ShmError::System {
         action: "ask who the peer is",
         source,

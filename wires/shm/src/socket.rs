@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::foreign_unsafe::Foreign;
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
@@ -11,8 +12,10 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// Descriptors that come with one message at most.
+/// Descriptors that go with one message at most.
 const DESCRIPTORS_MAX: usize = 2;
+/// Descriptors that may come with one message (`SCM_MAX_FD`, unix(7)): what is not taken the system closes while we wait.
+const DESCRIPTORS_CAME_MAX: usize = 253;
 
 /// A new socket that keeps messages apart and never waits.
 pub(crate) fn socket() -> Result<OwnedFd, Errno> {
@@ -24,7 +27,7 @@ pub(crate) fn socket() -> Result<OwnedFd, Errno> {
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A message, whole, and its descriptors.
-    Message(Vec<u8>, Vec<OwnedFd>),
+    Message(Vec<u8>, Vec<Foreign>),
     /// A message that is longer than `octets_max`, or has more descriptors than any may have.
     TooMuch,
     /// Nothing yet.
@@ -56,7 +59,7 @@ pub(crate) fn send(
 /// Takes the next message, if there is one.
 pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
     let mut octets = vec![0; octets_max];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_CAME_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut parts = [IoSliceMut::new(&mut octets)];
@@ -68,13 +71,11 @@ pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
     let mut descriptors = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = ancillary {
-            descriptors.extend(files);
+            descriptors.extend(files.map(Foreign::new));
         }
     }
-    if message
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    let truncated = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+    if message.flags.intersects(truncated) || descriptors.len() > DESCRIPTORS_MAX {
         return Received::TooMuch;
     }
     // No side ever sends an empty message: this is the end.

@@ -585,3 +585,70 @@ fn two_programs_take_turns_asleep() {
     drop(echo.join().unwrap());
     assert!(a.wait(None).is_err(), "the other end is gone");
 }
+
+/// A connected socket of TCP that to close takes an hour, and what keeps it so.
+fn lingers() -> (std::net::TcpStream, std::net::TcpStream) {
+    use rustix::net::sockopt;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (reader, _) = listener.accept().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    // Nobody reads it.
+    while std::io::Write::write(&mut sender, &[0; 1 << 16]).is_ok() {}
+    sockopt::set_socket_linger(&sender, Some(Duration::from_secs(3600))).unwrap();
+    (sender, reader)
+}
+
+/// Sends words and a descriptor, and closes both.
+fn hand_over(path: &std::path::Path, hellos: &[&[u8]]) -> Vec<std::net::TcpStream> {
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+        SocketType,
+    };
+    use std::os::fd::AsFd;
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    let mut readers = Vec::new();
+    for hello in hellos {
+        let (sender, reader) = lingers();
+        let descriptors = [sender.as_fd(); 5];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let words = [std::io::IoSlice::new(hello)];
+        rustix::net::sendmsg(&socket, &words, &mut control, SendFlags::NOSIGNAL).unwrap();
+        readers.push(reader);
+    }
+    readers
+}
+
+#[test]
+fn descriptors_that_take_an_hour_to_close_hang_nobody() {
+    let place = Place::new();
+    let path = place.socket();
+    let options = Options::default();
+    let mut meeting = Meeting::new(&path, &options).unwrap();
+    let begun = Instant::now();
+    while !meeting.is_listening() {
+        assert!(begun.elapsed() < PATIENCE);
+        meeting.step(Instant::now());
+    }
+    // Taken and refused; and a second one, which is never looked at.
+    let _readers = [
+        hand_over(&path, &[b"nonsense"]),
+        hand_over(&path, &[b"nonsense", b"more"]),
+        hand_over(&path, &[b""]),
+    ];
+    let honest = std::thread::spawn({
+        let (path, options) = (path.clone(), options.clone());
+        move || Link::meet(&path, &options, Some(PATIENCE)).map(|_| ())
+    });
+    let begun = Instant::now();
+    let _link = loop {
+        if let Some(link) = meeting.step(Instant::now()) {
+            break link;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    };
+    honest.join().unwrap().unwrap();
+}

@@ -1,6 +1,6 @@
 //! The side that looks in: `xk dump`, `xk trace`, `xk capture`.
 
-use super::{folder, path_of, tree};
+use super::{ANSWER_OCTETS_MAX, all, tree};
 use crate::failure::Failure;
 use crate::{file, output, view};
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use xk_run::interrupt_unsafe;
+use xk_shm::peer_of;
 
 /// From one look at the clock to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -125,13 +126,13 @@ impl Connection {
     fn open(target: &Target) -> Result<Self, Failure> {
         let path = match (&target.control, target.pid) {
             (Some(path), _) => path.clone(),
-            (None, Some(pid)) => path_of(pid),
-            (None, None) => the_only_one()?,
+            (None, pid) => find(pid)?,
         };
         let stream = UnixStream::connect(&path).map_err(|error| {
             Failure::file("cannot connect to", &path, error)
                 .help("a graph is run by `xk run FILE`; it names its control socket")
         })?;
+        believed(&stream, &path)?;
         Ok(Self {
             reader: BufReader::new(stream),
             path,
@@ -145,10 +146,15 @@ impl Connection {
         let sent = self.reader.get_mut().write_all(line.as_bytes());
         sent.map_err(|error| failed(&self.path, error))?;
         let mut answer = String::new();
-        let read = self.reader.read_line(&mut answer);
+        let mut bounded = self.reader.by_ref().take(ANSWER_OCTETS_MAX);
+        let read = bounded.read_line(&mut answer);
         let octets = read.map_err(|error| failed(&self.path, error))?;
         if octets == 0 {
             return Err(Failure::new("the running graph ended before it answered"));
+        }
+        if !answer.ends_with('\n') && octets as u64 == ANSWER_OCTETS_MAX {
+            let text = format!("the answer has more than {ANSWER_OCTETS_MAX} octets");
+            return Err(Failure::new(text));
         }
         let mut answer: Value = serde_json::from_str(&answer)
             .map_err(|error| Failure::file("no sense in the answer of", &self.path, error))?;
@@ -190,24 +196,22 @@ fn is_pause(error: &std::io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// The socket of the only `xk run` of this user.
-fn the_only_one() -> Result<PathBuf, Failure> {
-    let folder = folder();
-    let entries = std::fs::read_dir(&folder)
-        .map_err(|error| Failure::file("cannot look into", &folder, error))?;
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let pid = name.strip_prefix("xk-")?.strip_suffix(".sock")?;
-            Some((pid.parse().ok()?, entry.path()))
-        })
-        .filter(|(_, path)| is_mine(path) && UnixStream::connect(path).is_ok())
-        .collect();
-    found.sort();
+/// The socket of the process `pid`, or of the only one.
+fn find(pid: Option<u32>) -> Result<PathBuf, Failure> {
+    let all = all().map_err(|error| Failure::new(format!("no graph runs here: {error}")))?;
+    let runs = |path: &PathBuf| UnixStream::connect(path).is_ok();
+    let found = all.into_iter().filter(|(number, path)| match pid {
+        Some(pid) => *number == pid,
+        None => runs(path),
+    });
+    let found: Vec<(u32, PathBuf)> = found.collect();
     match found.as_slice() {
         [(_, only)] => Ok(only.clone()),
-        [] => Err(Failure::new("no graph runs here").help("run one: xk run FILE")),
+        [] => Err(Failure::new(match pid {
+            Some(pid) => format!("no graph runs in process {pid}"),
+            None => "no graph runs here".into(),
+        })
+        .help("run one: xk run FILE")),
         several => {
             let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
             Err(Failure::usage(format!("{} graphs run here", several.len()))
@@ -216,9 +220,13 @@ fn the_only_one() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether a socket is this user's own: in a folder that everybody may write to, others may put theirs.
-fn is_mine(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::symlink_metadata(path).map(|found| found.uid());
-    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+/// Refuses to talk with another user's process: only this user's own and root's are believed.
+fn believed(stream: &UnixStream, path: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::file("cannot ask who listens at", path, error);
+    let other = peer_of(stream).map_err(failed)?.uid;
+    if other == 0 || other == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let text = format!("a process of user {other} listens at {}", path.display());
+    Err(Failure::new(text).help("only one of this user or of root is asked"))
 }

@@ -2,7 +2,8 @@
 //!
 //! Requests and answers are lines of JSON. `{"ask":"dump"}` is answered by `{"ok":{...}}`; `{"error":"..."}` says what is wrong
 //! and ends the conversation. Behind the answer to `{"ask":"capture","edge":"ip>eth"}` follows a pcapng file, until either side
-//! hangs up. The socket is the user's own: nobody else may open it.
+//! hangs up. The socket is the user's own, in a folder in which others can put nothing; who looks in asks the system whose
+//! process answers.
 //!
 //! A thread for each client does the waiting; what concerns the graph is done by its own loop, which waits for nobody.
 
@@ -14,7 +15,13 @@ mod watch;
 
 pub(crate) use server::Server;
 
-use std::path::PathBuf;
+use crate::failure::Failure;
+use crate::user::User;
+use rustix::fs::{Gid, Uid};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use xk_relay::own_folder;
 
 /// The longest request, in octets.
 const REQUEST_OCTETS_MAX: u64 = 4096;
@@ -23,15 +30,62 @@ const CLIENTS_MAX: usize = 8;
 /// How many sessions of each protocol a dump describes.
 const SESSIONS_SHOWN_MAX: usize = 256;
 
-/// Where sockets lie if nothing else is said.
-pub(crate) fn folder() -> PathBuf {
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.is_dir())
-        .unwrap_or_else(|| PathBuf::from("/tmp"))
+/// The longest answer that a client reads, in octets: more than the longest trace has.
+const ANSWER_OCTETS_MAX: u64 = 128 << 20;
+
+/// Where the socket of this process lies if nothing else is said. It becomes `user`, who is to be able to remove it.
+pub(crate) fn own_path(user: User) -> Result<PathBuf, Failure> {
+    let made = own_folder().and_then(|folder| match rustix::process::geteuid().is_root() {
+        true => folder_of(&folder, user.uid, user.gid),
+        false => Ok(folder),
+    });
+    made.map(|folder| folder.join(name_of(std::process::id())))
+        .map_err(|error| Failure::new(format!("there is no place for a control socket: {error}")))
 }
 
-/// Where the socket of the process `pid` lies if nothing else is said.
-pub(crate) fn path_of(pid: u32) -> PathBuf {
-    folder().join(format!("xk-{pid}.sock"))
+/// The folder for those of root's processes that become a user: others can neither write to it nor look into it.
+fn folder_of(folder: &Path, user: Uid, group: Gid) -> io::Result<PathBuf> {
+    let path = folder.join(user.as_raw().to_string());
+    match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => rustix::fs::chown(&path, Some(user), Some(group))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    Ok(path)
+}
+
+/// Where sockets of this user's processes may lie; of all that root started, if this is root.
+fn folders() -> io::Result<Vec<PathBuf>> {
+    let folder = own_folder()?;
+    if !rustix::process::geteuid().is_root() {
+        return Ok(vec![folder]);
+    }
+    let inside = std::fs::read_dir(&folder)?
+        .flatten()
+        .map(|entry| entry.path());
+    let is_folder = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
+    Ok(inside.filter(is_folder).collect())
+}
+
+fn name_of(pid: u32) -> String {
+    format!("xk-{pid}.sock")
+}
+
+/// Sockets that lie there and are of this user's own making, with the numbers of their processes.
+fn all() -> io::Result<Vec<(u32, PathBuf)>> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| m.uid() == own);
+    let mut found = Vec::new();
+    for folder in folders()? {
+        // One that has gone meanwhile has none.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| name.strip_prefix("xk-"));
+            let pid = pid.and_then(|name| name.strip_suffix(".sock")?.parse().ok());
+            let pid = pid.filter(|_| is_own(&entry.path()));
+            found.extend(pid.map(|pid| (pid, entry.path())));
+        }
+    }
+    found.sort();
+    Ok(found)
 }

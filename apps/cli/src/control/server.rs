@@ -43,7 +43,8 @@ pub(crate) struct Server {
     path: PathBuf,
     watch: Rc<Watch>,
     doorbell: Arc<OwnedFd>,
-    jobs: RefCell<Option<Receiver<Job>>>,
+    /// Until it is attached.
+    listener: RefCell<Option<UnixListener>>,
 }
 
 impl Server {
@@ -61,18 +62,11 @@ impl Server {
         let listener = bound.map_err(failed)?;
         let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|errno| failed(errno.into()))?;
-        let doorbell = Arc::new(doorbell);
-        let (sender, jobs) = channel();
-        let bell = Arc::clone(&doorbell);
-        std::thread::Builder::new()
-            .name("control".into())
-            .spawn(move || accept(&listener, &sender, &bell))
-            .map_err(failed)?;
         Ok(Self {
             path,
             watch: Rc::new(Watch::default()),
-            doorbell,
-            jobs: RefCell::new(Some(jobs)),
+            doorbell: Arc::new(doorbell),
+            listener: RefCell::new(Some(listener)),
         })
     }
 
@@ -89,9 +83,15 @@ impl Server {
         lowers: Lowers,
     ) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::file("cannot watch", &self.path, error);
-        let Some(jobs) = self.jobs.take() else {
+        let Some(listener) = self.listener.take() else {
             return Ok(());
         };
+        let (sender, jobs) = channel();
+        let bell = Arc::clone(&self.doorbell);
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &sender, &bell))
+            .map_err(failed)?;
         let desk = Desk {
             jobs,
             about,
