@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -89,8 +89,15 @@ fn three_parties_reach_each_other() {
         let report = format!("{name}: ok, sent 20, received 20, lost 0, corrupt 0");
         assert!(said.contains(&report), "{said}");
     }
+    // It has noticed that one is gone.
+    let mut says = BufReader::new(switch.0.stdout.take().expect("a pipe"));
+    let mut lines = says.by_ref().lines().map(|line| line.expect("text"));
+    let went = lines.by_ref().skip_while(|line| line != "3 parties");
+    assert_eq!(went.take(2).last().as_deref(), Some("2 parties"));
     kill_process(Pid::from_child(&switch.0), Signal::INT).expect("a signal");
-    let said = switch.finish();
+    let mut said = String::new();
+    says.read_to_string(&mut said).expect("text");
+    assert!(switch.0.wait().expect("an end").success(), "{said}");
     assert!(said.contains("3 came") && said.contains("1 went"), "{said}");
     assert!(!socket.exists(), "the socket goes with the switch");
 }

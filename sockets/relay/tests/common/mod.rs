@@ -1,4 +1,5 @@
 //! Programs on a relay.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -50,7 +51,6 @@ fn command(relay: &Relay, program: &str, arguments: &[&str]) -> Command {
 }
 
 /// The same as another user, which takes root.
-#[allow(dead_code, reason = "one of the tests needs it")]
 pub(crate) fn start_as(relay: &Relay, user: u32, program: &str, arguments: &[&str]) -> Child {
     let mut command = command(relay, program, arguments);
     command.uid(user).gid(user).spawn().unwrap()
