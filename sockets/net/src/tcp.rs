@@ -355,8 +355,31 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
-        let socket = stack.driver.listen(v4(local)?, backlog)?;
+        let listener = Self::reserve(stack, local)?;
+        listener.set_backlog(Some(backlog))?;
+        Ok(listener)
+    }
+
+    /// Keeps an address without listening there yet: who connects is refused until [`set_backlog`](Self::set_backlog).
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn reserve(stack: &Stack<D>, local: SocketAddr) -> io::Result<Self> {
+        let socket = stack.driver.reserve(v4(local)?)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
+    }
+
+    /// From now on so many peers may wait to be accepted. `None` listens no longer: those who wait are turned away, and the
+    /// address is kept.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if others of the graph listen there.
+    pub fn set_backlog(&self, backlog: Option<usize>) -> io::Result<()> {
+        let handle = &*self.0;
+        handle
+            .driver
+            .set(&handle.socket, Setting::Backlog(backlog))?;
+        Ok(())
     }
 
     /// Waits for the next peer.

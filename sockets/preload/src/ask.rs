@@ -9,7 +9,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 use xk_request::{Reply, Request, Ticket, VARIABLE, WORDS_MAX};
@@ -90,21 +90,38 @@ impl Conversation {
 
     fn answer(&self) -> io::Result<(Reply, Option<OwnedFd>)> {
         let mut words = [0; WORDS_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut words)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let message = rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags)?;
-        let mut socket = None;
-        for part in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = part {
-                socket = files.last().or(socket);
-            }
-        }
-        let reply = words.get(..message.bytes).unwrap_or_default();
+        let (octets, socket) = receive(self.0.as_fd(), &mut words)?;
+        let reply = words.get(..octets).unwrap_or_default();
         let reply = std::str::from_utf8(reply).map_err(io::Error::other)?;
         Ok((reply.parse().map_err(io::Error::other)?, socket))
     }
+}
+
+/// A message and the descriptor that comes along.
+fn receive(from: BorrowedFd<'_>, words: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(words)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let message = rustix::net::recvmsg(from, &mut parts, &mut control, flags)?;
+    let mut socket = None;
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = part {
+            socket = files.last().or(socket);
+        }
+    }
+    Ok((message.bytes, socket))
+}
+
+/// The descriptor that comes along with the first message of a stream.
+///
+/// # Errors
+/// If the relay has ended.
+pub(crate) fn received(from: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    // The relay sends it as soon as the stream can be accepted.
+    rustix::io::ioctl_fionbio(from, false)?;
+    let mut words = [0; WORDS_MAX];
+    Ok(retry(|| receive(from, &mut words))?.1)
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -9,11 +9,12 @@
 //! | function | what is done here |
 //! | --- | --- |
 //! | `bind`, `connect` | addresses of the graph go to the relay, all others to Linux |
+//! | `listen` | the relay is told; before it a bound socket answers nobody |
 //! | `accept`, `accept4`, `getsockname`, `getpeername` | names become addresses |
 //! | `getsockopt`, `setsockopt` | options of TCP, UDP and IP, and those of the socket that concern the stack |
 //! | `send`, `sendto`, `sendmsg`, `sendmmsg`, `write`, `writev` | addresses become names; a broken stream says why |
 //! | `recv`, `recvfrom`, `recvmsg`, `recvmmsg`, `read`, `readv` | names become addresses; a stream that broke says why |
-//! | `close`, `shutdown` | a closed listener is told to the relay; what has no peer is not shut |
+//! | `close`, `shutdown` | a listener that is closed or shut down is told to the relay; what has no peer is not shut |
 //! | `epoll_ctl` | notes registrations, so that they outlive the change of a socket |
 //!
 //! # What it cannot do

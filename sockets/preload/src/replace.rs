@@ -2,7 +2,8 @@
 
 use crate::ask::{Conversation, ask, ask_for_socket, ticket};
 use crate::registrations_unsafe::renew;
-use crate::socket_unsafe::{copy_option, option_octets};
+use crate::socket_unsafe::{borrow, copy_option, may_send_as_ours, option_octets};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
 use rustix::net::sockopt::{self, Timeout};
@@ -10,6 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting};
 
 /// What came of a call that may be Linux's.
@@ -77,6 +79,53 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: Socket
     }
 }
 
+/// Has a socket listen that is the graph's, or is not bound yet: then at a free port of any host, as on Linux. The system's
+/// own listens behind that.
+pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> Done {
+    let Some(name) = ours else {
+        let family = match number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
+            Some(libc::AF_INET6) => Family::V6,
+            _ => Family::V4,
+        };
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        return match bind(fd, Kind::Stream, family, any) {
+            Done::Ok => listen(
+                fd,
+                crate::socket_unsafe::ours(fd.as_raw_fd()).as_ref(),
+                backlog,
+            ),
+            other => other,
+        };
+    };
+    if name.kind == Kind::Datagrams || name.peer.is_some() {
+        return Done::Errno(match name.kind {
+            Kind::Datagrams => libc::EOPNOTSUPP,
+            Kind::Stream => libc::EINVAL,
+        });
+    }
+    // A negative number is a large one (listen(2)).
+    match ask_for_socket(&Request::Listen(name.id, Some(backlog as u32))) {
+        (Reply::Errno(0), _) => Done::Ok,
+        (Reply::Made(_), Some(socket)) => of(put(fd, &socket).map(|()| Done::Ok)),
+        (Reply::Errno(number), _) => Done::Errno(number),
+        (Reply::Outside | Reply::Made(_) | Reply::Value(_), _) => Done::Errno(libc::EPROTO),
+    }
+}
+
+/// Whether a listener was shut down, of which the system's says only that nobody waits.
+pub(crate) fn is_shut(fd: i32) -> bool {
+    let Some(place) = borrow(fd) else {
+        return false;
+    };
+    let mut polled = [PollFd::from_borrowed_fd(place, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut polled, Some(&now)) == Ok(1)
+        && polled[0].revents().contains(PollFlags::HUP)
+}
+
 /// Connects an Internet socket, or one that was bound to the graph.
 pub(crate) fn connect(
     fd: BorrowedFd<'_>,
@@ -88,6 +137,31 @@ pub(crate) fn connect(
         Ok(Done::Outside) => of(outside(fd, bound)),
         result => of(result),
     }
+}
+
+/// Lets a socket go to Linux that connects to an address that only Linux has.
+pub(crate) fn connect_outside(fd: BorrowedFd<'_>, bound: &Name) -> Done {
+    of(outside(fd, Some(bound)))
+}
+
+/// Puts a stream of Linux's own, which came packed in one of ours, in its place, with the flags of accept4(2).
+pub(crate) fn unpacked(fd: i32, flags: i32) -> bool {
+    let Some(place) = borrow(fd) else {
+        return false;
+    };
+    let unpack = || -> io::Result<()> {
+        let Some(stream) = crate::ask::received(place)? else {
+            return Err(Errno::PROTO.into());
+        };
+        let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        rustix::io::ioctl_fionbio(&stream, nonblocking)?;
+        let cloexec = match flags & libc::SOCK_CLOEXEC {
+            0 => rustix::io::DupFlags::empty(),
+            _ => rustix::io::DupFlags::CLOEXEC,
+        };
+        exchange(fd, &stream, cloexec)
+    };
+    unpack().is_ok()
 }
 
 /// What is bound in the graph for any host becomes Linux's again when it turns to an address of Linux.
@@ -213,7 +287,9 @@ fn to_be_sent_from(
     peer: SocketAddrV4,
     only: bool,
 ) -> io::Result<Result<Sender, Done>> {
-    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+    // What Linux has bound already keeps its port.
+    let port = may_send_as_ours(fd.as_raw_fd()).unwrap_or(0);
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     let (id, socket) = match ask_for_socket(&Request::Bind(Kind::Datagrams, family, any, false)) {
         (Reply::Made(id), Some(socket)) => (id, socket),
         (Reply::Outside, _) => return Ok(Err(Done::Outside)),
@@ -232,6 +308,20 @@ fn to_be_sent_from(
     }
     let _ = ask(&Request::Forget(id));
     Ok(Err(Done::Outside))
+}
+
+/// Hosts to which the stack had no way when it was asked last, so that not every datagram to them costs a question.
+static KNOWN_OUTSIDE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+fn place_of_host(host: u32) -> usize {
+    (host.wrapping_mul(0x9e37_79b1) >> 26) as usize
+}
+
+/// Whether datagrams to a host are Linux's, unless they are sent through a socket of ours.
+pub(crate) fn is_known_outside(host: Ipv4Addr) -> bool {
+    let host = host.to_bits();
+    let known = KNOWN_OUTSIDE[place_of_host(host)].load(Ordering::Relaxed) == host;
+    known && host != 0 || Ipv4Addr::from_bits(host).is_loopback()
 }
 
 /// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the graph's by it.
@@ -254,10 +344,20 @@ pub(crate) fn way(
     }
     match to_be_sent_from(fd, family, peer, false) {
         Ok(Ok((socket, id))) => {
+            let was_linux = may_send_as_ours(fd.as_raw_fd()).is_some_and(|port| port != 0);
             let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer)?));
+            if was_linux {
+                let _ = ask(&Request::Widen(id));
+            }
             replaced.map_err(|error| of(Err(error)))
         }
-        Ok(Err(done)) => Err(done),
+        Ok(Err(done)) => {
+            if matches!(done, Done::Outside) {
+                let host = peer.ip().to_bits();
+                KNOWN_OUTSIDE[place_of_host(host)].store(host, Ordering::Relaxed);
+            }
+            Err(done)
+        }
         Err(error) => Err(of(Err(error))),
     }
 }
@@ -323,16 +423,21 @@ fn put(fd: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
         }
     }
     let number = fd.as_raw_fd();
-    let mut place = crate::socket_unsafe::place_of(number);
     let flags = if descriptor.contains(FdFlags::CLOEXEC) {
         rustix::io::DupFlags::CLOEXEC
     } else {
         rustix::io::DupFlags::empty()
     };
+    exchange(number, new, flags)?;
+    renew(number);
+    Ok(())
+}
+
+/// Puts `new` in the place of a descriptor.
+fn exchange(number: i32, new: &OwnedFd, flags: rustix::io::DupFlags) -> io::Result<()> {
+    let mut place = crate::socket_unsafe::place_of(number);
     let result = rustix::io::dup3(new.as_fd(), &mut place, flags);
     // The place stays the program's.
     let _ = place.into_raw_fd();
-    result?;
-    renew(number);
-    Ok(())
+    Ok(result?)
 }

@@ -6,7 +6,9 @@ use crate::ask::is_under_exec;
 use crate::next_unsafe;
 use crate::options_unsafe::why;
 use crate::replace::{self, Done};
-use crate::socket_unsafe::{address_of, borrow, errno, internet, may_be_ours, ours, set_errno};
+use crate::socket_unsafe::{
+    address_of, borrow, errno, internet, may_be_ours, may_send_as_ours, ours, set_errno,
+};
 use crate::symbols_unsafe::answer;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t};
 use std::net::SocketAddrV4;
@@ -49,12 +51,36 @@ fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
     result
 }
 
+/// Whether so many octets are too many for a datagram of the graph, though not for one of the system's.
+fn is_too_long(fd: c_int, octets: usize) -> bool {
+    let ours = || ours(fd).is_some_and(|name| name.kind == Kind::Datagrams);
+    octets > DATAGRAM_OCTETS_MAX && is_under_exec() && ours()
+}
+
+/// Octets of several slices together.
+///
+/// # Safety
+/// `slices` is null or points to `count` of them.
+unsafe fn octets_of(slices: *const iovec, count: usize) -> usize {
+    if slices.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller says so.
+    let slices = unsafe { std::slice::from_raw_parts(slices, count) };
+    slices
+        .iter()
+        .fold(0, |octets, slice| octets.saturating_add(slice.iov_len))
+}
+
 /// write(2).
 ///
 /// # Safety
 /// As for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> ssize_t {
+    if is_too_long(fd, count) {
+        return answer(libc::EMSGSIZE) as ssize_t;
+    }
     // SAFETY: what the program has handed over is handed on.
     revised(fd, unsafe { next_unsafe::write(fd, from, count) })
 }
@@ -65,6 +91,12 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> 
 /// As for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program says that there are so many.
+    if is_too_long(fd, unsafe {
+        octets_of(from, usize::try_from(count).unwrap_or(0))
+    }) {
+        return answer(libc::EMSGSIZE) as ssize_t;
+    }
     // SAFETY: what the program has handed over is handed on.
     revised(fd, unsafe { next_unsafe::writev(fd, from, count) })
 }
@@ -119,8 +151,11 @@ unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) ->
             Ok(path) => To::Path(path, Some(name), family, peer),
             Err(error) => To::Nowhere(error.raw_os_error()),
         },
-        None if may_be_ours(fd) == Some(Kind::Datagrams) => way(fd, family, None, peer),
-        None => To::Said,
+        None if replace::is_known_outside(*peer.ip()) => To::Said,
+        None => match may_send_as_ours(fd) {
+            Some(_) => way(fd, family, None, peer),
+            None => To::Said,
+        },
     }
 }
 
@@ -191,6 +226,9 @@ pub unsafe extern "C" fn sendto(
         // SAFETY: what the program has handed over is handed on.
         return unsafe { next_unsafe::sendto(fd, from, count, flags, to, length) };
     }
+    if is_too_long(fd, count) {
+        return answer(libc::EMSGSIZE) as ssize_t;
+    }
     // The signal comes below, if it is to.
     let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that so many octets are readable.
@@ -198,7 +236,6 @@ pub unsafe extern "C" fn sendto(
     let result = match to_whom {
         // SAFETY: what the program has handed over is handed on.
         To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
-        To::Path(..) if count > DATAGRAM_OCTETS_MAX => answer(libc::EMSGSIZE) as ssize_t,
         to_whom => {
             let mut slice = iovec {
                 iov_base: from.cast_mut(),
@@ -230,6 +267,10 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that it is one.
     let theirs = unsafe { &*message };
+    // SAFETY: the program says that there are so many.
+    if is_too_long(fd, unsafe { octets_of(theirs.msg_iov, theirs.msg_iovlen) }) {
+        return answer(libc::EMSGSIZE) as ssize_t;
+    }
     // SAFETY: the program says that so many octets are readable.
     let to = unsafe { destination(fd, theirs.msg_name.cast(), theirs.msg_namelen) };
     // SAFETY: what the program has handed over is handed on.

@@ -216,6 +216,20 @@ pub(crate) fn ours(fd: c_int) -> Option<Name> {
 
 /// What an Internet socket that may become one of ours carries: one that Linux has not bound yet.
 pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
+    let (kind, local) = internet_socket(fd)?;
+    (local.port() == 0).then_some(kind)
+}
+
+/// The port of a socket for datagrams that may become one of ours to be sent from; zero if Linux has not bound it yet,
+/// others only if it is for any host and has no peer.
+pub(crate) fn may_send_as_ours(fd: c_int) -> Option<u16> {
+    let (kind, local) = internet_socket(fd)?;
+    let is_free = local.port() == 0 || local.ip().is_unspecified();
+    (kind == Kind::Datagrams && is_free).then_some(local.port())
+}
+
+/// What an Internet socket of Linux's carries, and where it is bound.
+fn internet_socket(fd: c_int) -> Option<(Kind, SocketAddrV4)> {
     crate::ask::ticket()?;
     let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
@@ -237,8 +251,8 @@ pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
     let result = unsafe { libc::syscall(libc::SYS_getsockname, fd, to, count) };
     // SAFETY: the storage is as long as it says.
     let bound = unsafe { internet(to.cast(), length) };
-    let is_free = result == 0 && bound.is_some_and(|(_, local)| local.port() == 0);
-    is_free.then_some(kind)
+    let (_, local) = bound.filter(|_| result == 0)?;
+    Some((kind, local))
 }
 
 /// A place for an address that the system gives, of whatever form.

@@ -8,7 +8,7 @@ use crate::socket_unsafe::{
     KeptErrno, borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
 };
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
-use xk_request::{Kind, Name, Reply, Request};
+use xk_request::{Family, Kind, Name, Reply, Request};
 
 /// Reads the ticket, and finds what is called in place of, as soon as the library is there.
 #[used]
@@ -63,6 +63,23 @@ fn is_version_6_alone(fd: c_int) -> bool {
         && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1)
 }
 
+/// listen(2).
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let is_unbound = || may_be_ours(fd) == Some(Kind::Stream) && !is_version_6_alone(fd);
+    if let Some(place) = borrow(fd)
+        && (ours(fd).is_some() || is_unbound())
+        && let Done::Errno(number) = replace::listen(place, ours(fd).as_ref(), backlog)
+    {
+        return answer(number);
+    }
+    // SAFETY: what the program has handed over is handed on.
+    plain(unsafe { libc::syscall(libc::SYS_listen, fd, backlog) })
+}
+
 /// connect(2).
 ///
 /// # Safety
@@ -95,6 +112,10 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
             Reply::Errno(number) => Done::Errno(number),
             Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
         },
+        // An address of version 6.
+        (Some(name), None) if !dissolves && name.family == Family::V6 => {
+            replace::connect_outside(place, &name)
+        }
         (Some(name), Some((family, peer))) => match name.kind {
             Kind::Stream => replace::connect(place, family, Some(&name), peer),
             Kind::Datagrams => replace::connect_datagrams(place, family, Some(&name), peer),
@@ -153,8 +174,20 @@ pub unsafe extern "C" fn accept4(
             ..
         }) = ours(accepted)
     {
+        if peer.ip().is_loopback() && replace::unpacked(accepted, flags) {
+            let call = libc::SYS_getpeername;
+            let _kept = KeptErrno::new();
+            if !address.is_null() {
+                // SAFETY: what the program has handed over is handed on.
+                unsafe { libc::syscall(call, accepted, address, length) };
+            }
+            return accepted;
+        }
         // SAFETY: the program says that there is room.
         unsafe { give(family, peer, address, length) };
+    }
+    if accepted < 0 && errno() == libc::EAGAIN && replace::is_shut(fd) {
+        return answer(libc::EINVAL);
     }
     accepted
 }
@@ -211,9 +244,13 @@ pub unsafe extern "C" fn getpeername(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // The system's sockets need no peer for it.
-    let listens = || option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1);
-    if ours(fd).is_some_and(|name| name.peer.is_none()) && !listens() {
-        return answer(libc::ENOTCONN);
+    if let Some(name) = ours(fd).filter(|name| name.peer.is_none()) {
+        if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) != Some(1) {
+            return answer(libc::ENOTCONN);
+        }
+        if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
+            let _ = ask(&Request::Listen(name.id, None));
+        }
     }
     // SAFETY: what the program has handed over is handed on.
     plain(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) })

@@ -2,7 +2,7 @@
 
 use crate::datagrams::Datagrams;
 use crate::joined::{Connecting, stuff};
-use crate::listening::Listening;
+use crate::listening::{Listening, State};
 use crate::options::Options;
 use crate::relay::{Inner, Thing};
 use rustix::io::Errno;
@@ -17,9 +17,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use xk_net::{Source, TcpListener, TcpStream, Thread, UdpSocket};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, WORDS_MAX};
-
-/// How many peers wait to be handed over.
-const BACKLOG: usize = 128;
 
 /// What is answered, with the descriptor that comes along.
 type Answer = (Reply, Option<OwnedFd>);
@@ -54,6 +51,10 @@ impl Inner {
             Request::Connect(family, bound, peer, waits) => {
                 return self.connect(asker, family, bound, peer, waits);
             }
+            Request::Listen(id, backlog) => {
+                let (reply, socket) = self.listen(id, backlog);
+                return answer(&asker, &reply, socket.as_ref());
+            }
             Request::Status(id) => Reply::Errno(self.status(id)),
             Request::Again(id) => Reply::Errno(self.again(id)),
             Request::Peer(id, peer, only) => self.peer(id, peer, only),
@@ -65,9 +66,12 @@ impl Inner {
                     .map(|()| Reply::Errno(0)))
             }
             Request::Forget(id) => {
-                if let Some(Thing::Datagrams(datagrams)) = self.things.remove(&id) {
-                    self.forget(&datagrams.numbers());
-                }
+                self.close_datagrams(id);
+                self.close_listening(id);
+                Reply::Errno(0)
+            }
+            Request::Widen(id) => {
+                self.has_outside(id, true);
                 Reply::Errno(0)
             }
             Request::Look(id) => {
@@ -95,20 +99,50 @@ impl Inner {
         if local.ip().is_loopback() {
             return (Reply::Outside, None);
         }
+        let mut bound = self.try_bind(kind, family, local, shares);
+        let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         // Those of programs that have ended meanwhile are not in the way.
-        self.look();
-        let bound = match kind {
-            Kind::Stream => TcpListener::listen(&self.stack, local.into(), BACKLOG)
+        if bound.as_ref().is_err_and(is_in_use) && self.look_at_port(local.port()) {
+            bound = self.try_bind(kind, family, local, shares);
+        }
+        match bound {
+            Ok((id, socket)) => (Reply::Made(id), Some(socket)),
+            Err(error) => (of_bind(error), None),
+        }
+    }
+
+    fn try_bind(
+        &mut self,
+        kind: Kind,
+        family: Family,
+        local: SocketAddrV4,
+        shares: bool,
+    ) -> io::Result<(u64, OwnedFd)> {
+        match kind {
+            Kind::Stream => TcpListener::reserve(&self.stack, local.into())
                 .and_then(|listener| self.bound(family, listener)),
             Kind::Datagrams => match shares {
                 true => UdpSocket::bind_shared(&self.stack, local),
                 false => UdpSocket::bind(&self.stack, local),
             }
             .and_then(|socket| self.bound_datagrams(family, socket)),
+        }
+    }
+
+    fn listen(&mut self, id: u64, backlog: Option<u32>) -> Answer {
+        let Some(Thing::Listening(mut listening)) = self.things.remove(&id) else {
+            return (Reply::Errno(Errno::INVAL.raw_os_error()), None);
         };
-        match bound {
-            Ok((id, socket)) => (Reply::Made(id), Some(socket)),
-            Err(error) => (of_bind(error), None),
+        let listens = listening.listen(&self.folder, &self.token, id, backlog);
+        if listening.numbers().is_empty() {
+            listening.watch_outside(|listener| self.listens_outside(id, listener));
+        }
+        self.things.insert(id, Thing::Listening(listening));
+        self.again.push_back(id);
+        match listens {
+            Ok(None) => (Reply::Errno(0), None),
+            Ok(socket) => (Reply::Made(id), socket),
+            Err(error) => (of(Err(error)), None),
         }
     }
 
@@ -124,6 +158,7 @@ impl Inner {
         let (socket, place) = self.folder.place(SocketType::STREAM, &name)?;
         let watch = listener.watch(self.bell.teller(id));
         let listening = Listening::new(listener, local, family, place, watch);
+        self.bound.push_back(id);
         self.things
             .insert(id, Thing::Listening(Box::new(listening)));
         Ok((id, socket))
@@ -142,8 +177,10 @@ impl Inner {
         let watch = socket.watch(self.bell.teller(id));
         let (folder, lost) = (Arc::clone(&self.folder), Arc::clone(&self.lost));
         let datagrams = Datagrams::new(socket, name, place, folder, watch, lost);
+        self.bound.push_back(id);
         self.things
             .insert(id, Thing::Datagrams(Box::new(datagrams)));
+        self.has_outside(id, false);
         Ok((id, theirs))
     }
 
@@ -157,6 +194,10 @@ impl Inner {
     ) {
         let (mut local, mut options) = (None, Options::default());
         if let Some(Thing::Listening(listening)) = bound.and_then(|id| self.things.get(&id)) {
+            if listening.state == State::Listens {
+                let number = Errno::ISCONN.raw_os_error();
+                return answer(&asker, &Reply::Errno(number), None);
+            }
             local = Some(listening.local);
             options = listening.options.clone();
         }
@@ -165,8 +206,9 @@ impl Inner {
         if peer.ip().is_loopback() && for_any {
             return answer(&asker, &Reply::Outside, None);
         }
-        let listening = bound.and_then(|id| self.things.remove(&id));
-        drop(listening);
+        if let Some(id) = bound {
+            self.close_listening(id);
+        }
         match TcpStream::begin_connect(&self.stack, local.map(SocketAddr::V4), peer.into()) {
             Ok(stream) => {
                 if let Err(error) = self.joined(&asker, stream, family, peer, options, waits) {
@@ -208,7 +250,7 @@ impl Inner {
     }
 
     fn peer(&mut self, id: u64, peer: SocketAddrV4, only: bool) -> Reply {
-        if peer.ip().is_loopback() {
+        if peer.ip().is_loopback() && only {
             return Reply::Outside;
         }
         let stack = self.stack.clone();
@@ -222,10 +264,32 @@ impl Inner {
                 self.again.push_back(id);
                 Reply::Errno(0)
             }
+            Some(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable && !only => {
+                // Bound for any host, it is Linux's as well.
+                match self.has_outside(id, true) {
+                    true => self.peer(id, peer, only),
+                    false => Reply::Outside,
+                }
+            }
             Some(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable => Reply::Outside,
             Some(Err(error)) => of(Err(error)),
             None => Reply::Errno(Errno::NOTCONN.raw_os_error()),
         }
+    }
+
+    /// Has a socket for datagrams that is bound for any host have Linux's side, for all hosts there if it is to be wide. True
+    /// if that is new.
+    fn has_outside(&mut self, id: u64, is_wide: bool) -> bool {
+        let made = self.with_datagrams(id, |inner, datagrams, _| {
+            let gone = datagrams.outside_number();
+            let made = datagrams.widen(is_wide, |socket| inner.listens_outside(id, socket));
+            if made {
+                inner.forget(gone.as_slice());
+            }
+            made
+        });
+        self.again.push_back(id);
+        made.unwrap_or(false)
     }
 
     fn status(&mut self, id: u64) -> i32 {
@@ -280,7 +344,7 @@ impl Inner {
     fn get(&self, id: u64, level: i32, option: i32) -> Reply {
         let value = match self.things.get(&id) {
             Some(Thing::Joined(joined)) => joined.options.get(Some(&joined.stream), level, option),
-            Some(Thing::Listening(listening)) => listening.options.get(None, level, option),
+            Some(Thing::Listening(listening)) => listening.option(level, option),
             Some(Thing::Datagrams(datagrams)) => datagrams.get(level, option),
             _ => Options::default().get(None, level, option),
         };

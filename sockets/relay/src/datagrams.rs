@@ -6,6 +6,7 @@
 use crate::folder::{Folder, Place};
 use crate::joined::{Next, SCRATCH, TURNS, blocks};
 use crate::options::Options;
+use crate::outside::Outside;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::collections::HashMap;
@@ -29,6 +30,8 @@ struct StandIn {
     /// Where the program finds it.
     file: String,
     used: u64,
+    /// It is a peer of Linux's.
+    is_outside: bool,
     folder: Arc<Folder>,
 }
 
@@ -57,6 +60,8 @@ pub(crate) struct Datagrams {
     down: Option<(SocketAddrV4, Vec<u8>)>,
     /// What was taken from the program and not yet given to the stack.
     up: Option<(SocketAddrV4, Vec<u8>)>,
+    /// Linux's side, if it is bound for any host, and its number in the relay.
+    outside: Option<(Outside, u64)>,
     error: Option<Errno>,
     broadcast: bool,
     options: Options,
@@ -111,6 +116,7 @@ impl Datagrams {
             uses: 0,
             down: None,
             up: None,
+            outside: None,
             error: None,
             broadcast: false,
             options: Options::default(),
@@ -118,9 +124,46 @@ impl Datagrams {
         }
     }
 
-    /// The numbers of all stand-ins.
+    /// The numbers of all stand-ins and of Linux's side.
     pub(crate) fn numbers(&self) -> Vec<u64> {
-        self.peers.values().map(|peer| peer.number).collect()
+        let peers = self.peers.values().map(|peer| peer.number);
+        peers.chain(self.outside_number()).collect()
+    }
+
+    /// The number of Linux's side.
+    pub(crate) fn outside_number(&self) -> Option<u64> {
+        self.outside.as_ref().map(|(_, number)| *number)
+    }
+
+    /// Has Linux's side, if it is bound for any host and hears everybody; a wide one in the place of one that is not. True if
+    /// that is new.
+    pub(crate) fn widen(
+        &mut self,
+        is_wide: bool,
+        watch: impl FnOnce(&std::net::UdpSocket) -> io::Result<u64>,
+    ) -> bool {
+        let has_it = |(outside, _): &(Outside, u64)| !is_wide || outside.is_wide();
+        let is_for_any = self.name.local.ip().is_unspecified() && self.only.is_none();
+        if !is_for_any || self.outside.as_ref().is_some_and(has_it) {
+            return false;
+        }
+        // The port is free for the other only then.
+        self.outside = None;
+        let made = Outside::bind(self.port(), is_wide)
+            .and_then(|made| watch(made.socket()).map(|number| (made, number)));
+        self.outside = made.ok();
+        self.outside.is_some()
+    }
+
+    /// Whether datagrams for this peer are Linux's.
+    fn goes_outside(&self, peer: SocketAddrV4) -> bool {
+        let found = self.peers.get(&peer);
+        found.is_some_and(|found| found.is_outside)
+    }
+
+    /// The port it is bound at.
+    pub(crate) fn port(&self) -> u16 {
+        self.name.local.port()
     }
 
     /// What the network has reported, told once.
@@ -185,10 +228,24 @@ impl Datagrams {
             self.only = Some(peer);
             self.renamed(self.socket.local_addr()?);
             gone.extend(self.peers.drain().map(|(_, peer)| peer.number));
-        } else if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() {
-            probe(stack, peer, self.broadcast)?;
+            self.outside = None;
+            self.stand_in(peer, false, &mut gone, watch)?;
+            return Ok(gone);
         }
-        self.stand_in(peer, &mut gone, watch)?;
+        let mut is_outside = self.goes_outside(peer) || peer.ip().is_loopback();
+        if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() && !is_outside {
+            let reached = probe(stack, peer, self.broadcast);
+            let no_way = |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
+            is_outside = reached.as_ref().is_err_and(no_way);
+            if !is_outside {
+                reached?;
+            }
+        }
+        let reaches = |(outside, _): &(Outside, u64)| outside.reaches(peer);
+        if is_outside && !self.outside.as_ref().is_some_and(reaches) {
+            return Err(Errno::NETUNREACH.into());
+        }
+        self.stand_in(peer, is_outside, &mut gone, watch)?;
         Ok(gone)
     }
 
@@ -214,6 +271,7 @@ impl Datagrams {
     fn stand_in(
         &mut self,
         peer: SocketAddrV4,
+        is_outside: bool,
         gone: &mut Vec<u64>,
         watch: Watch<'_>,
     ) -> io::Result<()> {
@@ -222,7 +280,7 @@ impl Datagrams {
         let name = name.to_string();
         self.uses += 1;
         if let Some(kept) = self.peers.get_mut(&peer) {
-            if kept.name == name {
+            if kept.name == name && kept.is_outside == is_outside {
                 kept.used = self.uses;
                 return Ok(());
             }
@@ -249,6 +307,7 @@ impl Datagrams {
             name,
             file,
             used: self.uses,
+            is_outside,
             folder: Arc::clone(&self.folder),
         };
         made.number = watch(&made.unix, peer)?;
@@ -318,9 +377,10 @@ impl Datagrams {
     fn send(&mut self, to: SocketAddrV4, datagram: &[u8]) -> Result<(), ()> {
         // An earlier error is told before anything is sent.
         for _ in 0..2 {
-            let sent = match self.only == Some(to) {
-                true => self.socket.send(datagram),
-                false => self.socket.send_to(datagram, to),
+            let sent = match &self.outside {
+                Some((outside, _)) if self.goes_outside(to) => outside.send(datagram, to),
+                _ if self.only == Some(to) => self.socket.send(datagram),
+                _ => self.socket.send_to(datagram, to),
             };
             match sent {
                 Ok(_) => return Ok(()),
@@ -332,17 +392,28 @@ impl Datagrams {
         Ok(())
     }
 
+    /// What has arrived next, in the graph or outside, from whom, and whether outside.
+    fn next(&self, scratch: &mut [u8]) -> io::Result<(SocketAddrV4, usize, bool)> {
+        match (self.socket.recv_from(scratch), &self.outside) {
+            (Ok((octets, std::net::SocketAddr::V4(from))), _) => Ok((from, octets, false)),
+            (Ok(_), _) => Err(Errno::AFNOSUPPORT.into()),
+            (Err(error), Some((outside, _))) if blocks(&error) => outside
+                .receive(scratch)
+                .map(|(from, octets)| (from, octets, true)),
+            (Err(error), _) => Err(error),
+        }
+    }
+
     /// Passes on what has arrived for the program.
     fn tend_program(&mut self, scratch: &mut [u8], gone: &mut Vec<u64>, watch: Watch<'_>) -> Next {
         for _ in 0..TURNS {
-            let (from, octets) = match self.down.take() {
+            let (from, octets, is_outside) = match self.down.take() {
                 Some((from, datagram)) => {
                     scratch[..datagram.len()].copy_from_slice(&datagram);
-                    (from, datagram.len())
+                    (from, datagram.len(), self.goes_outside(from))
                 }
-                None => match self.socket.recv_from(scratch) {
-                    Ok((octets, std::net::SocketAddr::V4(from))) => (from, octets),
-                    Ok(_) => continue,
+                None => match self.next(scratch) {
+                    Ok(next) => next,
                     Err(error) if blocks(&error) => return Next::Wait,
                     Err(error) if number_of(&error) == Errno::NETDOWN => return Next::Over(None),
                     Err(error) => {
@@ -351,7 +422,7 @@ impl Datagrams {
                     }
                 },
             };
-            if self.stand_in(from, gone, &mut *watch).is_err() {
+            if self.stand_in(from, is_outside, gone, &mut *watch).is_err() {
                 // The program is gone, or has not taken its name yet; or there is no descriptor left.
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 return if self.is_alive() {

@@ -11,6 +11,7 @@ mod folder;
 mod joined;
 mod listening;
 mod options;
+mod outside;
 mod relay;
 
 pub use folder::{Folder, own_folder};

@@ -1,14 +1,22 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
+use crate::asks::answer;
 use crate::folder::{Folder, Place};
 use crate::options::Options;
+use crate::outside;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{
+    Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener as TcpOutside, TcpStream as TcpStreamOutside,
+};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
-use xk_request::{Family, Kind, Name};
+use xk_request::{Family, Kind, Name, Reply};
+
+/// How many peers may wait to be accepted, whatever a program says (Linux's `somaxconn`).
+const BACKLOG_MAX: u32 = 4096;
 
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
@@ -16,17 +24,35 @@ pub(crate) struct Listening {
     pub(crate) local: SocketAddrV4,
     family: Family,
     place: Place,
+    pub(crate) state: State,
     watch: WatchId,
+    /// Linux's listeners, if it is bound for any host, and their numbers in the relay.
+    outside: Vec<TcpOutside>,
+    numbers: Vec<u64>,
+    waiting_outside: Option<(TcpStreamOutside, SocketAddr)>,
     /// Who could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
     /// Those of the streams to come.
     pub(crate) options: Options,
 }
 
+/// What a bound socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Only bound: it may listen or connect.
+    Bound,
+    /// It listens.
+    Listens,
+    /// It was shut down: the system's socket cannot listen again, another in its place can.
+    Shut,
+}
+
 /// What became of handing over.
 pub(crate) enum Handed {
     /// A stream, joined to a socket of the system, and its number.
     Over(TcpStream<Thread>, OwnedFd),
+    /// One of Linux's own streams.
+    Outside,
     /// Nobody waits.
     Nobody,
     /// The program does not take any now.
@@ -48,10 +74,76 @@ impl Listening {
             local,
             family,
             place,
+            state: State::Bound,
             watch,
+            outside: Vec::new(),
+            numbers: Vec::new(),
+            waiting_outside: None,
             waiting: None,
             options: Options::default(),
         }
+    }
+
+    /// Listens for so many peers, no longer if that is none; gives the program a new socket if the one it has was shut down.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if others of the graph listen there.
+    pub(crate) fn listen(
+        &mut self,
+        folder: &Folder,
+        token: &str,
+        id: u64,
+        backlog: Option<u32>,
+    ) -> io::Result<Option<OwnedFd>> {
+        let Some(backlog) = backlog else {
+            if self.state == State::Listens {
+                self.listener.set_backlog(None)?;
+                while let Some((stream, _)) = self.next() {
+                    let _ = stream.set_linger(Some(Duration::ZERO));
+                }
+                self.outside.clear();
+                self.waiting_outside = None;
+                self.state = State::Shut;
+            }
+            return Ok(None);
+        };
+        let backlog = backlog.min(BACKLOG_MAX) as usize;
+        self.listener.set_backlog(Some(backlog))?;
+        let was = std::mem::replace(&mut self.state, State::Listens);
+        if was != State::Listens && self.local.ip().is_unspecified() {
+            self.outside = outside::listeners(self.family, self.local.port());
+        }
+        if was != State::Shut {
+            return Ok(None);
+        }
+        let name = Name {
+            token: token.into(),
+            id,
+            kind: Kind::Stream,
+            family: self.family,
+            local: self.local,
+            peer: None,
+        };
+        let (socket, place) = folder.place(SocketType::STREAM, &name)?;
+        self.place = place;
+        Ok(Some(socket))
+    }
+
+    /// The octets of an option's value.
+    ///
+    /// # Errors
+    /// As for a stream's.
+    pub(crate) fn option(&self, level: i32, option: i32) -> Result<Vec<u8>, Errno> {
+        /// `TCP_LISTEN` of Linux's `tcp_info`, whose first octet is the state.
+        const LISTEN: u8 = 10;
+        let mut value = self.options.get(None, level, option)?;
+        if (level, option) == (libc::IPPROTO_TCP, libc::TCP_INFO)
+            && self.state == State::Listens
+            && let Some(state) = value.first_mut()
+        {
+            *state = LISTEN;
+        }
+        Ok(value)
     }
 
     /// True if the program still has its socket.
@@ -59,24 +151,88 @@ impl Listening {
         self.place.is_alive()
     }
 
+    /// Linux's listeners, which are to be watched under these numbers.
+    pub(crate) fn watch_outside(&mut self, mut watch: impl FnMut(&TcpOutside) -> io::Result<u64>) {
+        let numbers = self
+            .outside
+            .iter()
+            .filter_map(|listener| watch(listener).ok());
+        self.numbers = numbers.collect();
+    }
+
+    /// The numbers of Linux's listeners.
+    pub(crate) fn numbers(&self) -> &[u64] {
+        &self.numbers
+    }
+
+    /// Hands one of Linux's streams over: the descriptor itself comes with the first message.
+    fn hand_outside(&mut self, folder: &Folder, token: &str, id: u64) -> Handed {
+        let accept = || {
+            let mut all = self.outside.iter();
+            all.find_map(|listener| listener.accept().ok())
+        };
+        let next = self.waiting_outside.take().or_else(accept);
+        let Some(next) = next else {
+            return Handed::Nobody;
+        };
+        let peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        match self.carrier(folder, token, id, (self.local, peer)) {
+            Ok(unix) => {
+                answer(&unix, &Reply::Made(id), Some(&next.0.into()));
+                Handed::Outside
+            }
+            Err(_) => {
+                self.waiting_outside = Some(next);
+                match self.is_alive() {
+                    true => Handed::Later,
+                    false => Handed::Closed,
+                }
+            }
+        }
+    }
+
+    /// A stream socket under the name of a stream, connected to the program's.
+    fn carrier(
+        &self,
+        folder: &Folder,
+        token: &str,
+        id: u64,
+        (local, peer): (SocketAddrV4, SocketAddrV4),
+    ) -> io::Result<OwnedFd> {
+        let name = Name {
+            token: token.into(),
+            id,
+            kind: Kind::Stream,
+            family: self.family,
+            local,
+            peer: Some(peer),
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let unix = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        folder.name(&unix, &name)?;
+        rustix::net::connect(&unix, &self.place.way()?)?;
+        Ok(unix)
+    }
+
+    /// Who has waited longest.
+    fn next(&mut self) -> Option<(TcpStream<Thread>, SocketAddr)> {
+        self.waiting.take().or_else(|| self.listener.accept().ok())
+    }
+
     /// Hands the next stream over to the program, under the number `id`.
     pub(crate) fn hand_over(&mut self, folder: &Folder, token: &str, id: u64) -> Handed {
-        let next = match self.waiting.take() {
-            Some(next) => next,
-            None => match self.listener.accept() {
-                Ok(next) => next,
-                Err(_) => return Handed::Nobody,
-            },
+        let Some(next) = self.next() else {
+            return self.hand_outside(folder, token, id);
         };
         match self.join(folder, token, id, &next) {
             Ok(unix) => Handed::Over(next.0, unix),
             Err(error) => {
                 let refused = error.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error());
-                if refused && !self.is_alive() {
-                    return Handed::Closed;
-                }
                 self.waiting = Some(next);
-                Handed::Later
+                match refused && !self.is_alive() {
+                    true => Handed::Closed,
+                    false => Handed::Later,
+                }
             }
         }
     }
@@ -91,18 +247,7 @@ impl Listening {
         let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (stream.local_addr()?, peer) else {
             return Err(Errno::AFNOSUPPORT.into());
         };
-        let name = Name {
-            token: token.into(),
-            id,
-            kind: Kind::Stream,
-            family: self.family,
-            local,
-            peer: Some(*peer),
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let unix = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        folder.name(&unix, &name)?;
-        rustix::net::connect(&unix, &self.place.way()?)?;
+        let unix = self.carrier(folder, token, id, (local, *peer))?;
         stream.set_nonblocking(true)?;
         self.options.apply_all(stream);
         Ok(unix)
@@ -111,6 +256,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        if let Some((stream, _)) = &self.waiting {
+            let _ = stream.set_linger(Some(Duration::ZERO));
+        }
         self.listener.unwatch(self.watch);
     }
 }

@@ -14,7 +14,7 @@ use rustix::net::SocketFlags;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -38,6 +38,9 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 const EPITAPHS_MAX: usize = 1024;
 /// From one look whether programs still have their listeners to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How many bound sockets are looked at each time at least, and after how many times each has been.
+const LOOKS: usize = 64;
+const LOOK_ROUNDS: usize = 8;
 /// When a stream that a program had no room for is offered again.
 const OFFER_EVERY: Duration = Duration::from_millis(5);
 /// How long it goes on behind the end for streams that are still about to be sent.
@@ -51,6 +54,8 @@ pub(crate) enum Thing {
     Datagrams(Box<Datagrams>),
     /// For which peer of which socket for datagrams.
     StandIn(u64, SocketAddrV4),
+    /// Linux's side of which bound socket.
+    Outside(u64),
 }
 
 /// A process that has not asked yet.
@@ -72,6 +77,8 @@ pub(crate) struct Inner {
     /// How many askers each user has.
     askers: HashMap<u32, usize>,
     last: u64,
+    /// Sockets that are bound, in the order in which they are looked at.
+    pub(crate) bound: VecDeque<u64>,
     /// To be looked after at once.
     pub(crate) again: VecDeque<u64>,
     /// Listeners whose programs had no room.
@@ -107,6 +114,7 @@ impl Inner {
             things: HashMap::new(),
             askers: HashMap::new(),
             last: FIRST,
+            bound: VecDeque::new(),
             again: VecDeque::new(),
             later: Vec::new(),
             epitaphs: VecDeque::new(),
@@ -232,7 +240,7 @@ impl Inner {
         self.last
     }
 
-    pub(crate) fn listen_to(&self, fd: &OwnedFd, id: u64) -> io::Result<()> {
+    pub(crate) fn listen_to(&self, fd: &impl AsFd, id: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(id), flags)?)
     }
@@ -245,6 +253,10 @@ impl Inner {
             Some(Thing::Asker(_)) => self.hear(id),
             Some(Thing::Listening(_)) => self.hand_over(id),
             Some(Thing::Datagrams(_)) => self.tend_datagrams(id, None),
+            Some(Thing::Outside(of)) => {
+                let of = *of;
+                self.tend(of);
+            }
             Some(Thing::StandIn(of, peer)) => {
                 let (of, peer) = (*of, *peer);
                 self.tend_datagrams(of, Some(peer));
@@ -300,6 +312,14 @@ impl Inner {
         Some(result)
     }
 
+    /// Listens to Linux's side of the bound socket `of`; the number is forgotten with that.
+    pub(crate) fn listens_outside(&mut self, of: u64, fd: &impl AsFd) -> io::Result<u64> {
+        let number = self.number();
+        self.listen_to(fd, number)?;
+        self.things.insert(number, Thing::Outside(of));
+        Ok(number)
+    }
+
     /// A number for the stand-in of a peer, which is listened to from now on.
     pub(crate) fn stands_in(
         &mut self,
@@ -334,7 +354,13 @@ impl Inner {
         }
     }
 
-    fn close_datagrams(&mut self, id: u64) {
+    pub(crate) fn close_listening(&mut self, id: u64) {
+        if let Some(Thing::Listening(listening)) = self.things.remove(&id) {
+            self.forget(listening.numbers());
+        }
+    }
+
+    pub(crate) fn close_datagrams(&mut self, id: u64) {
         if let Some(Thing::Datagrams(datagrams)) = self.things.remove(&id) {
             self.forget(&datagrams.numbers());
         }
@@ -363,6 +389,7 @@ impl Inner {
                 return;
             };
             match listening.hand_over(&self.folder, &self.token, number) {
+                Handed::Outside => {}
                 Handed::Over(stream, unix) => {
                     let options = listening.options.clone();
                     // If it cannot be watched it is dropped, and both ends hear of it.
@@ -373,21 +400,19 @@ impl Inner {
                     self.later.push(id);
                     return;
                 }
-                Handed::Closed => {
-                    self.things.remove(&id);
-                    return;
-                }
+                Handed::Closed => return self.close_listening(id),
             }
         }
     }
 
     /// Lets go of one of those, if its program has.
     pub(crate) fn look_at(&mut self, id: u64) {
+        if self.is_alive(id) {
+            return;
+        }
         match self.things.get(&id) {
-            Some(Thing::Listening(listening)) if !listening.is_alive() => {
-                self.things.remove(&id);
-            }
-            Some(Thing::Datagrams(datagrams)) if !datagrams.is_alive() => self.close_datagrams(id),
+            Some(Thing::Listening(_)) => self.close_listening(id),
+            Some(Thing::Datagrams(_)) => self.close_datagrams(id),
             _ => {}
         }
     }
@@ -404,17 +429,46 @@ impl Inner {
         }
     }
 
-    /// Lets go of listeners and sockets for datagrams whose programs have.
-    pub(crate) fn look(&mut self) {
-        let mut gone = Vec::new();
-        self.things.retain(|_, thing| match thing {
-            Thing::Listening(listening) => listening.is_alive(),
-            Thing::Datagrams(datagrams) if !datagrams.is_alive() => {
-                gone.extend(datagrams.numbers());
-                false
+    /// Whether a bound socket is still any program's.
+    fn is_alive(&self, id: u64) -> bool {
+        match self.things.get(&id) {
+            Some(Thing::Listening(listening)) => listening.is_alive(),
+            Some(Thing::Datagrams(datagrams)) => datagrams.is_alive(),
+            _ => false,
+        }
+    }
+
+    /// Lets go of some of the bound sockets whose programs have: each has its turn, however many there are.
+    fn look(&mut self) {
+        for _ in 0..LOOKS
+            .max(self.bound.len() / LOOK_ROUNDS)
+            .min(self.bound.len())
+        {
+            let Some(id) = self.bound.pop_front() else {
+                return;
+            };
+            self.look_at(id);
+            if self.things.contains_key(&id) {
+                self.bound.push_back(id);
             }
-            _ => true,
-        });
-        self.forget(&gone);
+        }
+    }
+
+    /// Lets go of those at a port whose programs have; true if there were any.
+    pub(crate) fn look_at_port(&mut self, port: u16) -> bool {
+        let is_at = |(id, thing): (&u64, &Thing)| {
+            let local = match thing {
+                Thing::Listening(listening) => listening.local.port(),
+                Thing::Datagrams(datagrams) => datagrams.port(),
+                _ => return None,
+            };
+            (local == port).then_some(*id)
+        };
+        let at: Vec<u64> = self.things.iter().filter_map(is_at).collect();
+        let before = self.things.len();
+        for id in at {
+            self.look_at(id);
+        }
+        self.things.len() < before
     }
 }

@@ -112,6 +112,9 @@ pub enum Request {
     /// a second answer follows when it is known what has come of it ([`Reply::Errno`]). If false, the socket is
     /// not ready to be written until then.
     Connect(Family, Option<u64>, SocketAddrV4, bool),
+    /// Listen at a bound socket, for so many peers; no longer if that is none. [`Reply::Made`] if another socket is to take
+    /// the place of one that listened before, or [`Reply::Errno`].
+    Listen(u64, Option<u32>),
     /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making;
     /// told once. Of one for datagrams: what the network has reported.
     Status(u64),
@@ -121,6 +124,8 @@ pub enum Request {
     Peer(u64, SocketAddrV4, bool),
     /// Hear everybody's datagrams again.
     Alone(u64),
+    /// Have a socket for datagrams that is bound for any host of the graph hear those of Linux as well: it was Linux's.
+    Widen(u64),
     /// Forget a socket that is bound: it is going to be Linux's own.
     Forget(u64),
     /// Look whether anybody still has a socket: a program has closed it ([`Reply::Errno`]).
@@ -314,9 +319,11 @@ impl fmt::Display for Request {
                 write!(f, "connect {family} {bound} {peer} {waits}")
             }
             Self::Status(id) => write!(f, "status {id}"),
+            Self::Listen(id, backlog) => write!(f, "listen {id} {}", or_none(backlog.as_ref())),
             Self::Again(id) => write!(f, "again {id}"),
             Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
             Self::Alone(id) => write!(f, "alone {id}"),
+            Self::Widen(id) => write!(f, "widen {id}"),
             Self::Forget(id) => write!(f, "forget {id}"),
             Self::Look(id) => write!(f, "look {id}"),
             Self::Set(id, settings) => {
@@ -343,9 +350,11 @@ impl FromStr for Request {
                 Self::Connect(word(words)?, maybe(words)?, word(words)?, word(words)?)
             }
             Some("status") => Self::Status(word(words)?),
+            Some("listen") => Self::Listen(word(words)?, maybe(words)?),
             Some("again") => Self::Again(word(words)?),
             Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
             Some("alone") => Self::Alone(word(words)?),
+            Some("widen") => Self::Widen(word(words)?),
             Some("forget") => Self::Forget(word(words)?),
             Some("look") => Self::Look(word(words)?),
             Some("set") => Self::Set(word(words)?, settings(words)?),
@@ -420,9 +429,12 @@ mod tests {
             Request::Connect(Family::V4, Some(7), at, true),
             Request::Connect(Family::V4, None, at, false),
             Request::Status(3),
+            Request::Listen(3, Some(511)),
+            Request::Listen(3, None),
             Request::Again(3),
             Request::Peer(9, at, true),
             Request::Alone(9),
+            Request::Widen(9),
             Request::Forget(9),
             Request::Look(9),
             Request::Set(3, vec![setting(1, &[1, 0, 0, 0]), setting(13, b"cubic")]),

@@ -10,6 +10,43 @@ from common import *
 
 
 class Datagrams:
+    def test_datagram_any_host_serves_loopback(self):
+        with self.datagrams(None) as one, self.datagrams(None) as near:
+            one.bind(("0.0.0.0", 0))
+            port = one.getsockname()[1]
+            near.sendto(b"near", ("127.0.0.1", port))
+            data, source = one.recvfrom(9)
+            one.sendto(b"back", source)
+            with self.datagrams() as graph:
+                graph.sendto(b"graph", (self.ours, port))
+                seen = one.recvfrom(9)[0]
+                one.sendto(b"there", graph.getsockname())
+                back = near.recvfrom(9) == (b"back", ("127.0.0.1", port))
+                return (data, source[0], back, graph.recvfrom(9) == (b"there", (self.ours, port)), seen)
+
+    def test_datagram_sent_outside_and_then_not(self):
+        with self.datagrams(None) as one, self.datagrams(None) as near, self.datagrams() as graph:
+            near.bind(("127.0.0.1", 0))
+            found = []
+            for other in (near, graph, near, graph):
+                one.sendto(b"x", other.getsockname())
+                data, source = other.recvfrom(9)
+                other.sendto(b"y", source)
+                found.append((data, source[0] in ("127.0.0.1", self.ours), one.recvfrom(9)[0]))
+            ports = {one.getsockname()[1] == source[1]}
+            return (found, ports)
+
+    def test_datagram_too_long(self):
+        with self.datagrams(connected=4007) as one:
+            ways = (
+                lambda data: one.send(data),
+                lambda data: one.sendmsg([data[:9], data[9:]]),
+                lambda data: os.write(one.fileno(), data),
+                lambda data: os.writev(one.fileno(), [data[:9], data[9:]]),
+                lambda data: one.sendto(data, (self.other, 4007)),
+            )
+            return [what(attempt(way, bytes(octets))) for octets in (65_508, 65_536, 200_000) for way in ways]
+
     def test_datagrams_echo_of_all_sizes(self):
         one = self.datagrams()
         sizes = []

@@ -90,6 +90,84 @@ class Streams:
     def test_stream_foreign_address(self):
         return what(attempt(socket.socket().bind, ("192.0.2.77", 80)))
 
+    def test_stream_bound_alone(self):
+        with socket.socket() as one:
+            one.bind((self.ours, 0))
+            before = what(attempt(socket.create_connection, one.getsockname(), PATIENCE))
+            one.listen()
+            client = socket.create_connection(one.getsockname(), PATIENCE)
+            return (before, one.accept()[1] == client.getsockname())
+
+    def test_stream_listens_without_bind(self):
+        with socket.socket() as one:
+            one.listen()
+            host, port = one.getsockname()
+            client = socket.create_connection((self.ours, port), PATIENCE)
+            return (host, port != 0, one.accept()[1] == client.getsockname())
+
+    def test_stream_any_host_serves_loopback(self):
+        found = []
+        for family, any_host, hosts in (
+            (socket.AF_INET, "0.0.0.0", ("127.0.0.1", self.ours)),
+            (socket.AF_INET6, "::", ("127.0.0.1", "::1", self.ours)),
+        ):
+            with socket.socket(family) as one:
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                one.bind((any_host, 0))
+                one.listen()
+                one.settimeout(PATIENCE)
+                for host in hosts:
+                    client = socket.create_connection((host, one.getsockname()[1]), PATIENCE)
+                    server, name = one.accept()
+                    server.settimeout(PATIENCE)
+                    client.sendall(b"ask")
+                    asked = exactly(server, 3)
+                    server.sendall(b"answer")
+                    own = client.getsockname()[1] == name[1] and server.family == family
+                    found.append((asked, exactly(client, 6), own, name[0] == server.getpeername()[0]))
+        return found
+
+    def test_stream_listener_shut_down(self):
+        with self.listen(4591) as one:
+            threads = []
+            accepting = threading.Thread(target=lambda: threads.append(what(attempt(one.accept))))
+            accepting.start()
+            time.sleep(0.2)
+            one.shutdown(socket.SHUT_RDWR)
+            accepting.join()
+            refused = what(attempt(socket.create_connection, (self.ours, 4591), PATIENCE))
+            one.listen()
+            client = socket.create_connection((self.ours, 4591), PATIENCE)
+            return (threads, refused, one.accept()[1] == client.getsockname())
+
+    def test_stream_listener_connects(self):
+        with self.listen(4592) as one:
+            return what(attempt(one.connect, (self.other, 4007)))
+
+    def test_stream_listener_state(self):
+        with self.listen(4593) as one:
+            listens = one.getsockopt(SOL_TCP, socket.TCP_INFO, 1)
+            return (listens, one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+    def test_stream_listener_closed_before_accept(self):
+        found = set()
+        for _ in range(10):
+            one = self.listen(0)
+            client = socket.create_connection(one.getsockname(), PATIENCE)
+            one.close()
+            found.add(what(attempt(client.recv, 1)))
+        return found
+
+    def test_stream_many_are_bound(self):
+        kept = [socket.socket() for _ in range(1200)]
+        for one in kept:
+            one.bind((self.ours, 0))
+        ports = {one.getsockname()[1] for one in kept}
+        for one in kept:
+            one.close()
+        return len(ports)
+
     def test_stream_not_connected(self):
         found = []
         for port in (None, 4504):

@@ -96,8 +96,8 @@ impl Drive for Here {
         self.held(self.inner.layer.connect(&self.inner.kernel, local, peer))
     }
 
-    fn listen(&self, local: SocketAddrV4, backlog: usize) -> Result<Held, Errno> {
-        self.held(self.inner.layer.listen(&self.inner.kernel, local, backlog))
+    fn reserve(&self, local: SocketAddrV4) -> Result<Held, Errno> {
+        self.held(self.inner.layer.reserve(&self.inner.kernel, local))
     }
 
     fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {
@@ -185,7 +185,12 @@ impl Drive for Here {
     }
 
     fn set(&self, socket: &Held, setting: Setting) -> Result<(), Errno> {
-        let result = super::drive_set(&self.inner.kernel, &socket.socket, setting);
+        let result = super::drive_set(
+            &self.inner.layer,
+            &self.inner.kernel,
+            &socket.socket,
+            setting,
+        );
         self.inner.runner.flush();
         result
     }

@@ -11,7 +11,7 @@ pub use thread::Thread;
 
 pub(crate) use drive::{Drive, Setting};
 
-use crate::layer::{Body, Socket};
+use crate::layer::{Body, Layer, Socket};
 use rustix::io::Errno;
 use xk_core::Kernel;
 
@@ -41,6 +41,8 @@ mod drive {
         Broadcast(bool),
         /// Octets of datagrams that wait for their reader.
         ReceiveBuffer(u32),
+        /// How many peers may wait to be accepted; `None` to listen no longer.
+        Backlog(Option<usize>),
     }
 
     #[allow(
@@ -56,7 +58,7 @@ mod drive {
             local: Option<SocketAddrV4>,
             peer: SocketAddrV4,
         ) -> Result<Self::Socket, Errno>;
-        fn listen(&self, local: SocketAddrV4, backlog: usize) -> Result<Self::Socket, Errno>;
+        fn reserve(&self, local: SocketAddrV4) -> Result<Self::Socket, Errno>;
         fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
@@ -146,7 +148,7 @@ mod drive {
 }
 
 /// Sets something on a socket, within the stack.
-fn drive_set(cx: &Kernel, socket: &Socket, setting: Setting) -> Result<(), Errno> {
+fn drive_set(layer: &Layer, cx: &Kernel, socket: &Socket, setting: Setting) -> Result<(), Errno> {
     match (&socket.body, setting) {
         (Body::Stream(stream), Setting::Stream(setting)) => stream.set(cx, setting),
         (Body::Stream(stream), Setting::Linger(linger)) => {
@@ -160,6 +162,9 @@ fn drive_set(cx: &Kernel, socket: &Socket, setting: Setting) -> Result<(), Errno
         (Body::Datagrams(datagrams), Setting::ReceiveBuffer(octets)) => {
             datagrams.set_octets_max(octets as usize);
             Ok(())
+        }
+        (Body::Listener(listener), Setting::Backlog(backlog)) => {
+            layer.set_backlog(cx, listener, backlog)
         }
         _ => Err(Errno::NOPROTOOPT),
     }

@@ -86,8 +86,16 @@ impl Inside {
         if let Some(place) = self.ports.borrow_mut().get_mut(socket.place as usize) {
             *place = None;
         }
+        // As those that the layer has not handed out yet (RFC 9293, section 3.10.4).
         for waiting in lock(&port.state).accepted.drain(..) {
-            lock(&waiting.state).closing = true;
+            if let Some(socket) = self.socket(&waiting)
+                && let Body::Stream(stream) = &socket.body
+            {
+                stream.set_linger(Some(Duration::ZERO));
+            }
+            let mut state = lock(&waiting.state);
+            (state.closing, state.abandoned) = (true, true);
+            drop(state);
             self.entrance.tend(&waiting);
         }
         self.layer.close(cx, socket);

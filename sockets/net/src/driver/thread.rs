@@ -170,8 +170,8 @@ impl Drive for Thread {
         self.open(move |cx, inside| inside.layer.connect(cx, local, peer))
     }
 
-    fn listen(&self, local: SocketAddrV4, backlog: usize) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.listen(cx, local, backlog))
+    fn reserve(&self, local: SocketAddrV4) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.reserve(cx, local))
     }
 
     fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
@@ -258,8 +258,8 @@ impl Drive for Thread {
         if let Setting::Linger(linger) = setting {
             lock(&socket.port.state).abandoned = linger == Some(Duration::ZERO);
         }
-        self.with(socket, move |cx, _, socket| {
-            super::drive_set(cx, socket, setting)
+        self.with(socket, move |cx, inside, socket| {
+            super::drive_set(&inside.layer, cx, socket, setting)
         })
     }
 

@@ -23,8 +23,9 @@ const EPHEMERAL_COUNT: u16 = 16_384;
 /// One who listens.
 pub(crate) struct Listener {
     pub(crate) local: SocketAddrV4,
+    /// `None` while the port is only kept.
     enable: Cell<Option<Enable>>,
-    backlog: usize,
+    backlog: Cell<usize>,
     waiting: RefCell<VecDeque<Rc<Socket>>>,
 }
 
@@ -48,41 +49,52 @@ impl Listener {
 }
 
 impl Layer {
-    /// Listens at `local`; at a free port if that is zero.
+    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet.
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn listen(
-        &self,
-        cx: &Kernel,
-        local: SocketAddrV4,
-        backlog: usize,
-    ) -> Result<Rc<Socket>, Errno> {
-        let (tcp, this) = (self.tcp()?, self.this()?);
-        self.check_local(cx, &tcp, *local.ip())?;
-        let (local, enable) = match local.port() {
-            0 => self.enable_any(cx, &tcp, &this, local)?,
-            _ => (local, self.enable(cx, &tcp, &this, local)?),
+    pub(crate) fn reserve(&self, cx: &Kernel, local: SocketAddrV4) -> Result<Rc<Socket>, Errno> {
+        self.check_local(cx, &self.tcp()?, *local.ip())?;
+        let local = match local.port() {
+            0 => self.free_port(cx, local)?,
+            _ => {
+                self.ports.bind(Transport::Tcp, local)?;
+                local
+            }
         };
         let added = self.add(Body::Listener(Listener {
             local,
-            enable: Cell::new(Some(enable)),
-            backlog: backlog.max(1),
+            enable: Cell::new(None),
+            backlog: Cell::new(1),
             waiting: RefCell::default(),
         }));
-        match added {
-            Ok(socket) => {
-                self.listeners
-                    .borrow_mut()
-                    .insert(local, Rc::clone(&socket));
-                Ok(socket)
-            }
-            Err(error) => {
-                tcp.open_disable(cx, enable);
-                self.ports.unbind(Transport::Tcp, local);
-                Err(error)
-            }
+        match &added {
+            Ok(socket) => drop(self.listeners.borrow_mut().insert(local, Rc::clone(socket))),
+            Err(_) => self.ports.unbind(Transport::Tcp, local),
         }
+        added
+    }
+
+    /// Listens at a port that is kept, for so many peers; no longer if that is `None`: whoever waits is turned away.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if others of the graph listen there.
+    pub(crate) fn set_backlog(
+        &self,
+        cx: &Kernel,
+        listener: &Listener,
+        backlog: Option<usize>,
+    ) -> Result<(), Errno> {
+        let Some(backlog) = backlog else {
+            self.turn_away(cx, listener);
+            return Ok(());
+        };
+        listener.backlog.set(backlog.max(1));
+        if listener.enable.get().is_none() {
+            let enable = self.enable(cx, &self.tcp()?, &self.this()?, listener.local)?;
+            listener.enable.set(Some(enable));
+        }
+        Ok(())
     }
 
     fn enable(
@@ -92,35 +104,23 @@ impl Layer {
         this: &ProtocolRef,
         local: SocketAddrV4,
     ) -> Result<Enable, Errno> {
-        self.ports.bind(Transport::Tcp, local)?;
         let port = Part::port(local.port());
         let offer = match local.ip().is_unspecified() {
             true => Participant::of(port),
             false => Participant::of(Part::Host(*local.ip())).with(port),
         };
         let enabled = tcp.open_enable(cx, Upper::new(this), Participants::local(offer));
-        enabled.map_err(|error| {
-            self.ports.unbind(Transport::Tcp, local);
-            error::of_open(error, true)
-        })
+        enabled.map_err(|error| error::of_open(error, true))
     }
 
-    /// The same at a free port, from a random one on (RFC 6056, section 3.3.1).
-    fn enable_any(
-        &self,
-        cx: &Kernel,
-        tcp: &ProtocolRef,
-        this: &ProtocolRef,
-        local: SocketAddrV4,
-    ) -> Result<(SocketAddrV4, Enable), Errno> {
+    /// A free port, from a random one on (RFC 6056, section 3.3.1), kept from now on.
+    fn free_port(&self, cx: &Kernel, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
         let start = cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16;
         for n in 0..EPHEMERAL_COUNT {
             let port = EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT;
             let local = SocketAddrV4::new(*local.ip(), port);
-            match self.enable(cx, tcp, this, local) {
-                Ok(enable) => return Ok((local, enable)),
-                Err(Errno::ADDRINUSE) => {}
-                Err(error) => return Err(error),
+            if self.ports.bind(Transport::Tcp, local).is_ok() {
+                return Ok(local);
             }
         }
         Err(Errno::ADDRINUSE)
@@ -139,7 +139,7 @@ impl Layer {
         let Body::Listener(listener) = &socket.body else {
             return Err(&reason::NO_PORT);
         };
-        if listener.waiting.borrow().len() >= listener.backlog {
+        if listener.waiting.borrow().len() >= listener.backlog.get() {
             return Err(&reason::QUEUE_FULL);
         }
         let stream = Stream::accepted(cx, session);
@@ -156,11 +156,9 @@ impl Layer {
     }
 
     /// Listens no longer; whoever waits is turned away (RFC 9293, section 3.10.4).
-    pub(super) fn close_listener(&self, cx: &Kernel, listener: &Listener) {
+    fn turn_away(&self, cx: &Kernel, listener: &Listener) {
         if let (Some(enable), Ok(tcp)) = (listener.enable.take(), self.tcp()) {
             tcp.open_disable(cx, enable);
-            self.ports.unbind(Transport::Tcp, listener.local);
-            self.listeners.borrow_mut().remove(&listener.local);
         }
         for socket in listener.waiting.take() {
             if let Body::Stream(stream) = &socket.body {
@@ -168,5 +166,12 @@ impl Layer {
             }
             self.close(cx, &socket);
         }
+    }
+
+    /// Gives the port back.
+    pub(super) fn close_listener(&self, cx: &Kernel, listener: &Listener) {
+        self.turn_away(cx, listener);
+        self.ports.unbind(Transport::Tcp, listener.local);
+        self.listeners.borrow_mut().remove(&listener.local);
     }
 }
