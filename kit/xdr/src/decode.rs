@@ -6,9 +6,14 @@ use alloc::vec::Vec;
 use xk_core::Message;
 use xk_core::message::Slices;
 
-/// How deep values lie within values at most, unless [`Decoder::depth_max`] says otherwise, if each has [`DEPTH_OCTETS`] in memory at
-/// most; larger ones count more often. A stack of 64 KiB, the shepherds' default, is enough for that.
+/// How deep values lie within values at most, unless [`Decoder::depth_max`] says otherwise, if each
+/// has [`DEPTH_OCTETS`] in memory at most; larger ones count more often. Where the code of a build
+/// takes so much of the stack that [`STACK_OCTETS_MAX`] are used before, they lie less deep.
 pub const DEPTH_MAX: u32 = 32;
+
+/// Octets of the stack that values within values take at most: not half of 64 KiB, the shepherds'
+/// default. A larger [`Decoder::depth_max`] than [`DEPTH_MAX`] has more in proportion.
+pub const STACK_OCTETS_MAX: usize = 24 << 10;
 
 /// See [`DEPTH_MAX`].
 pub const DEPTH_OCTETS: usize = 128;
@@ -26,7 +31,48 @@ pub struct Decoder<'a> {
     /// Octets in those.
     octets_behind: usize,
     depth_left: u32,
+    stack: Option<Stack>,
+    stack_octets_max: usize,
     strict: bool,
+}
+
+/// How much of the stack the values around the one at hand have taken.
+#[derive(Clone, Copy)]
+struct Stack {
+    /// Where it was when the outermost and the innermost were begun.
+    from: usize,
+    last: usize,
+    /// The most that one of them took, in octets.
+    level: usize,
+}
+
+impl Stack {
+    /// Where it is, nearly.
+    #[inline(always)]
+    fn here() -> usize {
+        let here = 0u8;
+        core::ptr::from_ref(&here).addr()
+    }
+
+    /// One value more, of this size; `None` if there may be no room for another like those before
+    /// it.
+    fn deeper(around: Option<Self>, here: usize, size: usize, octets_max: usize) -> Option<Self> {
+        let Some(Self { from, last, level }) = around else {
+            return Some(Self {
+                from: here,
+                last: here,
+                level: 0,
+            });
+        };
+        // Without optimisation many copies of a value lie on the stack at once.
+        let level = level.max(here.abs_diff(last)).max(8 * size);
+        let has_room = here.abs_diff(from) + level <= octets_max;
+        has_room.then_some(Self {
+            from,
+            last: here,
+            level,
+        })
+    }
 }
 
 impl<'a> Decoder<'a> {
@@ -38,6 +84,8 @@ impl<'a> Decoder<'a> {
             behind: None,
             octets_behind: 0,
             depth_left: DEPTH_MAX,
+            stack: None,
+            stack_octets_max: STACK_OCTETS_MAX,
             strict: false,
         }
     }
@@ -66,6 +114,8 @@ impl<'a> Decoder<'a> {
     #[must_use]
     pub fn depth_max(mut self, depth: u32) -> Self {
         self.depth_left = depth;
+        let more = (depth as usize).saturating_mul(STACK_OCTETS_MAX / DEPTH_MAX as usize);
+        self.stack_octets_max = more.max(STACK_OCTETS_MAX);
         self
     }
 
@@ -213,14 +263,17 @@ impl<'a> Decoder<'a> {
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         let levels = const { 1 + (size_of::<V>() / DEPTH_OCTETS) as u32 };
-        let before = self.depth_left;
-        if before == 0 {
+        let before = (self.depth_left, self.stack);
+        let (here, size) = (Stack::here(), size_of::<V>());
+        let stack = Stack::deeper(self.stack, here, size, self.stack_octets_max);
+        if self.depth_left == 0 || stack.is_none() {
             return Err(DecodeError::TooDeep);
         }
         // However large it is, one of them is read.
-        self.depth_left = before.saturating_sub(levels);
+        self.depth_left = self.depth_left.saturating_sub(levels);
+        self.stack = stack;
         let value = read(self);
-        self.depth_left = before;
+        (self.depth_left, self.stack) = before;
         value
     }
 }

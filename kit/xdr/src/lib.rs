@@ -51,6 +51,8 @@
 //! that are left before anything is allocated, and memory grows with what is decoded. A value of few octets may take more
 //! in memory: at most the size of the element's type for each [`OCTETS_MIN`](Xdr::OCTETS_MIN) octets. Types that contain themselves
 //! do so through `Option<Box<T>>` and [`Array`], which count how deep they are (RFC 4506, section 8): [`Decoder::depth_max`].
+//! They also see how much of the stack was taken, which a build without optimisation does by
+//! kilobytes: what would take more than [`STACK_OCTETS_MAX`] is refused as too deep.
 //! A [`List`] is not recursive at all.
 //!
 //! # Strictness
@@ -69,7 +71,7 @@ mod octets;
 mod scalar;
 
 pub use compound::{Array, List};
-pub use decode::{DEPTH_MAX, DEPTH_OCTETS, Decoder, EMPTY_ELEMENTS_MAX};
+pub use decode::{DEPTH_MAX, DEPTH_OCTETS, Decoder, EMPTY_ELEMENTS_MAX, STACK_OCTETS_MAX};
 pub use encode::{Filler, Length, Sink, padding};
 pub use error::{DecodeError, EncodeError};
 pub use octets::{Opaque, Text};

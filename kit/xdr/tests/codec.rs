@@ -357,3 +357,44 @@ fn large_values_lie_less_deep() {
         .join()
         .expect("it fits");
 }
+
+/// A value of few octets whose reading takes much of the stack, as any does without optimisation.
+struct Wasteful(Option<Box<Wasteful>>);
+
+impl Xdr for Wasteful {
+    const OCTETS_MIN: usize = 4;
+
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<(), EncodeError> {
+        self.0.encode(sink)
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let room = std::hint::black_box([0u8; 5000]);
+        let value = Xdr::decode(decoder).map(Self);
+        std::hint::black_box(&room);
+        value
+    }
+}
+
+/// Whatever the code of a build takes of the stack, what is too deep for it is refused.
+#[test]
+fn what_the_stack_does_not_hold_is_refused() {
+    let decode = || {
+        for depth in [10, 31, 1000] {
+            let deep = 1u32.to_be_bytes().repeat(depth);
+            let deep = from_slice::<Wasteful>(&deep).map(drop);
+            assert_eq!(deep, Err(DecodeError::TooDeep), "{depth}");
+        }
+        let octets = [[0, 0, 0, 1].repeat(2), vec![0; 4]].concat();
+        assert!(from_slice::<Wasteful>(&octets).is_ok());
+        // One that was refused is forgotten.
+        let mut decoder = Decoder::new(&octets);
+        assert!(Wasteful::decode(&mut decoder).is_ok());
+    };
+    let thread = std::thread::Builder::new().stack_size(48 << 10);
+    thread
+        .spawn(decode)
+        .expect("a thread")
+        .join()
+        .expect("it fits");
+}
