@@ -7,6 +7,7 @@ use xk_catalog::{Catalog, PROTOCOLS};
 use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
 use xk_core::kernel::Config;
 use xk_core::object::Arrivals;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Entry, Kernel, Part, Participant, Participants, Pool, ProtocolRef, SessionRef, Upper,
@@ -78,7 +79,7 @@ impl Host {
             ..Limits::default()
         };
         let config = Config {
-            seed: u64::from(number),
+            random: Random::new(u64::from(number)),
             pool: pool.clone(),
             shepherds: Shepherds::new(Box::new(NoSwitch), limits),
             timers_max,

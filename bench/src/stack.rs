@@ -5,6 +5,7 @@ use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Arrivals, Burst, Enable, OpenError, Outgoing, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef,
@@ -16,7 +17,7 @@ use xk_kit::control::{MaxPacket, MyEther, OptPacket};
 pub(crate) fn kernel() -> Rc<Kernel> {
     let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
     Rc::new(Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds: Shepherds::new(
             Box::new(NoSwitch),

@@ -2,6 +2,7 @@
 //! protocols themselves can tell (addresses, routes, participants, who wants what another has) is
 //! checked with the rest. Nothing outside is touched, and no time passes.
 
+use core::any::Any;
 use core::cell::RefCell;
 use std::collections::VecDeque;
 use xk_core::control::{Answer, Ask};
@@ -9,6 +10,7 @@ use xk_core::graph::{Build, BuildError, Family, Look};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Kernel, Message, Participants, Pool, Reason};
 use xk_kit::EthAddr;
@@ -45,8 +47,8 @@ impl FrameDevice for Silent {
         Ok(())
     }
 
-    fn descriptor(&self) -> i32 {
-        -1
+    fn descriptor(&self) -> &dyn Any {
+        &()
     }
 }
 
@@ -126,7 +128,7 @@ fn rehearse_host(
     diagnostics: &mut Diagnostics,
 ) {
     let kernel = Kernel::new(Config {
-        seed: 0,
+        random: Random::new(0),
         pool: pool.clone(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 1024,

@@ -8,6 +8,7 @@ use crate::object::{
 };
 use crate::random::Random;
 use crate::reason::Reason;
+use crate::secret::Secret;
 use crate::shepherd::{Semaphore, Shepherds, Ticket, WaitError};
 use crate::time::Time;
 use crate::trace::{Crossing, Observer, Operation};
@@ -20,8 +21,9 @@ use core::time::Duration;
 
 /// What a kernel is made of.
 pub struct Config {
-    /// All chance comes from this.
-    pub seed: u64,
+    /// All secrets and all chance come from this: from the operating system's random source in a
+    /// real kernel, from the seed in a simulation.
+    pub random: Random,
     /// Where messages come from; kernels of one thread may share a pool.
     pub pool: Pool,
     /// Who carries messages.
@@ -29,6 +31,10 @@ pub struct Config {
     /// How many timers may be pending.
     pub timers_max: usize,
 }
+
+/// Labels of the kernel's two generators.
+const SECRETS: u64 = 0;
+const DRAWS: u64 = 1;
 
 /// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it began.
 const CHAIN_MAX: usize = 1024;
@@ -68,7 +74,6 @@ pub struct Kernel {
     /// message alone never needs.
     quiet_until: Cell<Time>,
     pool: Pool,
-    random: Random,
     shepherds: Shepherds,
     wheel: RefCell<Wheel<Alarm>>,
     waits: Waits,
@@ -78,21 +83,23 @@ pub struct Kernel {
     /// The burst that the loop's shepherd carries up.
     burst: RefCell<Option<Rc<Slots>>>,
     surroundings: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
-    boot_key: [u64; 2],
+    random: Random,
+    /// Puts out secrets and nothing else.
+    secrets: Random,
+    boot_id: u32,
 }
 
 impl Kernel {
     /// A kernel with no protocols yet, at time zero.
     pub fn new(config: Config) -> Self {
-        let random = Random::new(config.seed);
-        let boot_key = [random.next_u64(), random.next_u64()];
+        let random = config.random.fork(DRAWS);
+        let boot_id = random.next_u32().max(1);
         Self {
             gate: Cell::new(0),
             session_last: Cell::new(0),
             now: Cell::new(Time::ZERO),
             quiet_until: Cell::new(Time::ZERO),
             pool: config.pool,
-            random,
             shepherds: config.shepherds,
             wheel: RefCell::new(Wheel::new(config.timers_max)),
             waits: Waits::default(),
@@ -101,7 +108,9 @@ impl Kernel {
             observer: RefCell::default(),
             burst: RefCell::default(),
             surroundings: RefCell::default(),
-            boot_key,
+            random,
+            secrets: config.random.fork(SECRETS),
+            boot_id,
         }
     }
 
@@ -113,7 +122,7 @@ impl Kernel {
         self.now.get()
     }
 
-    /// Random bits, all from the kernel's seed.
+    /// Random numbers that may be shown to anyone: a cipher makes them, apart from the secrets.
     pub fn random(&self) -> &Random {
         &self.random
     }
@@ -124,21 +133,19 @@ impl Kernel {
         &self.pool
     }
 
-    /// The key of this boot for maps, so that nobody outside can choose colliding keys.
-    pub fn boot_key(&self) -> [u64; 2] {
-        self.boot_key
-    }
-
-    /// A hash of `value` under the key of this boot: nobody outside can say it beforehand.
-    pub fn keyed_hash(&self, value: u64) -> u64 {
-        crate::map::keyed_hash(self.boot_key, &value)
+    /// A new secret: a key for one purpose that nobody outside knows, and that no other tells
+    /// anything of.
+    ///
+    /// A number that others see must not be one that they can foretell: not from what they were
+    /// shown before, and not from what another peer is shown. It is either drawn from
+    /// [`Kernel::random`], or the hash under a secret of what it is to depend on.
+    pub fn secret(&self) -> Secret {
+        Secret::draw(&self.secrets)
     }
 
     /// Names this boot to peers, who tell by it that what they knew of us is gone. Never 0, which stands for a boot not known.
     pub fn boot_id(&self) -> u32 {
-        // Any value does that no other use of the key hashes.
-        let hash = self.keyed_hash(u64::MAX);
-        (hash as u32).max(1)
+        self.boot_id
     }
 
     /// Makes a session of the protocol `this` that was opened from above; it has one holder.

@@ -3,7 +3,7 @@
 //! A protocol keeps two: the active map finds the session that a message
 //! belongs to, the passive map the enable that would accept a new one. Keys
 //! come from packets, so strangers choose them; the hash is keyed
-//! (SipHash-1-3) with a key drawn at boot, which leaves them no way to aim at
+//! (SipHash-1-3) with a secret drawn at boot, which leaves them no way to aim at
 //! one bucket, and the number of entries is bounded.
 //!
 //! In front of the table stands a cache of one entry, since messages come in
@@ -19,6 +19,7 @@ mod tests;
 pub use key::{Key, Octets};
 pub use lru::Lru;
 
+use crate::secret::Secret;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -78,12 +79,11 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// An empty map of at most `entries_max` entries, which allocates nothing
     /// until the first is bound.
     ///
-    /// `boot_key` must be unknown to whoever chooses the keys: 128 bits drawn
-    /// once per kernel.
+    /// `secret` must be unknown to those who choose the keys.
     #[must_use]
-    pub fn new(boot_key: [u64; 2], entries_max: usize) -> Map<K, V> {
+    pub fn new(secret: Secret, entries_max: usize) -> Map<K, V> {
         Map {
-            hasher: SipHasher13::new_with_keys(boot_key[0], boot_key[1]),
+            hasher: secret.hasher(),
             entries_max,
             table: RefCell::new(HashTable::new()),
             last: Cell::new(0),
@@ -201,7 +201,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     }
 
     /// Shows each entry to `see`, in no useful order, but in the same one for
-    /// the same boot key and history. Takes a copy of all entries first, so
+    /// the same secret and history. Takes a copy of all entries first, so
     /// `see` may change the map.
     pub fn for_each(&self, mut see: impl FnMut(&K, &V)) {
         for (key, value) in self.snapshot() {
@@ -266,9 +266,4 @@ fn hash<K: Key>(hasher: &SipHasher13, key: &K) -> u64 {
     let mut octets = Octets(*hasher);
     key.put(&mut octets);
     octets.0.finish()
-}
-
-/// The hash of a key under the key of a boot, for who needs it outside of a map.
-pub fn keyed_hash<K: Key>(boot_key: [u64; 2], key: &K) -> u64 {
-    hash(&SipHasher13::new_with_keys(boot_key[0], boot_key[1]), key)
 }

@@ -1,86 +1,83 @@
-//! Pseudo-random numbers: one seed replays a run to the bit.
+//! Random numbers: a cipher makes all of them.
 //!
-//! The generator is xoshiro256** with its state filled by SplitMix64, both as
-//! published by Blackman and Vigna ("Scrambled Linear Pseudorandom Number
-//! Generators", ACM TOMS 47/4, 2021). It is fast and statistically sound, and
-//! it is **not** a cipher: who sees some of its output can compute the rest.
-//! What a stranger must not guess (initial sequence numbers, the key of a
-//! hash table) has to come from a seed he does not know, through a keyed hash
-//! or a fork whose own output is never sent.
+//! The generator is ChaCha with twenty rounds (RFC 8439, section 2.3, with 64 bits of counter and
+//! 64 of nonce, as in Bernstein's "ChaCha, a variant of Salsa20"). However much of its output is
+//! seen, the rest of it cannot be told from chance by those who do not know the key. So a number
+//! drawn here may go onto the wire as it is, and there is no second, weaker generator to be taken
+//! by mistake.
+//!
+//! A real kernel's key is drawn from the operating system. A simulation's follows from a seed of 64
+//! bits, and one seed replays a run to the bit.
 
-use core::cell::Cell;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use core::cell::RefCell;
+use core::fmt;
 
-/// A source of pseudo-random numbers, advanced through a shared reference.
-#[derive(Debug)]
+/// The block at which the keys of forks lie in their streams. A generator's own output, from block
+/// 0 on, never gets there.
+const FORKS: u64 = 1 << 63;
+
+/// A source of random numbers, advanced through a shared reference.
 pub struct Random {
-    seed: u64,
-    state: Cell<[u64; 4]>,
+    stream: RefCell<ChaCha20Rng>,
 }
 
 impl Random {
-    /// A generator whose whole output follows from `seed`.
+    /// A generator for what is to be replayed: its whole output follows from `seed`, and no secret
+    /// does.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        let mut counter = seed;
-        let state = core::array::from_fn(|_| split_mix(&mut counter));
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Random::from_key(key)
+    }
+
+    /// A generator whose output can be foretold by those alone who know `key`.
+    #[must_use]
+    pub fn from_key(key: [u8; 32]) -> Random {
         Random {
-            seed,
-            state: Cell::new(state),
+            stream: RefCell::new(ChaCha20Rng::from_seed(key)),
         }
     }
 
-    /// The seed it was made from, to be printed where a run may be replayed.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// An independent generator, which follows from this one's seed and
-    /// `label` alone.
+    /// An independent generator, which follows from this one's key and `label` alone.
     ///
-    /// How much was drawn before does not matter, so a part of a simulation
-    /// that draws more or less than yesterday leaves all other parts as they
-    /// were. The same label gives the same stream each time: one per user.
+    /// How much was drawn before does not matter, so a part of a simulation that draws more or less
+    /// than yesterday leaves all other parts as they were. The same label gives the same stream
+    /// each time: one per user. What one of them puts out tells nothing of the others.
     #[must_use]
     pub fn fork(&self, label: u64) -> Random {
-        let mut parent = self.seed;
-        let mut counter = split_mix(&mut parent) ^ label;
-        // Mixed again, lest labels that differ in one bit give seeds that do.
-        Random::new(split_mix(&mut counter))
+        let mut stream = ChaCha20Rng::from_seed(self.stream.borrow().get_seed());
+        stream.set_stream(label);
+        stream.set_block_pos(FORKS);
+        let mut key = [0; 32];
+        stream.fill_bytes(&mut key);
+        Random::from_key(key)
     }
 
     /// Sixty-four random bits.
     #[inline]
     pub fn next_u64(&self) -> u64 {
-        let mut state = self.state.get();
-        let result = state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
-        let shifted = state[1] << 17;
-        state[2] ^= state[0];
-        state[3] ^= state[1];
-        state[1] ^= state[2];
-        state[0] ^= state[3];
-        state[2] ^= shifted;
-        state[3] = state[3].rotate_left(45);
-        self.state.set(state);
-        result
+        self.stream.borrow_mut().next_u64()
     }
 
     /// Thirty-two random bits.
     #[inline]
     pub fn next_u32(&self) -> u32 {
-        (self.next_u64() >> 32) as u32
+        self.stream.borrow_mut().next_u32()
     }
 
     /// Sixteen random bits.
     #[inline]
     pub fn next_u16(&self) -> u16 {
-        (self.next_u64() >> 48) as u16
+        self.next_u32() as u16
     }
 
     /// A number from 0 to `n - 1`, each equally likely; 0 when `n` is 0.
     ///
-    /// Multiplication with rejection: Lemire, "Fast Random Integer Generation
-    /// in an Interval", section 4.
+    /// Multiplication with rejection: Lemire, "Fast Random Integer Generation in an Interval",
+    /// section 4.
     pub fn below(&self, n: u64) -> u64 {
         let mut product = u128::from(self.next_u64()) * u128::from(n);
         if (product as u64) < n {
@@ -92,8 +89,8 @@ impl Random {
         (product >> 64) as u64
     }
 
-    /// True with probability `p`; never when `p` is 0, negative or not a
-    /// number, always from 1 on. One number is drawn in every case.
+    /// True with probability `p`; never when `p` is 0, negative or not a number, always from 1 on.
+    /// One number is drawn in every case.
     pub fn chance(&self, p: f64) -> bool {
         // The upper 53 bits as a fraction in [0, 1).
         let fraction = (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
@@ -107,22 +104,15 @@ impl Random {
 
     /// Fills `octets` with random bits.
     pub fn fill(&self, octets: &mut [u8]) {
-        for chunk in octets.chunks_mut(8) {
-            let bits = self.next_u64().to_le_bytes();
-            for (octet, bits) in chunk.iter_mut().zip(bits) {
-                *octet = bits;
-            }
-        }
+        self.stream.borrow_mut().fill_bytes(octets);
     }
 }
 
-/// The next output of SplitMix64.
-fn split_mix(counter: &mut u64) -> u64 {
-    *counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *counter;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Without key and position, which are nobody's business.
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Random").finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
@@ -130,41 +120,62 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
+    /// RFC 8439, appendix A.1, test vectors 1 to 4: key, block and the first half of its octets.
     #[test]
-    fn known_answers_of_split_mix() {
-        let mut counter = 1_234_567;
-        let expected = [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-            4_593_380_528_125_082_431,
-            16_408_922_859_458_223_821,
+    fn known_answers_of_chacha_20() {
+        let zero = [0; 32];
+        let mut last = zero;
+        last[31] = 1;
+        let mut second = zero;
+        second[1] = 0xff;
+        let answers: [([u8; 32], usize, [u8; 32]); 4] = [
+            (
+                zero,
+                0,
+                [
+                    0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90, 0x40, 0x5d, 0x6a, 0xe5, 0x53,
+                    0x86, 0xbd, 0x28, 0xbd, 0xd2, 0x19, 0xb8, 0xa0, 0x8d, 0xed, 0x1a, 0xa8, 0x36,
+                    0xef, 0xcc, 0x8b, 0x77, 0x0d, 0xc7,
+                ],
+            ),
+            (
+                zero,
+                1,
+                [
+                    0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a, 0x98, 0xba, 0x97, 0x7c, 0x73,
+                    0x2d, 0x08, 0x0d, 0xcb, 0x0f, 0x29, 0xa0, 0x48, 0xe3, 0x65, 0x69, 0x12, 0xc6,
+                    0x53, 0x3e, 0x32, 0xee, 0x7a, 0xed,
+                ],
+            ),
+            (
+                last,
+                1,
+                [
+                    0x3a, 0xeb, 0x52, 0x24, 0xec, 0xf8, 0x49, 0x92, 0x9b, 0x9d, 0x82, 0x8d, 0xb1,
+                    0xce, 0xd4, 0xdd, 0x83, 0x20, 0x25, 0xe8, 0x01, 0x8b, 0x81, 0x60, 0xb8, 0x22,
+                    0x84, 0xf3, 0xc9, 0x49, 0xaa, 0x5a,
+                ],
+            ),
+            (
+                second,
+                2,
+                [
+                    0x72, 0xd5, 0x4d, 0xfb, 0xf1, 0x2e, 0xc4, 0x4b, 0x36, 0x26, 0x92, 0xdf, 0x94,
+                    0x13, 0x7f, 0x32, 0x8f, 0xea, 0x8d, 0xa7, 0x39, 0x90, 0x26, 0x5e, 0xc1, 0xbb,
+                    0xbe, 0xa1, 0xae, 0x9a, 0xf0, 0xca,
+                ],
+            ),
         ];
-        for answer in expected {
-            assert_eq!(split_mix(&mut counter), answer);
-        }
-    }
-
-    #[test]
-    fn known_answers_of_xoshiro256_star_star() {
-        let random = Random {
-            seed: 0,
-            state: Cell::new([1, 2, 3, 4]),
-        };
-        let expected = [
-            11_520,
-            0,
-            1_509_978_240,
-            1_215_971_899_390_074_240,
-            1_216_172_134_540_287_360,
-            607_988_272_756_665_600,
-            16_172_922_978_634_559_625,
-            8_476_171_486_693_032_832,
-            10_595_114_339_597_558_777,
-            2_904_607_092_377_533_576,
-        ];
-        for answer in expected {
-            assert_eq!(random.next_u64(), answer);
+        for (key, block, answer) in answers {
+            let mut octets = std::vec![0; 64 * block + 32];
+            Random::from_key(key).fill(&mut octets);
+            assert_eq!(octets[64 * block..], answer);
+            // By words and by octets it is one stream.
+            let words = Random::from_key(key);
+            let by_words: Vec<u8> = (0..octets.len() / 8)
+                .flat_map(|_| words.next_u64().to_le_bytes())
+                .collect();
+            assert_eq!(by_words, octets);
         }
     }
 
@@ -195,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_depend_on_seed_and_label_alone() {
+    fn forks_depend_on_key_and_label_alone() {
         let draw = |random: &Random| (0..4).map(|_| random.next_u64()).collect::<Vec<_>>();
         let (fresh, used) = (Random::new(1), Random::new(1));
         draw(&used);
@@ -215,5 +226,11 @@ mod tests {
             assert_eq!(one, two);
             assert!(length < 16 || one[length - 8..].iter().any(|&o| o != 0));
         }
+    }
+
+    #[test]
+    fn its_text_shows_no_key() {
+        let text = std::format!("{:?}", Random::new(0x0102_0304_0506_0708));
+        assert_eq!(text, "Random { .. }");
     }
 }

@@ -6,15 +6,20 @@
 use crate::kernel::Kernel;
 use crate::object::ProtocolRef;
 use crate::time::Time;
+use core::any::Any;
 
 /// What an executor sleeps on, for wires whose descriptors come and go.
+///
+/// A descriptor goes by reference to what owns it, so that it is open for as long as it is looked
+/// at. This crate knows no operating system: on Unix, `fd` is a `std::os::fd::OwnedFd`, and
+/// anything else is nothing to sleep on.
 pub trait Sleeper {
     /// Ends the sleep each time that `fd` is signalled, whether or not anybody has read from it since, until it is removed.
     /// False if the system refuses.
-    fn add(&self, fd: i32) -> bool;
+    fn add(&self, fd: &dyn Any) -> bool;
 
     /// Takes `fd` out again. It must still be open.
-    fn remove(&self, fd: i32);
+    fn remove(&self, fd: &dyn Any);
 }
 
 /// The executor's view of a wire.
@@ -27,9 +32,10 @@ pub trait Wire {
         let _ = (cx, this);
     }
 
-    /// The file descriptor that becomes readable on arrivals; `None` if there is nothing to sleep on.
-    fn descriptor(&self) -> Option<i32> {
-        None
+    /// Shows what owns the file descriptor that becomes readable on arrivals, as for [`Sleeper`],
+    /// if there is one to sleep on.
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        let _ = see;
     }
 
     /// When it wants to be polled next without an arrival.

@@ -4,6 +4,7 @@ use crate::control::{LinkType, MaxPacket, OptPacket};
 use crate::wire_end::WireEnd;
 use crate::{offload, segments};
 use alloc::rc::Rc;
+use core::any::Any;
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -79,8 +80,8 @@ pub trait Anchor: Sized + 'static {
     }
 
     /// As [`Wire::descriptor`].
-    fn descriptor(&self) -> Option<i32> {
-        None
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        let _ = see;
     }
 
     /// As [`Wire::next_poll`].
@@ -220,8 +221,8 @@ impl<A: Anchor> Wire for Anchored<A> {
         self.0.flush(cx, this);
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        self.0.descriptor()
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        self.0.descriptor(see);
     }
 
     fn next_poll(&self) -> Option<Time> {

@@ -12,7 +12,7 @@ use core::cell::{Cell, OnceCell};
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::reason::{Class, Reason};
-use xk_core::{Kernel, Message, SessionRef};
+use xk_core::{Kernel, Message, Secret, SessionRef};
 
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
 
@@ -111,7 +111,7 @@ pub struct Allowance {
     /// Nanoseconds of arrears that are allowed.
     burst: u64,
     /// When each place has been paid for, in nanoseconds: sources, neighbours, all. Made when it is first needed.
-    paid: OnceCell<Vec<Cell<u64>>>,
+    paid: OnceCell<(Secret, Vec<Cell<u64>>)>,
 }
 
 impl Allowance {
@@ -140,9 +140,11 @@ impl Allowance {
             return false;
         }
         let places = SOURCES + NEIGHBOURS + 1;
-        let paid = self.paid.get_or_init(|| vec![Cell::new(0); places]);
+        let (secret, paid) = self
+            .paid
+            .get_or_init(|| (cx.secret(), vec![Cell::new(0); places]));
         let (now, price) = (cx.now().as_ns(), octets as u64 * self.cost / 1024);
-        let place = |of: u64, count: usize| (cx.keyed_hash(of) % count as u64) as usize;
+        let place = |of: u64, count: usize| (secret.hash(&[of]) % count as u64) as usize;
         let shares = [
             (place(source, SOURCES), 1),
             // Another number than any source has.
@@ -180,7 +182,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub struct Repeats {
     /// Made when first needed.
-    places: OnceCell<Vec<Cell<Came>>>,
+    places: OnceCell<(Secret, Vec<Cell<Came>>)>,
 }
 
 /// What tells a message, and until when its coming has been paid for.
@@ -191,14 +193,14 @@ impl Repeats {
     pub fn may_come(&self, cx: &Kernel, message: &Message) -> bool {
         let mut front = [0; FRONT];
         message.copy_to(0, &mut front);
-        let (words, _) = front.as_chunks::<8>();
-        let len = message.len() as u64;
-        let told = words.iter().fold(len, |sum, word| {
-            cx.keyed_hash(sum.rotate_left(1) ^ u64::from_ne_bytes(*word))
-        });
-        let places = self
+        let mut words = [message.len() as u64; FRONT / 8 + 1];
+        for (word, octets) in words.iter_mut().zip(front.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*octets);
+        }
+        let (secret, places) = self
             .places
-            .get_or_init(|| vec![Cell::new((0, 0)); REMEMBERED]);
+            .get_or_init(|| (cx.secret(), vec![Cell::new((0, 0)); REMEMBERED]));
+        let told = secret.hash(&words);
         let Some(place) = places.get((told % REMEMBERED as u64) as usize) else {
             return true;
         };

@@ -10,6 +10,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
+use xk_core::Secret;
 use xk_core::control::{Question, QuestionInfo};
 use xk_core::message::NoBuffers;
 use xk_core::object::{
@@ -182,12 +183,12 @@ pub struct Layer<F> {
 impl<F: Flavor> Layer<F> {
     /// A layer on `lower` with so many sessions in either direction.
     #[must_use]
-    pub fn new(boot_key: [u64; 2], lower: ProtocolRef, flavor: F, sessions_max: usize) -> Self {
+    pub fn new(secret: Secret, lower: ProtocolRef, flavor: F, sessions_max: usize) -> Self {
         Self {
             shared: Rc::new(Shared {
                 flavor,
                 lower,
-                sessions: Sessions::new(boot_key, sessions_max),
+                sessions: Sessions::new(secret, sessions_max),
             }),
         }
     }

@@ -6,6 +6,7 @@
 use crate::control::PeerHost;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
+use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::object::{OpenError, Refused, SessionTable};
 use xk_core::{
@@ -38,10 +39,10 @@ pub struct Sessions {
 impl Sessions {
     /// None yet, and at most `max` in either direction.
     #[must_use]
-    pub fn new(boot_key: [u64; 2], max: usize) -> Self {
+    pub fn new(secret: Secret, max: usize) -> Self {
         Self {
-            calling: SessionTable::new(boot_key, max),
-            serving: SessionTable::new(boot_key, max),
+            calling: SessionTable::new(secret, max),
+            serving: SessionTable::new(secret, max),
             server: RefCell::default(),
             enables: Cell::new(0),
         }

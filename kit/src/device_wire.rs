@@ -8,6 +8,7 @@ use crate::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
@@ -92,8 +93,9 @@ pub trait FrameDevice {
         0
     }
 
-    /// The descriptor that becomes readable on arrivals.
-    fn descriptor(&self) -> i32;
+    /// What owns the descriptor that becomes readable on arrivals, as for
+    /// [`Sleeper`](xk_core::wire::Sleeper).
+    fn descriptor(&self) -> &dyn Any;
 
     /// Adds what the device is like, for [`Describe`], to our hardware address in `text`.
     fn describe(&self, text: &mut String) {
@@ -324,8 +326,8 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
         self.empty(this);
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        Some(self.device.borrow().descriptor())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.device.borrow().descriptor());
     }
 
     fn wants_writable(&self) -> bool {

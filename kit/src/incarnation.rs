@@ -28,8 +28,8 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use xk_core::Kernel;
-use xk_core::map::{Lru, Map, keyed_hash};
+use xk_core::map::{Lru, Map};
+use xk_core::{Kernel, Secret};
 
 /// In a request: the ticket answers a challenge.
 pub const FIRST: u16 = 0x8000;
@@ -39,10 +39,6 @@ pub const TICKET: u16 = 0x7fff;
 const SHARES: usize = 256;
 /// How many records are asked about before a new client is turned away.
 const SCAN_MAX: usize = 16;
-/// Keeps the hash of tickets apart from others under the same key.
-const TICKETS: u32 = 0x7469_636b;
-/// The same for the share of a host.
-const SHARE_OF: u32 = 0x7368_6172;
 
 /// What a server makes of a request's boot id and ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +62,10 @@ struct Record {
 
 /// The server's side: the incarnation of each client host, bounded.
 pub struct Clients {
-    key: [u64; 2],
+    /// What tickets are made with.
+    tickets: Secret,
+    /// What says which share of the hosts one is in.
+    shares: Secret,
     records: Map<u32, Record>,
     order: Lru<u32>,
     generations: Vec<Cell<u16>>,
@@ -76,11 +75,12 @@ pub struct Clients {
 impl Clients {
     /// A table of at most `clients_max` hosts.
     pub fn new(cx: &Kernel, clients_max: usize) -> Self {
-        let (key, clients_max) = (cx.boot_key(), clients_max.max(1));
+        let (secret, clients_max) = (cx.secret(), clients_max.max(1));
         Self {
-            key,
-            records: Map::new(key, clients_max),
-            order: Lru::new(key, clients_max),
+            tickets: cx.secret(),
+            shares: cx.secret(),
+            records: Map::new(secret, clients_max),
+            order: Lru::new(secret, clients_max),
             generations: (0..SHARES).map(|_| Cell::new(0)).collect(),
             clients_max,
         }
@@ -144,13 +144,13 @@ impl Clients {
     /// The ticket that an incarnation without a record gets now: never 0.
     fn stateless_ticket(&self, host: u32, boot: u32) -> u16 {
         // Added and not hashed in, so that the tickets of one incarnation differ for sure from one generation to the next.
-        let hash = keyed_hash(self.key, &(TICKETS, host, boot));
+        let hash = self.tickets.hash(&[host.into(), boot.into()]);
         let sum = hash.wrapping_add(u64::from(self.generation(host).get()));
         (sum % u64::from(TICKET)) as u16 + 1
     }
 
     fn generation(&self, host: u32) -> &Cell<u16> {
-        let share = keyed_hash(self.key, &(SHARE_OF, host)) as usize % SHARES;
+        let share = self.shares.hash(&[host.into()]) as usize % SHARES;
         &self.generations[share]
     }
 
@@ -290,8 +290,8 @@ impl Servers {
     pub fn new(cx: &Kernel, servers_max: usize) -> Self {
         let servers_max = servers_max.max(1);
         Self {
-            servers: Map::new(cx.boot_key(), servers_max),
-            order: Lru::new(cx.boot_key(), servers_max),
+            servers: Map::new(cx.secret(), servers_max),
+            order: Lru::new(cx.secret(), servers_max),
         }
     }
 

@@ -79,6 +79,7 @@ mod tests {
     use xk_core::Protocol;
     use xk_core::kernel::Config;
     use xk_core::message::{Pool, PoolConfig};
+    use xk_core::random::Random;
     use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 
     struct Still;
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn one_enable_for_each_participant() {
         let cx = Kernel::new(Config {
-            seed: 1,
+            random: Random::new(1),
             pool: Pool::new(&PoolConfig::default()).expect("a pool"),
             shepherds: Shepherds::new(alloc::boxed::Box::new(NoSwitch), Limits::default()),
             timers_max: 8,

@@ -5,6 +5,7 @@ use crate::Checksum;
 use crate::attribute::LinkCast;
 use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination};
 use core::net::Ipv4Addr;
+use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::{Enable, OpenError};
 use xk_core::participant::{AddressError, Wild};
@@ -15,7 +16,7 @@ pub const ANY_HOST: u32 = 0;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
 const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
-pub const EPHEMERAL_COUNT: u16 = 16_384;
+const EPHEMERAL_COUNT: u16 = 16_384;
 /// Of how many lower sessions it is remembered what they answered.
 const ORIGINS_MAX: usize = 256;
 
@@ -76,13 +77,18 @@ pub fn is_everybody(peer: &Participant) -> bool {
     !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
 }
 
-/// An ephemeral port that `is_free`, from the place `start` on (RFC 6056, section 3.3).
+/// All ephemeral ports, from one on that nobody can foretell (RFC 6056, section 3.3.1).
+pub fn ephemerals(cx: &Kernel) -> impl Iterator<Item = u16> + use<> {
+    let start = cx.random().below(EPHEMERAL_COUNT.into()) as u16;
+    (0..EPHEMERAL_COUNT).map(move |n| EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT)
+}
+
+/// An ephemeral port that `is_free`.
 ///
 /// # Errors
 /// [`OpenError::Full`] if none is.
-pub fn ephemeral(start: u16, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
-    (0..EPHEMERAL_COUNT)
-        .map(|n| EPHEMERAL_FIRST + start.wrapping_add(n) % EPHEMERAL_COUNT)
+pub fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
+    ephemerals(cx)
         .find(|port| is_free(*port))
         .ok_or(OpenError::Full)
 }
@@ -178,10 +184,10 @@ fn is_cast(message: &Message) -> bool {
 pub struct Origins(Map<u64, Origin>);
 
 impl Origins {
-    /// None yet; `boot_key` as for a [`Map`].
+    /// None yet; `secret` as for a [`Map`].
     #[must_use]
-    pub fn new(boot_key: [u64; 2]) -> Self {
-        Self(Map::new(boot_key, ORIGINS_MAX))
+    pub fn new(secret: Secret) -> Self {
+        Self(Map::new(secret, ORIGINS_MAX))
     }
 
     /// What this one says.

@@ -26,6 +26,15 @@ pub struct Segments {
     pub size: u16,
 }
 
+impl Segments {
+    /// How many packets it is.
+    #[must_use]
+    pub fn packets(self) -> u16 {
+        let payload = self.segment.saturating_sub(self.header.into());
+        payload.div_ceil(u32::from(self.size).max(1)).max(1) as u16
+    }
+}
+
 impl Attribute for Segments {
     const KEY: u32 = attribute_key("segments");
 

@@ -8,7 +8,6 @@
 //! - [`MemfdArena`](memfd_unsafe::MemfdArena): message memory that another process can map
 
 mod clock;
-mod descriptor_unsafe;
 mod epoll;
 pub mod interrupt_unsafe;
 pub mod memfd_unsafe;

@@ -6,17 +6,18 @@
 //! microseconds a round trip across cores, a turn well under one, so the bound is in that range.
 
 use crate::clock::HostClock;
-use crate::descriptor_unsafe::descriptor;
 use crate::epoll::Epoll;
 use crate::interrupt_unsafe;
 use crate::switch::CoroutineSwitch;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::random::Random;
 use xk_core::shepherd::{Flow, Limits, Shepherds};
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Pool, ProtocolRef, Time};
@@ -94,18 +95,32 @@ struct Inner {
     stop: Cell<bool>,
 }
 
-/// A kernel for real time: coroutine shepherds, a heap pool of `pool_octets_max`, chance from the host's
-/// random source.
+/// A generator with a key of 256 bits from the operating system's random source, which waits until
+/// that has been filled (getrandom(2)).
+fn host_random() -> io::Result<Random> {
+    let mut key = [0; 32];
+    let mut filled = 0;
+    while filled < key.len() {
+        let rest = &mut key[filled..];
+        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Random::from_key(key))
+}
+
+/// A kernel for real time: coroutine shepherds, a heap pool of `pool_octets_max`, secrets and
+/// chance from the operating system's random source.
 ///
 /// # Errors
-/// If the pool cannot be made.
+/// If the pool cannot be made, or there is no random source.
 pub fn real_kernel(pool_octets_max: usize) -> io::Result<Kernel> {
-    let mut seed = [0; 8];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
     let pool = Pool::new(&PoolConfig::with_octets_max(pool_octets_max))
         .map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Kernel::new(Config {
-        seed: u64::from_ne_bytes(seed),
+        random: host_random()?,
         pool,
         shepherds: Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()),
         timers_max: 1 << 20,
@@ -133,13 +148,15 @@ impl Runner {
             .filter(|p| p.wire().is_some())
             .collect();
         for (number, wire) in wires.iter().enumerate() {
-            if let Some(fd) = wire
-                .wire()
-                .and_then(|w| w.descriptor())
-                .and_then(descriptor)
-            {
-                epoll.add(fd, number as u64)?;
+            let mut added = Ok(());
+            if let Some(wire) = wire.wire() {
+                wire.descriptor(&mut |fd| {
+                    if let Some(fd) = owned(fd) {
+                        added = epoll.add(fd, number as u64);
+                    }
+                });
             }
+            added?;
         }
         let spin = match idle {
             Idle::Adaptive { spin_max } => spin_max,
@@ -251,13 +268,18 @@ impl Runner {
     }
 }
 
+/// The descriptor that a wire shows.
+fn owned(fd: &dyn Any) -> Option<BorrowedFd<'_>> {
+    fd.downcast_ref::<OwnedFd>().map(AsFd::as_fd)
+}
+
 impl Sleeper for Epoll {
-    fn add(&self, fd: i32) -> bool {
-        descriptor(fd).is_some_and(|fd| self.add_edge(fd, SIGNAL).is_ok())
+    fn add(&self, fd: &dyn Any) -> bool {
+        owned(fd).is_some_and(|fd| self.add_edge(fd, SIGNAL).is_ok())
     }
 
-    fn remove(&self, fd: i32) {
-        if let Some(fd) = descriptor(fd) {
+    fn remove(&self, fd: &dyn Any) {
+        if let Some(fd) = owned(fd) {
             Epoll::remove(self, fd);
         }
     }
@@ -315,11 +337,13 @@ impl Inner {
             };
             wire.flush(&self.kernel, protocol);
             let wanted = wire.wants_writable();
-            if wanted != wants.replace(wanted)
-                && let Some(fd) = wire.descriptor().and_then(descriptor)
-            {
-                // If it fails the next sleep is short all the same: `SLEEP_MAX`.
-                let _ = self.epoll.want_writable(fd, number as u64, wanted);
+            if wanted != wants.replace(wanted) {
+                wire.descriptor(&mut |fd| {
+                    if let Some(fd) = owned(fd) {
+                        // If it fails the next sleep is short all the same: `SLEEP_MAX`.
+                        let _ = self.epoll.want_writable(fd, number as u64, wanted);
+                    }
+                });
             }
         }
     }

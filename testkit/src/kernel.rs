@@ -26,6 +26,7 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Message, Pool};
 use xk_run::switch::CoroutineSwitch;
@@ -87,7 +88,7 @@ impl TestKernel {
 
     fn with_parts(seed: u64, pool: Pool, switch: Box<dyn Switch>) -> Self {
         let kernel = Kernel::new(Config {
-            seed,
+            random: Random::new(seed),
             pool,
             shepherds: Shepherds::new(switch, Limits::default()),
             timers_max: TIMERS_MAX,

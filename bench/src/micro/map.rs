@@ -5,6 +5,7 @@ use crate::record::Record;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::rc::Rc;
+use xk_core::Secret;
 use xk_core::map::Map;
 
 /// A key of 12 octets, as of a TCP connection.
@@ -47,7 +48,7 @@ fn cases() -> Vec<Case> {
         move |operations| (0..operations).for_each(|_| drop(black_box(Rc::clone(&value))))
     });
     let cached = Case::new(CACHE, 1_000_000, || {
-        let map = Map::new([1, 2], 16);
+        let map = Map::new(Secret::known([1, 2]), 16);
         for n in 0..4 {
             let _ = map.bind(key(n), Rc::new(n));
         }
@@ -71,7 +72,7 @@ fn row(entries: u64) -> String {
 
 fn many(entries: u64) -> Case {
     Case::new(row(entries), 300_000, move || {
-        let map = Map::new([1, 2], entries as usize);
+        let map = Map::new(Secret::known([1, 2]), entries as usize);
         for n in 0..entries {
             let _ = map.bind(key(n), n as u32);
         }

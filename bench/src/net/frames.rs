@@ -7,7 +7,7 @@ use crate::case::Trouble;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use xk_packet::{PacketDevice, Transmitted};
 use xk_tap::TapDevice;
 use xk_xdp::{Fate, XdpSocket};
@@ -62,7 +62,7 @@ impl Packet {
         if self.spins {
             Ok(())
         } else {
-            wait(self.device.fd())
+            wait(self.device.fd().as_fd())
         }
     }
 }
@@ -143,7 +143,7 @@ impl Line for Tap {
 
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
         if !self.spins {
-            wait(self.device.fd())?;
+            wait(self.device.fd().as_fd())?;
         }
         let Some(octets) = self.device.receive(&mut self.buffer)? else {
             return Ok(0);
@@ -230,7 +230,7 @@ impl Line for Xdp {
             if count > 0 || self.spins {
                 break;
             }
-            wait(self.socket.fd())?;
+            wait(self.socket.fd().as_fd())?;
         }
         Ok(count)
     }
@@ -250,7 +250,7 @@ impl Line for Xdp {
             if count > 0 || self.spins {
                 break;
             }
-            wait(self.socket.fd())?;
+            wait(self.socket.fd().as_fd())?;
         }
         if count > 0 {
             self.socket.flush()?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
+use xk_core::random::Random;
 use xk_core::shepherd::{Flow, Limits, Shepherds};
 use xk_core::{Kernel, Pool, ProtocolRef, SessionRef, Upper};
 use xk_run::switch::CoroutineSwitch;
@@ -43,7 +44,7 @@ struct Inner {
 
 fn host(pool: &Pool, number: u8, stack: Stack) -> Host {
     let config = Config {
-        seed: u64::from(number),
+        random: Random::new(u64::from(number)),
         pool: pool.clone(),
         shepherds: Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()),
         timers_max: 1 << 12,

@@ -12,6 +12,7 @@ use siphasher::sip::SipHasher13;
 /// family implements it in one line:
 ///
 /// ```
+/// use xk_core::Secret;
 /// use xk_core::map::{Key, Map, Octets};
 ///
 /// #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ use siphasher::sip::SipHasher13;
 ///     }
 /// }
 ///
-/// let types: Map<(Station, u16), &str> = Map::new([1, 2], 16);
+/// let types: Map<(Station, u16), &str> = Map::new(Secret::known([1, 2]), 16);
 /// types.bind((Station([2, 0, 0, 0, 0, 1]), 0x0800), "ip").unwrap();
 /// ```
 pub trait Key: Copy + Eq {

@@ -1,6 +1,7 @@
 //! Which key was used longest ago.
 
 use super::{BindError, Key, Map};
+use crate::secret::Secret;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -16,9 +17,11 @@ const NONE: u32 = u32::MAX;
 /// train of messages for one session costs nothing here.
 ///
 /// ```
+/// use xk_core::Secret;
 /// use xk_core::map::{Lru, Map};
 ///
-/// let (sessions, order) = (Map::new([1, 2], 2), Lru::new([1, 2], 2));
+/// let secret = Secret::known([1, 2]);
+/// let (sessions, order) = (Map::new(secret, 2), Lru::new(secret, 2));
 /// for port in [7u16, 9, 13] {
 ///     if sessions.len() == sessions.entries_max()
 ///         && let Some(oldest) = order.evict(8, |_| true)
@@ -53,12 +56,12 @@ struct Node<K> {
 }
 
 impl<K: Key> Lru<K> {
-    /// An empty order of at most `keys_max` keys; `boot_key` as for
+    /// An empty order of at most `keys_max` keys; `secret` as for
     /// [`Map::new`]. More than 2^32 - 2 keys are not possible.
     #[must_use]
-    pub fn new(boot_key: [u64; 2], keys_max: usize) -> Lru<K> {
+    pub fn new(secret: Secret, keys_max: usize) -> Lru<K> {
         Lru {
-            places: Map::new(boot_key, keys_max.min(NONE as usize - 1)),
+            places: Map::new(secret, keys_max.min(NONE as usize - 1)),
             list: RefCell::new(List {
                 nodes: Vec::new(),
                 free: NONE,

@@ -1,15 +1,16 @@
 use super::*;
+use crate::secret::Secret;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Instant;
 
-const BOOT_KEY: [u64; 2] = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+const SECRET: Secret = Secret::known([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
 
 #[test]
 fn binds_once_and_up_to_the_bound() {
-    let map = Map::new(BOOT_KEY, 2);
+    let map = Map::new(SECRET, 2);
     assert_eq!(map.bind(1u16, 'a'), Ok(()));
     assert_eq!(map.bind(1, 'b'), Err(BindError::Exists));
     assert_eq!(map.bind(2, 'b'), Ok(()));
@@ -21,12 +22,12 @@ fn binds_once_and_up_to_the_bound() {
         (Some('a'), Some('d'), None)
     );
     assert_eq!((map.len(), map.entries_max()), (2, 2));
-    assert_eq!(Map::new(BOOT_KEY, 0).bind((), 'a'), Err(BindError::Full));
+    assert_eq!(Map::new(SECRET, 0).bind((), 'a'), Err(BindError::Full));
 }
 
 #[test]
 fn the_cache_answers_repeated_lookups_and_forgets_what_is_unbound() {
-    let map = Map::new(BOOT_KEY, 100);
+    let map = Map::new(SECRET, 100);
     for port in 0..50u16 {
         map.bind(port, port).unwrap();
     }
@@ -51,7 +52,7 @@ fn the_cache_answers_repeated_lookups_and_forgets_what_is_unbound() {
 
 #[test]
 fn the_map_holds_the_only_reference() {
-    let map = Map::new(BOOT_KEY, 4);
+    let map = Map::new(SECRET, 4);
     let session = Rc::new(5);
     map.bind(1u32, session.clone()).unwrap();
     assert_eq!(map.get(&1).as_deref(), Some(&5));
@@ -75,7 +76,7 @@ impl Drop for Meddler {
 
 #[test]
 fn a_value_may_use_the_map_while_it_is_dropped() {
-    let map = Rc::new(Map::new(BOOT_KEY, 4));
+    let map = Rc::new(Map::new(SECRET, 4));
     let meddler = |key| Rc::new(Meddler(Rc::downgrade(&map), key));
     for round in 0..4 {
         for key in [10, 11, 12, 13] {
@@ -109,7 +110,7 @@ impl PartialEq for Meddler {
 
 #[test]
 fn closures_may_change_the_map() {
-    let map = Map::new(BOOT_KEY, 100);
+    let map = Map::new(SECRET, 100);
     (0..20u64).for_each(|key| map.bind(key, key).unwrap());
     map.for_each(|key, _| map.bind(key + 50, 0).unwrap());
     assert_eq!(map.len(), 40);
@@ -123,7 +124,7 @@ fn closures_may_change_the_map() {
 
 #[test]
 fn keys_are_hashed_as_siphash_1_3_of_their_octets() {
-    let hasher = SipHasher13::new_with_keys(BOOT_KEY[0], BOOT_KEY[1]);
+    let hasher = SECRET.hasher();
     let octets = [192, 0, 2, 1, 192, 0, 2, 2, 0x35, 0x82, 0, 80];
     let parts = (
         [192u8, 0, 2, 1],
@@ -162,7 +163,7 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #[test]
     fn agrees_with_a_bounded_hash_map(acts in proptest::collection::vec(act(), 0..400), bound in 0..40usize) {
-        let map = Map::new(BOOT_KEY, bound);
+        let map = Map::new(SECRET, bound);
         let mut model = HashMap::new();
         for act in acts {
             match act {
@@ -205,7 +206,7 @@ proptest! {
 
     #[test]
     fn the_order_of_use_agrees_with_a_queue(acts in proptest::collection::vec((0..5u8, 0..12u8), 0..300), bound in 0..12usize) {
-        let order = Lru::new(BOOT_KEY, bound);
+        let order = Lru::new(SECRET, bound);
         let mut model: VecDeque<u8> = VecDeque::new();
         for (act, key) in acts {
             let at = model.iter().position(|k| *k == key);
@@ -240,7 +241,7 @@ proptest! {
 
 #[test]
 fn evicting_nothing_from_nothing() {
-    let order = Lru::new(BOOT_KEY, 4);
+    let order = Lru::new(SECRET, 4);
     assert_eq!(order.evict(5, |_: &u8| true), None);
     order.insert(1u8).unwrap();
     assert_eq!(order.evict(5, |_| false), None);
@@ -283,8 +284,8 @@ fn figures_of_the_map() {
     let ns = start.elapsed().as_nanos() as f64 / 1e7;
     std::println!("a counted reference cloned and dropped, nothing else: {ns:5.2} ns");
     for entries in [1u32, 10, 100, 1_000, 10_000, 100_000, 1_000_000] {
-        let counted = Map::new(BOOT_KEY, entries as usize);
-        let plain = Map::new(BOOT_KEY, entries as usize);
+        let counted = Map::new(SECRET, entries as usize);
+        let plain = Map::new(SECRET, entries as usize);
         for n in 0..entries {
             counted.bind(tcp_key(n), Rc::new(n)).unwrap();
             plain.bind(tcp_key(n), n).unwrap();

@@ -4,6 +4,7 @@ use super::{Arrivals, BURST_MAX, Burst, Outgoing, Protocol, ProtocolRef, PushErr
 use super::{Session, SessionRef};
 use crate::kernel::{Config, Kernel};
 use crate::message::{Message, Pool, PoolConfig};
+use crate::random::Random;
 use crate::reason;
 use crate::shepherd::{Limits, NoSwitch, Semaphore, Shepherds};
 use alloc::boxed::Box;
@@ -78,7 +79,7 @@ struct Bench {
 impl Bench {
     fn new(contents: &[u8]) -> Self {
         let cx = Kernel::new(Config {
-            seed: 1,
+            random: Random::new(1),
             pool: Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap(),
             shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
             timers_max: 8,

@@ -7,6 +7,7 @@ use super::{ProtocolId, SessionHead, SessionRef};
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
+use crate::secret::Secret;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
@@ -37,9 +38,9 @@ pub struct SessionTable<K> {
 
 impl<K: Key + Copy + Eq> SessionTable<K> {
     /// An empty table for at most `max` sessions.
-    pub fn new(cx_key: [u64; 2], max: usize) -> Self {
+    pub fn new(secret: Secret, max: usize) -> Self {
         Self {
-            map: Map::new(cx_key, max.max(1)),
+            map: Map::new(secret, max.max(1)),
             last: KeyedSlot::new(),
             last_hits: Cell::new(0),
             clocks: Clocks::default(),

@@ -2,6 +2,8 @@ use super::slot_unsafe::KeyedSlot;
 use super::*;
 use crate::kernel::Config;
 use crate::message::{Pool, PoolConfig, SizeClass};
+use crate::random::Random;
+use crate::secret::Secret;
 use crate::shepherd::{Limits, NoSwitch, Shepherds};
 use crate::trace::{Crossing, Observer};
 use alloc::boxed::Box;
@@ -11,7 +13,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 
-const BOOT_KEY: [u64; 2] = [3, 5];
+const SECRET: Secret = Secret::known([3, 5]);
 
 /// How many sessions a flood makes.
 const FLOOD: u32 = if cfg!(miri) { 60 } else { 1000 };
@@ -27,7 +29,7 @@ fn kernel() -> Kernel {
         classes: vec![class],
     };
     Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: Pool::new(&pool).unwrap(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 8,
@@ -103,7 +105,7 @@ impl Bench {
         Self {
             protocol: cx.add_protocol("still", "still", Still),
             cx,
-            table: Rc::new(SessionTable::new(BOOT_KEY, max)),
+            table: Rc::new(SessionTable::new(SECRET, max)),
             log: Rc::default(),
         }
     }
@@ -481,7 +483,7 @@ fn a_flood_for_one_upper_protocol_costs_the_others_nothing() {
 #[test]
 fn an_upper_protocol_has_its_share_of_passive_sessions() {
     let bench = Bench::new(100);
-    let table = SessionTable::<u32>::new(BOOT_KEY, 100).with_passive_max(10);
+    let table = SessionTable::<u32>::new(SECRET, 100).with_passive_max(10);
     let mut held = Vec::new();
     for key in 0..50 {
         assert!(table.bind(&bench.cx, key, bench.idle(key)).is_ok());

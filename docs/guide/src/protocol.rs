@@ -43,7 +43,7 @@ struct Offer {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let key = build.cx.boot_key();
+    let key = build.cx.secret();
     let sessions_max = build.params.number("sessions_max", 1024);
     build.add(Seq {
         lower: build.lower(0)?,

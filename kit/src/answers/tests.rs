@@ -2,11 +2,12 @@ use super::*;
 use xk_core::Time;
 use xk_core::kernel::Config;
 use xk_core::message::{Pool, PoolConfig};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 
 fn kernel() -> Kernel {
     Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: Pool::new(&PoolConfig::default()).expect("a pool"),
         shepherds: Shepherds::new(alloc::boxed::Box::new(NoSwitch), Limits::default()),
         timers_max: 8,

@@ -3,9 +3,11 @@ use crate::control::MaxPacket;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::any::Any;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::Refused;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Participants, Protocol, Upper, reason};
 
@@ -65,8 +67,8 @@ impl FrameDevice for Fake {
         self.0.borrow().losses
     }
 
-    fn descriptor(&self) -> i32 {
-        7
+    fn descriptor(&self) -> &dyn Any {
+        &7
     }
 }
 
@@ -96,7 +98,7 @@ struct World {
 
 fn world() -> World {
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: Pool::new(&PoolConfig::default()).unwrap(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 16,
@@ -224,7 +226,10 @@ fn questions_are_answered_from_both_ends() {
     assert_eq!(octets, 114);
     let address = w.wire.ask(&w.cx, MyEther::default()).unwrap().address;
     assert_eq!(address, [2, 0, 0, 0, 0, 9]);
-    assert_eq!(w.wire.wire().unwrap().descriptor(), Some(7));
+    let mut seen = None;
+    let descriptor = w.wire.wire().unwrap();
+    descriptor.descriptor(&mut |fd| seen = fd.downcast_ref().copied());
+    assert_eq!(seen, Some(7));
     let join = JoinGroup { address: [1; 6] };
     assert!(w.wire.ask(&w.cx, join).is_some());
 }

@@ -13,7 +13,7 @@ const BOOT: u32 = 0x2a00_0001;
 
 fn kernel(seed: u64) -> Kernel {
     Kernel::new(Config {
-        seed,
+        random: Random::new(seed),
         pool: Pool::new(&PoolConfig::with_octets_max(1 << 16)).expect("a pool"),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 1,

@@ -8,6 +8,7 @@ use alloc::string::String;
 use std::vec;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Part, Pool};
 
@@ -225,7 +226,7 @@ fn net(holds: &[bool]) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds,
         timers_max: 10,

@@ -14,6 +14,7 @@ use xk_core::map::Map;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
 use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
@@ -268,12 +269,12 @@ impl Bench {
     /// A started graph; nothing is claimed yet.
     pub(crate) fn new(config: Config, timers_max: usize) -> Option<Self> {
         let cx = Kernel::new(KernelConfig {
-            seed: 1,
+            random: Random::new(1),
             pool: Pool::new(&PoolConfig::with_octets_max(4 << 20)).ok()?,
             shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
             timers_max,
         });
-        let key = cx.boot_key();
+        let key = cx.secret();
         let sent = Rc::<RefCell<Vec<Frame>>>::default();
         let link = Link {
             sessions: Rc::new(SessionTable::new(key, 4096)),

@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use xk_core::Secret;
 use xk_core::map::{Lru, Map, MapStats};
 use xk_core::{Kernel, Time};
 
@@ -26,11 +27,11 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    pub(crate) fn new(boot_key: [u64; 2], entries_max: usize) -> Self {
+    pub(crate) fn new(secret: Secret, entries_max: usize) -> Self {
         Self {
-            map: Map::new(boot_key, entries_max),
-            order: Lru::new(boot_key, entries_max),
-            unknown: Lru::new(boot_key, entries_max),
+            map: Map::new(secret, entries_max),
+            order: Lru::new(secret, entries_max),
+            unknown: Lru::new(secret, entries_max),
             recent: RefCell::default(),
         }
     }

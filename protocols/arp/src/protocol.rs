@@ -7,6 +7,7 @@ use crate::shared::{Config, Shared, Token};
 use crate::wire::{Error, EthAddr, Ipv4, Operation, PACKET_LEN, PROTOCOL_IPV4, Packet};
 use alloc::rc::Rc;
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::message::PullUpError;
@@ -42,7 +43,7 @@ pub struct Arp {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time is out of range.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
-    let key = build.cx.boot_key();
+    let key = build.cx.secret();
     build.add(Arp::new(key, build.lower(0)?, config))
 }
 
@@ -100,9 +101,9 @@ fn duration(
 }
 
 impl Arp {
-    pub(crate) fn new(boot_key: [u64; 2], eth: ProtocolRef, config: Config) -> Self {
+    pub(crate) fn new(secret: Secret, eth: ProtocolRef, config: Config) -> Self {
         Self {
-            shared: Rc::new(Shared::new(boot_key, eth, config)),
+            shared: Rc::new(Shared::new(secret, eth, config)),
         }
     }
 

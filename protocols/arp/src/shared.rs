@@ -12,6 +12,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, SessionTable};
 use xk_core::reason::{self, Class};
@@ -108,13 +109,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(boot_key: [u64; 2], eth: ProtocolRef, config: Config) -> Self {
+    pub(crate) fn new(secret: Secret, eth: ProtocolRef, config: Config) -> Self {
         Self {
             eth,
             me: RefCell::default(),
             mine: Cell::new(EthAddr::ZERO),
-            hosts: Hosts::new(boot_key, config.entries_max),
-            sessions: SessionTable::new(boot_key, config.sessions_max),
+            hosts: Hosts::new(secret, config.entries_max),
+            sessions: SessionTable::new(secret, config.sessions_max),
             talkers: Talkers::new(config.sources_max),
             waiting: Waiting::new(config.waiting_max),
             config,

@@ -21,7 +21,8 @@
 //! through `authsys`, at once, and the caller hears nothing of it.
 //!
 //! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts. It keeps none: the shorthand holds user, group and the time
-//! when it was given, with a hash under the key of this boot over them and the client's host. What does not fit, or is older than
+//! when it was given, with a hash under a secret of this boot over them and the client's host. What
+//! does not fit, or is older than
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
 //!
 //! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of libtirpc, BSD and Solaris want;

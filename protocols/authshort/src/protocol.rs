@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::{
@@ -35,6 +36,8 @@ impl Default for Settings {
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) lifetime: Duration,
+    /// What shorthands are sealed with.
+    pub(crate) seals: Secret,
     pub(crate) sessions: Sessions,
 }
 
@@ -72,7 +75,8 @@ pub fn add(
 ) -> ProtocolRef {
     let shared = Rc::new(Shared {
         lifetime: settings.lifetime,
-        sessions: Sessions::new(cx.boot_key(), settings.sessions_max),
+        seals: cx.secret(),
+        sessions: Sessions::new(cx.secret(), settings.sessions_max),
     });
     let body = AuthShort {
         select,
@@ -173,7 +177,7 @@ impl Protocol for AuthShort {
                 group: question.caller.group,
                 given_ms: cx.now().as_ns() / 1_000_000,
             };
-            question.octets = shorthand.emit(cx, question.peer);
+            question.octets = shorthand.emit(&self.shared.seals, question.peer);
             return Answer::Answered;
         }
         self.whole.control(cx, ask)

@@ -132,7 +132,7 @@ impl Serving {
     /// Takes shorthand and verifier off a request, and notes who calls.
     fn judge(&self, cx: &Kernel, request: &mut Message) -> Result<(), &'static Reason> {
         let read = pop_credential(request, |_, body| {
-            Shorthand::parse(cx, self.served.peer, body)
+            Shorthand::parse(&self.shared.seals, self.served.peer, body)
         });
         let shorthand = read?.ok_or(&REJECTED_CREDENTIALS)?;
         pop_verifier(request)?;

@@ -7,7 +7,7 @@
 //! shorthand out of one that is a credential, and sends any other bytes as they are.
 
 use core::net::Ipv4Addr;
-use xk_core::Kernel;
+use xk_core::Secret;
 use xk_kit::auth::SHORTHAND_OCTETS;
 use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
 
@@ -52,8 +52,8 @@ pub struct Shorthand {
 }
 
 impl Shorthand {
-    /// What nobody can say who does not know the key of this boot.
-    fn seal(self, cx: &Kernel, peer: Option<Ipv4Addr>) -> u64 {
+    /// What nobody can say who does not know the secret of this boot.
+    fn seal(self, secret: &Secret, peer: Option<Ipv4Addr>) -> u64 {
         let Self {
             user,
             group,
@@ -61,28 +61,24 @@ impl Shorthand {
         } = self;
         let peer = peer.map_or(u64::MAX, |host| u64::from(host.to_bits()));
         let ids = u64::from(user) << 32 | u64::from(group);
-        // A word of its own keeps this apart from other uses of the key.
-        let parts = [u64::from_be_bytes(*b"shorthnd"), peer, ids, given_ms];
-        parts
-            .into_iter()
-            .fold(0, |hash, part| cx.keyed_hash(hash ^ part))
+        secret.hash(&[peer, ids, given_ms])
     }
 
     /// Writes it for a verifier, for use by `peer` alone.
     #[must_use]
-    pub fn emit(self, cx: &Kernel, peer: Option<Ipv4Addr>) -> [u8; SHORTHAND_OCTETS] {
+    pub fn emit(self, secret: &Secret, peer: Option<Ipv4Addr>) -> [u8; SHORTHAND_OCTETS] {
         let mut octets = [0; SHORTHAND_OCTETS];
         octets[..8].copy_from_slice(&HEAD.emit());
         octets[8..12].copy_from_slice(&self.user.to_be_bytes());
         octets[12..16].copy_from_slice(&self.group.to_be_bytes());
         octets[16..24].copy_from_slice(&self.given_ms.to_be_bytes());
-        octets[24..].copy_from_slice(&self.seal(cx, peer).to_be_bytes());
+        octets[24..].copy_from_slice(&self.seal(secret, peer).to_be_bytes());
         octets
     }
 
     /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or not for him.
     #[must_use]
-    pub fn parse(cx: &Kernel, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
+    pub fn parse(secret: &Secret, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);
         let octets: &[u8; SEALED_OCTETS] = octets.try_into().ok()?;
         let [ids, given_ms, seal] = [0, 8, 16].map(|at| {
@@ -94,49 +90,36 @@ impl Shorthand {
             group: ids as u32,
             given_ms,
         };
-        (shorthand.seal(cx, peer) == seal).then_some(shorthand)
+        (shorthand.seal(secret, peer) == seal).then_some(shorthand)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::boxed::Box;
-    use xk_core::kernel::Config;
-    use xk_core::message::{Pool, PoolConfig};
-    use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-
-    fn kernel(seed: u64) -> Kernel {
-        Kernel::new(Config {
-            seed,
-            pool: Pool::new(&PoolConfig::default()).unwrap(),
-            shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
-            timers_max: 8,
-        })
-    }
 
     #[test]
     fn only_its_maker_and_whom_it_was_given_to_can_use_it() {
-        let cx = kernel(1);
+        let [secret, other] = [1, 2].map(|key| Secret::known([key, 0]));
         let peer = Some(Ipv4Addr::new(10, 0, 0, 1));
         let shorthand = Shorthand {
             user: 1000,
             group: 100,
             given_ms: 7,
         };
-        let whole = shorthand.emit(&cx, peer);
+        let whole = shorthand.emit(&secret, peer);
         assert_eq!(whole[..8], [0, 0, 0, 2, 0, 0, 0, 24]);
-        assert_eq!(Shorthand::parse(&cx, peer, &whole), Some(shorthand));
+        assert_eq!(Shorthand::parse(&secret, peer, &whole), Some(shorthand));
         let octets: [u8; SEALED_OCTETS] = whole[8..].try_into().unwrap();
         assert_eq!(returned(&whole), octets);
-        assert_eq!(Shorthand::parse(&cx, peer, &octets), Some(shorthand));
-        assert_eq!(Shorthand::parse(&cx, None, &octets), None);
-        assert_eq!(Shorthand::parse(&kernel(2), peer, &octets), None);
+        assert_eq!(Shorthand::parse(&secret, peer, &octets), Some(shorthand));
+        assert_eq!(Shorthand::parse(&secret, None, &octets), None);
+        assert_eq!(Shorthand::parse(&other, peer, &octets), None);
         for at in 0..octets.len() {
             let mut wrong = octets;
             wrong[at] ^= 1;
-            assert_eq!(Shorthand::parse(&cx, peer, &wrong), None, "octet {at}");
-            assert_eq!(Shorthand::parse(&cx, peer, &octets[..at]), None);
+            assert_eq!(Shorthand::parse(&secret, peer, &wrong), None, "octet {at}");
+            assert_eq!(Shorthand::parse(&secret, peer, &octets[..at]), None);
         }
     }
 

@@ -95,6 +95,6 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         header: credential.emit(),
         accept: settings.accept,
     };
-    let layer = Layer::new(cx.boot_key(), lower, flavor, settings.sessions_max);
+    let layer = Layer::new(cx.secret(), lower, flavor, settings.sessions_max);
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }

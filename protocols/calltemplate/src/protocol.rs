@@ -25,7 +25,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", 4096);
     build.add(Calltemplate {
         lower: build.lower(0)?,
-        sessions: Rc::new(Sessions::new(build.cx.boot_key(), sessions_max)),
+        sessions: Rc::new(Sessions::new(build.cx.secret(), sessions_max)),
     })
 }
 

@@ -12,6 +12,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits as Shepherding, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef, Upper,
@@ -133,7 +134,7 @@ pub fn fuzz_stack(data: &[u8]) {
         return;
     };
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: pool.clone(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Shepherding::default()),
         timers_max: 64,
@@ -245,7 +246,6 @@ fn act(
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use xk_core::random::Random;
 
     #[test]
     fn no_script_executes_a_call_twice() {

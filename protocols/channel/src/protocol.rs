@@ -77,7 +77,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> Proto
     let body = Channel {
         lower,
         table: Rc::new(Table::new(cx, limits.channels_max, limits.hosts_max)),
-        enables: Map::new(cx.boot_key(), ENABLES_MAX),
+        enables: Map::new(cx.secret(), ENABLES_MAX),
         last: Cell::new(0),
     };
     cx.add_protocol(crate::ENTRY.kind, name, body)
@@ -122,7 +122,7 @@ impl Channel {
             let channel = self.last.get().wrapping_add(1);
             self.last.set(channel);
             if !self.table.sessions_has(&(peer, number, u32::from(channel))) {
-                return Ok((channel, self.table.floor()));
+                return Ok((channel, self.table.floor(peer)));
             }
         }
         Err(OpenError::Full)
@@ -150,7 +150,7 @@ impl Channel {
                     return Ok(session);
                 }
                 let woken = self.table.wake(peer, number, Some(channel));
-                woken.unwrap_or_else(|| (channel, self.table.floor()))
+                woken.unwrap_or_else(|| (channel, self.table.floor(peer)))
             }
         };
         let key = (peer, number, u32::from(channel));

@@ -7,6 +7,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::control::Question;
 use xk_core::object::{ProtocolId, SessionTable};
 use xk_core::{Kernel, ProtocolRef, SessionRef, reason};
@@ -84,9 +85,10 @@ pub(crate) struct Table {
     pub(crate) sweeps: Cell<bool>,
     /// Channels that were closed, with their last sequence number.
     dormant: RefCell<VecDeque<(Key, u32)>>,
-    /// What a channel begins behind whose last number is forgotten. It starts anywhere: else a late reply to the boot before this
-    /// one, which names the server alone, could be that of a call of this one.
+    /// What a channel begins behind whose last number is forgotten, less what [`Table::begin_at`]
+    /// says of its peer.
     floor: Cell<u32>,
+    begins: Secret,
     pub(crate) tally: Tally,
     pub(crate) boot: u32,
     /// The lower session through which the last packet of a channel came.
@@ -96,13 +98,14 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(cx: &Kernel, sessions_max: usize, clients_max: usize) -> Self {
         Self {
-            sessions: SessionTable::new(cx.boot_key(), sessions_max),
+            sessions: SessionTable::new(cx.secret(), sessions_max),
             clients: Clients::new(cx, clients_max),
             servers: Servers::new(cx, clients_max),
             states: RefCell::default(),
             sweeps: Cell::new(false),
             dormant: RefCell::default(),
-            floor: Cell::new(cx.random().next_u32()),
+            floor: Cell::new(0),
+            begins: cx.secret(),
             tally: Tally::default(),
             last_lower: Cell::new(0),
             boot: cx.boot_id(),
@@ -127,7 +130,8 @@ impl Table {
     pub(crate) fn lay_down(&self, key: Key, sequence: u32) {
         let mut dormant = self.dormant.borrow_mut();
         if dormant.len() == DORMANT_MAX
-            && let Some((_, forgotten)) = dormant.pop_front()
+            && let Some((key, sequence)) = dormant.pop_front()
+            && let forgotten = sequence.wrapping_sub(self.begin_at(key.0))
             && crate::wire::is_newer(forgotten, self.floor.get())
         {
             self.floor.set(forgotten);
@@ -151,9 +155,16 @@ impl Table {
         self.sessions.get(key).is_some()
     }
 
-    /// Behind which number a channel begins that nothing is known of.
-    pub(crate) fn floor(&self) -> u32 {
-        self.floor.get()
+    /// Behind which number a channel to this peer begins that nothing is known of.
+    pub(crate) fn floor(&self, peer: u32) -> u32 {
+        self.floor.get().wrapping_add(self.begin_at(peer))
+    }
+
+    /// Where the numbers for a peer begin: in each boot anywhere, else a late reply to the boot
+    /// before this one, which names the server alone, could be that of a call of this one; and for
+    /// each peer elsewhere, so that none knows those for another.
+    fn begin_at(&self, peer: u32) -> u32 {
+        self.begins.hash(&[peer.into()]) as u32
     }
 
     /// Enters a session of the server's side.

@@ -51,7 +51,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         lower: build.lower(0)?,
         shared: Rc::new(Shared {
             settings,
-            sessions: Sessions::new(build.cx.boot_key(), sessions_max),
+            sessions: Sessions::new(build.cx.secret(), sessions_max),
         }),
     })
 }

@@ -10,6 +10,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
 use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
@@ -176,7 +177,7 @@ impl Bench {
     /// A started station with `sessions_max` sessions at most, enabled by all [`UPPERS`].
     pub(crate) fn new(sessions_max: usize) -> Option<Self> {
         let cx = Kernel::new(Config {
-            seed: 1,
+            random: Random::new(1),
             pool: Pool::new(&PoolConfig::with_octets_max(4 << 20)).ok()?,
             shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
             timers_max: 16,
@@ -188,9 +189,9 @@ impl Bench {
             joined: Rc::clone(&joined),
         };
         let tray = cx.add_protocol("tray", "tray", tray);
-        let sessions = SessionTable::new(cx.boot_key(), sessions_max);
+        let sessions = SessionTable::new(cx.secret(), sessions_max);
         let eth = Eth::new(
-            cx.boot_key(),
+            cx.secret(),
             tray.clone(),
             None,
             (sessions, Default::default()),

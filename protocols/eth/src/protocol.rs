@@ -8,6 +8,7 @@ use crate::wire::{
 };
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
+use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
@@ -75,7 +76,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             expected: EXPECTED.into(),
         });
     }
-    let key = build.cx.boot_key();
+    let key = build.cx.secret();
     let sessions = SessionTable::new(key, build.params.number("sessions_max", SESSIONS_MAX))
         .with_idle_max(build.params.number("idle_max", IDLE_MAX))
         .with_passive_max(build.params.number("passive_max", 0));
@@ -182,7 +183,7 @@ fn ends(octets: &[u8; HEADER_LEN]) -> (u64, u64) {
 
 impl Eth {
     pub(crate) fn new(
-        boot_key: [u64; 2],
+        secret: Secret,
         lower: ProtocolRef,
         address: Option<EthAddr>,
         (sessions, talkers): (SessionTable<Key>, Talkers),
@@ -192,14 +193,14 @@ impl Eth {
             sessions,
             talkers,
             mine: Cell::new(0),
-            groups: Map::new(boot_key, GROUPS_MAX),
+            groups: Map::new(secret, GROUPS_MAX),
             zeros: RefCell::default(),
         };
         Self {
             shared: Rc::new(shared),
             address,
             wire: RefCell::default(),
-            enables: Map::new(boot_key, ENABLES_MAX),
+            enables: Map::new(secret, ENABLES_MAX),
         }
     }
 

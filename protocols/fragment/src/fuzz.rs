@@ -9,6 +9,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits as Shepherding, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef, Upper,
@@ -137,7 +138,7 @@ pub fn fuzz_stack(data: &[u8]) {
         return;
     };
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: pool.clone(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Shepherding::default()),
         timers_max: 64,
@@ -199,7 +200,6 @@ pub fn fuzz_stack(data: &[u8]) {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
-    use xk_core::random::Random;
 
     fn packet(kind: Kind, sequence: u32, count: u8, mask: u16) -> Vec<u8> {
         let len = if kind == Kind::Nack { 0 } else { 200 };

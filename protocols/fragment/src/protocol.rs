@@ -78,7 +78,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> Proto
     let body = Fragment {
         lower,
         table: Rc::new(Table::new(cx, limits)),
-        enables: Map::new(cx.boot_key(), ENABLES_MAX),
+        enables: Map::new(cx.secret(), ENABLES_MAX),
     };
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }

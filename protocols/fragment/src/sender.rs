@@ -71,7 +71,7 @@ impl FragmentSession {
         message: Message,
         count: u8,
     ) -> Result<(), PushError> {
-        let sequence = self.table.next_sequence();
+        let sequence = self.next_sequence();
         let mut packets = Outgoing::new();
         let mask = full_mask(count);
         self.cut(&message, (Kind::Send, sequence, count), mask, &mut packets);

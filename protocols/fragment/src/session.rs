@@ -39,6 +39,8 @@ pub(crate) struct FragmentSession {
     expected: Front,
     /// Octets of payload in one packet.
     pub(crate) fragment_octets: usize,
+    /// Of the message sent last.
+    sequence: Cell<u32>,
     /// The name of the copy of the message pushed last, or 0.
     pub(crate) last_kept: Cell<u32>,
     /// How long it waits for each fragment.
@@ -96,6 +98,9 @@ impl FragmentSession {
             fragment_octets: below
                 .saturating_sub(HEADER_OCTETS)
                 .clamp(1, u16::MAX as usize),
+            // Not those of the boot before, whose fragments may still be under way, and none that
+            // another peer knows.
+            sequence: Cell::new(cx.random().next_u32()),
             last_kept: Cell::new(0),
             per_fragment: Cell::new(PER_FRAGMENT),
             partials: Rc::default(),
@@ -103,6 +108,14 @@ impl FragmentSession {
             completed: [const { Cell::new(0) }; COMPLETED],
             completed_next: Cell::new(0),
         }
+    }
+
+    /// The next sequence number; never 0.
+    #[inline(always)]
+    pub(crate) fn next_sequence(&self) -> u32 {
+        let next = self.sequence.get().wrapping_add(1).max(1);
+        self.sequence.set(next);
+        next
     }
 
     /// Octets of the largest message.
@@ -122,7 +135,7 @@ impl FragmentSession {
     #[inline(always)]
     fn fill(&self, octets: &mut [u8; HEADER_OCTETS], len: usize) {
         *octets = self.template;
-        octets[14..18].copy_from_slice(&self.table.next_sequence().to_be_bytes());
+        octets[14..18].copy_from_slice(&self.next_sequence().to_be_bytes());
         octets[22..].copy_from_slice(&(len as u16).to_be_bytes());
     }
 

@@ -120,8 +120,6 @@ pub(crate) type Figure = fn(&mut FragmentFigures) -> &mut u64;
 pub(crate) struct Table {
     pub(crate) limits: Limits,
     pub(crate) sessions: SessionTable<Key>,
-    /// Of the message sent last.
-    sequence: Cell<u32>,
     pub(crate) outstanding: Places<Outstanding>,
     /// Counts the places that are left for messages to be kept.
     pub(crate) vacant: Semaphore,
@@ -133,22 +131,12 @@ impl Table {
     pub(crate) fn new(cx: &Kernel, limits: Limits) -> Self {
         Self {
             limits,
-            sessions: SessionTable::new(cx.boot_key(), limits.sessions_max),
-            // Not those of the boot before, whose fragments may still be under way.
-            sequence: Cell::new(cx.random().next_u32()),
+            sessions: SessionTable::new(cx.secret(), limits.sessions_max),
             outstanding: Places::default(),
             vacant: Semaphore::new(limits.outstanding_max as u32),
             partial: Places::default(),
             figures: Cell::default(),
         }
-    }
-
-    /// The next sequence number; never 0.
-    #[inline(always)]
-    pub(crate) fn next_sequence(&self) -> u32 {
-        let next = self.sequence.get().wrapping_add(1).max(1);
-        self.sequence.set(next);
-        next
     }
 
     pub(crate) fn count(&self, figure: Figure, by: u64) {

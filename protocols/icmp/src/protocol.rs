@@ -67,7 +67,6 @@ pub(crate) struct Shared {
     pub(crate) sessions: SessionTable<Key>,
     /// The session of each upper protocol on each session below.
     pub(crate) owners: Map<(u64, u32), SessionRef>,
-    id_next: Cell<u16>,
     broadcast_echo: bool,
     timestamp: bool,
     /// How many errors may be sent.
@@ -91,7 +90,7 @@ pub struct Icmp {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (cx, params) = (build.cx, build.params);
-    let key = cx.boot_key();
+    let key = cx.secret();
     let sessions_max = params.number("sessions_max", 1024usize).min(65_536);
     let limit = Bucket::new(
         params.number("errors_per_second", 1000),
@@ -105,7 +104,6 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             lower: build.lower(0)?,
             sessions: SessionTable::new(key, sessions_max),
             owners: Map::new(key, sessions_max),
-            id_next: Cell::new(cx.random().next_u16()),
             broadcast_echo: params.flag("broadcast_echo"),
             timestamp: params.flag("timestamp"),
             limit,
@@ -129,14 +127,12 @@ impl Shared {
         self.answers.as_ref().is_none_or(|b| b.take(cx.now()))
     }
 
-    /// An identifier that no session on `lower` has.
-    fn free_id(&self, lower: &SessionRef) -> Option<u16> {
-        let start = self.id_next.get();
-        let free = (0..=u16::MAX)
+    /// An identifier that no session on `lower` has, and that no other peer can foretell.
+    fn free_id(&self, cx: &Kernel, lower: &SessionRef) -> Option<u16> {
+        let start = cx.random().next_u16();
+        (0..=u16::MAX)
             .map(|n| start.wrapping_add(n))
-            .find(|id| self.sessions.get(&(lower.id().0, *id)).is_none())?;
-        self.id_next.set(free.wrapping_add(1));
-        Some(free)
+            .find(|id| self.sessions.get(&(lower.id().0, *id)).is_none())
     }
 
     /// Keeps a session below, opened for an error, open for a while: the next hop may still have to be
@@ -187,7 +183,7 @@ impl Protocol for Icmp {
             lower.close(cx);
             return Ok(session);
         }
-        let Some(id) = shared.free_id(&lower) else {
+        let Some(id) = shared.free_id(cx, &lower) else {
             lower.close(cx);
             return Err(OpenError::Full);
         };

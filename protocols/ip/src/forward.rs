@@ -9,6 +9,7 @@ use crate::record;
 use crate::shared::reasons;
 use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header, Options, decrement_ttl};
 use core::cell::RefCell;
+use xk_core::Secret;
 use xk_core::map::{Lru, Map};
 use xk_core::object::{PushError, Refused};
 use xk_core::reason;
@@ -41,10 +42,10 @@ pub(crate) struct Hops {
 
 impl Hops {
     /// Of at most so many next hops.
-    pub(crate) fn new(key: [u64; 2], hops_max: usize) -> Self {
+    pub(crate) fn new(secret: Secret, hops_max: usize) -> Self {
         Self {
-            by_next: Map::new(key, hops_max),
-            order: Lru::new(key, hops_max),
+            by_next: Map::new(secret, hops_max),
+            order: Lru::new(secret, hops_max),
             last: RefCell::default(),
         }
     }

@@ -9,6 +9,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session,
@@ -181,7 +182,7 @@ fn block(values: &[(&'static str, &str)]) -> Params {
 impl Stack {
     fn new(pool: &Pool) -> Option<Self> {
         let cx = Kernel::new(Config {
-            seed: 1,
+            random: Random::new(1),
             pool: pool.clone(),
             shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
             timers_max: 64,

@@ -18,8 +18,11 @@
 //!
 //! # Behaviour
 //! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without a copy,
-//!   unless it must not be fragmented. Identifications count up from a random start per source,
-//!   destination and protocol (RFC 6864).
+//!   unless it must not be fragmented. Identifications count up per source, destination and protocol,
+//!   from a place that a secret of this boot gives each (RFC 6864, section 4.2; RFC 7739, section 5.3): nobody can
+//!   foretell those to another host, and none comes twice within 65,536 datagrams. A datagram that must
+//!   not be fragmented carries 0 (RFC 6864, section 4.1). Nothing is held back for being sent faster
+//!   than identifications allow.
 //! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC 5722
 //!   demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest incomplete
 //!   datagram makes room for the newest, that of the same source if the source has its share. Fragments of
@@ -94,6 +97,7 @@ mod forward;
 mod fragment;
 #[doc(hidden)]
 pub mod fuzz;
+mod identification;
 mod interface;
 mod path;
 mod protocol;

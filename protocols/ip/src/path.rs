@@ -5,6 +5,7 @@ use crate::shared::{Shared, TOKEN_PATH_MTU};
 use crate::wire::MTU_MIN;
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::map::{Lru, Map};
 use xk_core::object::{OpenError, SessionRef};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Time, Upper};
@@ -93,10 +94,10 @@ pub(crate) struct PathMtus {
 
 impl PathMtus {
     /// Of at most so many paths.
-    pub(crate) fn new(key: [u64; 2], paths_max: usize) -> Self {
+    pub(crate) fn new(secret: Secret, paths_max: usize) -> Self {
         Self {
-            paths: Map::new(key, paths_max),
-            order: Lru::new(key, paths_max),
+            paths: Map::new(secret, paths_max),
+            order: Lru::new(secret, paths_max),
         }
     }
 
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn old_reports_are_forgotten_and_many_are_bounded() {
-        let mtus = PathMtus::new([1, 2], 100);
+        let mtus = PathMtus::new(Secret::known([1, 2]), 100);
         let to = Ipv4::new(9, 9, 9, 9);
         assert!(mtus.put(to, 1400, Time::ZERO));
         assert_eq!(mtus.get(to), Some(1400));

@@ -217,7 +217,7 @@ impl Protocol for Ip {
             session.hold();
             return Ok(session);
         }
-        let body = IpSession::new(cx, &self.shared, key, local, upper.receiver);
+        let body = IpSession::new(&self.shared, key, local, upper.receiver);
         body.resolve(cx, this)?;
         let session = cx.new_session(this, upper.receiver, body);
         match self.shared.sessions.bind(cx, key, session.clone()) {

@@ -252,7 +252,7 @@ impl Ip {
             .or_else(|| enables.get(&(Ipv4::UNSPECIFIED.to_bits(), protocol)))
             .ok_or((&reason::NO_PROTOCOL, false))?;
         let key = key_of(&arrival.header, arrival.flags());
-        let body = IpSession::new(cx, &self.shared, key, dst, &upper);
+        let body = IpSession::new(&self.shared, key, dst, &upper);
         let session = cx.new_passive_session(this, &upper, body);
         session.head().set_source(src.to_bits());
         if let Err(full) = self.shared.sessions.bind(cx, key, session.clone()) {

@@ -3,6 +3,7 @@
 use crate::control::DontFragment;
 use crate::errors::OverSession;
 use crate::fragment::{self, Cut};
+use crate::identification::Series;
 use crate::path::Way;
 use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
@@ -34,8 +35,7 @@ pub(crate) struct IpSession {
     /// Where packets come from: the local host, or if that is a broadcast or group, one of ours.
     source: Cell<Ipv4>,
     template: Cell<Template>,
-    /// Unique among the packets from this source to this peer of this protocol (RFC 6864, section 4.3).
-    id: Cell<u16>,
+    ids: Series,
     /// [`Fragment::DONT`] if all that fits the path goes that way.
     whole: Cell<Fragment>,
     /// What does not fit the path is refused.
@@ -49,30 +49,35 @@ pub(crate) struct IpSession {
 }
 
 impl IpSession {
-    pub(crate) fn new(
-        cx: &Kernel,
-        shared: &Rc<Shared>,
-        key: Key,
-        source: Ipv4,
-        upper: &ProtocolRef,
-    ) -> Self {
+    pub(crate) fn new(shared: &Rc<Shared>, key: Key, source: Ipv4, upper: &ProtocolRef) -> Self {
         let whole = match shared.config.dont_fragment {
             true => Fragment::DONT,
             false => Fragment::WHOLE,
         };
-        Self {
+        let session = Self {
             shared: Rc::clone(shared),
             key,
             upper: upper.clone(),
             source: Cell::new(source),
             template: Cell::new(template(shared, key, source)),
-            id: Cell::new(cx.random().next_u16()),
+            ids: Series::default(),
             whole: Cell::new(whole),
             keeps_whole: Cell::new(false),
             lower: SessionSlot::default(),
             mtu: Cell::new(0),
             generation: Cell::new(0),
-        }
+        };
+        session.comes_from(source);
+        session
+    }
+
+    /// Packets come from this host from now on.
+    fn comes_from(&self, source: Ipv4) {
+        self.source.set(source);
+        self.template.set(template(&self.shared, self.key, source));
+        let hosts = u64::from(source.to_bits()) << 32 | u64::from(self.peer().to_bits());
+        let ids = &self.shared.identifications;
+        ids.begin(&self.ids, hosts, self.key.protocol());
     }
 
     fn local(&self) -> Ipv4 {
@@ -111,9 +116,7 @@ impl IpSession {
         if !self.shared.interfaces.is_own(self.local()) && lower.is_some() {
             // Made by a packet to a broadcast or group: answers come from the interface's own host.
             let unbound = self.local() == Ipv4::UNSPECIFIED;
-            self.source.set(if unbound { self.local() } else { own });
-            self.template
-                .set(template(&self.shared, self.key, self.source.get()));
+            self.comes_from(if unbound { self.local() } else { own });
         }
         let reported = self.shared.path_mtus.get(self.peer());
         self.mtu.set(reported.map_or(mtu, |path| path.min(mtu)));
@@ -149,10 +152,15 @@ impl IpSession {
         Ok(self.mtu.get())
     }
 
-    fn next_id(&self) -> u16 {
-        let id = self.id.get();
-        self.id.set(id.wrapping_add(1));
-        id
+    /// The identification of a packet that goes in one piece, or of the first of a run. One that
+    /// nobody may fragment needs none (RFC 6864, section 4.1) and tells nothing by 0, as from
+    /// Linux.
+    #[inline(always)]
+    fn id(&self, Wishes { whole, packets, .. }: Wishes) -> u16 {
+        match whole == Fragment::DONT {
+            true => 0,
+            false => self.ids.take(packets),
+        }
     }
 
     /// What the attributes of a message ask of its header.
@@ -168,6 +176,7 @@ impl IpSession {
             ecn: message
                 .attribute::<Ecn>()
                 .filter(|ecn| *ecn != Ecn::Experienced),
+            packets: segments::of(message).map_or(1, |run| run.packets()),
         }
     }
 
@@ -186,7 +195,7 @@ impl IpSession {
             .map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
         self.template(wishes)
-            .emit(len, self.next_id(), wishes.whole, octets)
+            .emit(len, self.id(wishes), wishes.whole, octets)
             .map_err(|_| PushError::TooBig {
                 max: PAYLOAD_MAX as u32,
             })
@@ -205,8 +214,12 @@ impl IpSession {
             let wishes = self.wishes(message);
             return self.prepare_as(message, wishes) && fulfilled(message);
         }
-        let (whole, ecn) = (self.whole.get(), None);
-        self.prepare_as(message, Wishes { whole, ecn })
+        let wishes = Wishes {
+            whole: self.whole.get(),
+            ecn: None,
+            packets: 1,
+        };
+        self.prepare_as(message, wishes)
     }
 
     #[inline(always)]
@@ -214,7 +227,7 @@ impl IpSession {
         let len = message.len();
         message.fill_in_place(|header| {
             // Cannot be too long: it fits the path.
-            let id = self.next_id();
+            let id = self.id(wishes);
             let _ = self.template(wishes).emit(len, id, wishes.whole, header);
         })
     }
@@ -296,7 +309,7 @@ impl IpSession {
             return self.fail(cx, this, PushError::NoRoute);
         };
         let mut header = header(&self.shared, self.key, self.source.get());
-        header.id = self.next_id();
+        header.id = self.ids.take(1);
         // Each piece can be marked as the whole could (RFC 3168, section 5.3).
         header.traffic_class |= wishes.ecn.map_or(0, Ecn::bits);
         let cut = Cut {
@@ -318,6 +331,8 @@ impl IpSession {
 struct Wishes {
     whole: Fragment,
     ecn: Option<Ecn>,
+    /// How many the message stands for.
+    packets: u16,
 }
 
 /// Takes off the attributes that ask something of the header; always true.
@@ -454,6 +469,7 @@ impl Session for IpSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key, this);
+        self.shared.identifications.end(&self.ids);
         self.let_go(cx);
         Closing::Done
     }

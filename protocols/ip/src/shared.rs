@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::control::IpFigures;
 use crate::forward::Hops;
+use crate::identification::Identifications;
 use crate::interface::Interfaces;
 use crate::path::PathMtus;
 use crate::reassembly::Reassembly;
@@ -135,12 +136,13 @@ pub(crate) struct Shared {
     pub(crate) talkers: Talkers,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
     looped: RefCell<VecDeque<Message>>,
+    pub(crate) identifications: Identifications,
     figures: Cell<IpFigures>,
 }
 
 impl Shared {
     pub(crate) fn new(cx: &Kernel, config: Config, interfaces: Interfaces, routes: Routes) -> Self {
-        let key = cx.boot_key();
+        let key = cx.secret();
         Self {
             talkers: Talkers::new(config.sources_max),
             path_mtus: PathMtus::new(key, config.paths_max),
@@ -157,6 +159,7 @@ impl Shared {
             reassembly_armed: Cell::new(false),
             error_protocol: RefCell::default(),
             looped: RefCell::default(),
+            identifications: Identifications::new(cx),
             figures: Cell::default(),
         }
     }

@@ -120,6 +120,43 @@ fn opening_chooses_source_and_next_hop() {
     assert!(host.sent(0).is_empty() && host.sent(1).is_empty());
 }
 
+/// RFC 6864, sections 4.1 and 4.2: what may be fragmented has an identification of its own, across
+/// sessions too, and what may not has none.
+#[test]
+fn identifications_go_on_where_they_ended_and_atomic_datagrams_have_none() {
+    let host = Host::simple();
+    let ids = |count: usize, len: usize| {
+        let session = host.open(PEER);
+        for _ in 0..count {
+            session
+                .push(&host.cx, host.cx.message(&vec![0; len]))
+                .unwrap();
+        }
+        session.close(&host.cx);
+        let sent = host.sent(0);
+        let ids: Vec<u16> = sent.iter().map(|packet| header(packet).id).collect();
+        ids
+    };
+    let all = [ids(3, 10), ids(2, 2000), ids(1, 0)].concat();
+    let distances: Vec<u16> = all
+        .windows(2)
+        .map(|two| two[1].wrapping_sub(two[0]))
+        .collect();
+    // The two of 2000 octets go in two fragments each.
+    assert_eq!(distances, [1, 1, 1, 0, 1, 0, 1]);
+
+    let session = host.open(PEER);
+    let mut message = host.cx.message(b"whole");
+    message.set_attribute(DontFragment).unwrap();
+    session.push(&host.cx, message).unwrap();
+    session.push(&host.cx, host.cx.message(b"not")).unwrap();
+    assert!(session.ask(&host.cx, KeepWhole).is_some());
+    session.push(&host.cx, host.cx.message(b"whole")).unwrap();
+    let sent = host.sent(0);
+    let ids = [0, 1, 2].map(|n| header(&sent[n]).id);
+    assert_eq!(ids, [0, all[7].wrapping_add(1), 0]);
+}
+
 #[test]
 fn a_session_is_found_again_counted_and_closed() {
     let host = Host::simple();

@@ -38,7 +38,8 @@ impl MrpcSession {
             return Err(CallCause::TimedOut { tries: 0 }.into());
         };
         channel.begin(this, self.server(), call.options.map_or(0, |o| o.tag));
-        channel.sequence.set(self.shared.next_sequence());
+        let sequence = self.begin_at.wrapping_add(self.shared.next_sequence());
+        channel.sequence.set(sequence);
         let template = self.stamp(channel, call)?;
         let mut kept = Saved::new();
         if call.cut.fragments != 0 {

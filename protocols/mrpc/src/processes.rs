@@ -8,6 +8,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
 use xk_core::{Kernel, SessionRef, Time};
@@ -234,10 +235,10 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn new(boot_key: [u64; 2], config: Config) -> Self {
+    pub(crate) fn new(secret: Secret, config: Config) -> Self {
         let max = config.processes_max.max(1);
         Self {
-            map: Map::new(boot_key, max),
+            map: Map::new(secret, max),
             all: RefCell::default(),
             max,
             client_max: config.client_processes_max.clamp(1, max),

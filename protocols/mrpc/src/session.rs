@@ -81,6 +81,8 @@ pub(crate) struct MrpcSession {
     pub(crate) upper: ProtocolRef,
     /// Our host and the peer's; 0 where the layer below has none.
     pub(crate) hosts: (u32, u32),
+    /// Where the numbers of calls to the peer begin.
+    pub(crate) begin_at: u32,
     pub(crate) path: Path,
     /// The waits, as they suited where the peer was when that was last looked at.
     pub(crate) timers: Cell<Timers>,
@@ -115,6 +117,7 @@ impl MrpcSession {
             lower: lower.clone(),
             upper: upper.clone(),
             hosts,
+            begin_at: shared.begin_at(hosts.1),
             path,
             timers: Cell::new(timers),
             server: OnceCell::new(),

@@ -8,6 +8,7 @@ use alloc::string::String;
 use core::cell::Cell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
+use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) channels: Channels,
     pub(crate) servers: Servers,
     sequence: Cell<u32>,
+    begins: Secret,
     // The server half.
     pub(crate) clients: Clients,
     pub(crate) processes: Processes,
@@ -79,7 +81,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(cx: &Kernel, lower: ProtocolRef, config: Config) -> Self {
-        let key = cx.boot_key();
+        let key = cx.secret();
         Self {
             lower,
             boot: cx.boot_id(),
@@ -87,15 +89,22 @@ impl Shared {
             enables: Map::new(key, config.enables_max),
             channels: Channels::new(config.channels),
             servers: Servers::new(cx, config.hosts_max),
-            // Sprite begins with 1. From anywhere, an answer to what an earlier boot asked meets no call of this one.
-            sequence: Cell::new(cx.random().next_u32()),
+            sequence: Cell::new(0),
+            begins: cx.secret(),
             clients: Clients::new(cx, config.hosts_max),
             processes: Processes::new(key, config),
             config,
         }
     }
 
-    /// The number of the next call.
+    /// Where the numbers of calls to a server begin. Sprite begins with 1. From anywhere, an answer
+    /// to what an earlier boot asked meets no call of this one; and no server knows those of
+    /// another.
+    pub(crate) fn begin_at(&self, server: u32) -> u32 {
+        self.begins.hash(&[server.into()]) as u32
+    }
+
+    /// The number of the next call, from where those to its server begin.
     #[inline]
     pub(crate) fn next_sequence(&self) -> u32 {
         self.sequence.set(self.sequence.get().wrapping_add(1));

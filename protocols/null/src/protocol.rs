@@ -38,7 +38,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, sessions_max: usize) -> ProtocolRef {
-    let key = cx.boot_key();
+    let key = cx.secret();
     let table = Rc::new(Table {
         sessions: SessionTable::new(key, sessions_max),
     });

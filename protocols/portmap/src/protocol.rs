@@ -14,6 +14,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
+use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions, Question};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
@@ -161,6 +162,8 @@ impl Question for Mappings {
 /// One instance.
 pub struct Portmap {
     shared: Rc<Shared>,
+    /// Two hashes of a session's ends are its key.
+    ends: [Secret; 2],
     registrar: Option<Registrar>,
     enables_made: Cell<u64>,
 }
@@ -186,13 +189,14 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         table: Table::new(settings.mappings_max),
         stats: Stats::default(),
         client,
-        sessions: SessionTable::new(cx.boot_key(), settings.sessions_max),
+        sessions: SessionTable::new(cx.secret(), settings.sessions_max),
         served: RefCell::default(),
         this: RefCell::default(),
         settings,
     });
     let body = Portmap {
         shared,
+        ends: [cx.secret(), cx.secret()],
         registrar,
         enables_made: Cell::new(0),
     };
@@ -228,13 +232,10 @@ fn port_of(mut rest: Participant) -> Option<u16> {
 
 impl Portmap {
     /// The key of a session: who opens it, and a hash of both ends.
-    fn key(cx: &Kernel, upper: &ProtocolRef, participants: &Participants) -> Key {
-        let text = participants.to_string();
-        let hash = |start: u64| {
-            let fold = |hash, octet: &u8| cx.keyed_hash(hash ^ u64::from(*octet) << 56);
-            text.as_bytes().iter().fold(start, fold)
-        };
-        (upper.id().0, hash(0), hash(1))
+    fn key(&self, upper: &ProtocolRef, participants: &Participants) -> Key {
+        let text: Vec<u64> = participants.to_string().bytes().map(u64::from).collect();
+        let [first, second] = self.ends.each_ref().map(|secret| secret.hash(&text));
+        (upper.id().0, first, second)
     }
 
     /// Establishes the mappings of something served above, and notes them for the registrar.
@@ -300,7 +301,7 @@ impl Protocol for Portmap {
             // Nothing to do here, then or later: the session is the lower one's own.
             return self.shared.client.lower.open(cx, upper, participants);
         }
-        let key = Self::key(cx, upper.receiver, &participants);
+        let key = self.key(upper.receiver, &participants);
         if let Some(session) = self.shared.sessions.get(&key) {
             session.hold();
             return Ok(session);

@@ -83,19 +83,20 @@ const PLACES_MIN: usize = 64;
 pub(crate) struct Calls {
     /// By the lowest bits of the number; a power of two.
     places: RefCell<Vec<Option<Rc<Call>>>>,
+    /// The next place to try.
     next: Cell<u32>,
     waiting: Cell<usize>,
     max: usize,
 }
 
 impl Calls {
-    /// None yet, at most `max` at once; numbers begin at `first`.
-    pub(crate) fn new(max: usize, first: u32) -> Self {
+    /// None yet, at most `max` at once.
+    pub(crate) fn new(max: usize) -> Self {
         let mut places = Vec::new();
         places.resize_with(PLACES_MIN, || None);
         Self {
             places: RefCell::new(places),
-            next: Cell::new(first),
+            next: Cell::new(0),
             waiting: Cell::new(0),
             max: max.max(1),
         }
@@ -110,15 +111,17 @@ impl Calls {
         xid as usize & (self.places.borrow().len() - 1)
     }
 
-    /// A number that no other request has.
-    pub(crate) fn number(&self) -> u32 {
-        let number = self.next.get();
-        self.next.set(number.wrapping_add(1));
-        number
+    /// The number of a request: the places in turn by its lowest bits, and for the rest what no
+    /// server can foretell of the requests to another one.
+    pub(crate) fn number(&self, cx: &Kernel) -> u32 {
+        let next = self.next.get();
+        self.next.set(next.wrapping_add(1));
+        let places = self.places.borrow().len() as u32;
+        cx.random().next_u32() & !(places - 1) | next & (places - 1)
     }
 
     /// Begins a call with a number of its own; `None` if there are as many as there may be.
-    pub(crate) fn begin(&self, session: SessionId, tag: u64) -> Option<Rc<Call>> {
+    pub(crate) fn begin(&self, cx: &Kernel, session: SessionId, tag: u64) -> Option<Rc<Call>> {
         if self.waiting.get() >= self.max {
             return None;
         }
@@ -127,7 +130,7 @@ impl Calls {
         }
         // There is a free place, so this ends.
         loop {
-            let xid = self.number();
+            let xid = self.number(cx);
             let at = self.place(xid);
             let mut places = self.places.borrow_mut();
             let call = places

@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::{Kernel, Message};
 use xk_kit::saved::Saved;
@@ -33,6 +34,7 @@ struct Place {
 
 /// The latest requests, as many as were asked for.
 pub(crate) struct DupCache {
+    digests: Secret,
     map: Map<Key, u32>,
     places: RefCell<Vec<Place>>,
     hand: Cell<usize>,
@@ -45,20 +47,22 @@ pub(crate) struct DupCache {
 }
 
 /// What a request says, in few octets.
-fn digest(cx: &Kernel, request: &Message) -> u64 {
+fn digest(secret: &Secret, request: &Message) -> u64 {
     let mut octets = [0; LOOK_OCTETS];
     request.copy_to(0, &mut octets);
-    let (words, _) = octets.as_chunks::<8>();
-    words.iter().fold(request.len() as u64, |hash, word| {
-        cx.keyed_hash(hash ^ u64::from_le_bytes(*word))
-    })
+    let mut words = [request.len() as u64; LOOK_OCTETS / 8 + 1];
+    for (word, octets) in words.iter_mut().zip(octets.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*octets);
+    }
+    secret.hash(&words)
 }
 
 impl DupCache {
     /// A cache for `max` requests, with replies of `octets_max` octets in all.
-    pub(crate) fn new(boot_key: [u64; 2], max: usize, octets_max: usize) -> Self {
+    pub(crate) fn new(cx: &Kernel, max: usize, octets_max: usize) -> Self {
         Self {
-            map: Map::new(boot_key, max.max(1)),
+            digests: cx.secret(),
+            map: Map::new(cx.secret(), max.max(1)),
             places: RefCell::new(Vec::with_capacity(max)),
             hand: Cell::new(0),
             max,
@@ -70,7 +74,7 @@ impl DupCache {
 
     /// A request from `source` has come.
     pub(crate) fn begin(&self, cx: &Kernel, source: u64, xid: u32, request: &Message) -> Known {
-        let key = (source, xid, digest(cx, request));
+        let key = (source, xid, digest(&self.digests, request));
         if let Some(at) = self.map.get(&key)
             && let Some(place) = self.places.borrow().get(at as usize)
         {

@@ -11,6 +11,7 @@ use core::time::Duration;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session,
@@ -191,7 +192,7 @@ pub fn fuzz_stack(data: &[u8]) {
         return;
     };
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: pool.clone(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 16,

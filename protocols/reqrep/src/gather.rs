@@ -114,7 +114,7 @@ impl Gatherings {
             return Err(PushError::QueueFull.into());
         }
         let no_buffers = |_| CallError::from(PushError::NoBuffers);
-        let (xid, kind) = (calls.number(), Kind::Call);
+        let (xid, kind) = (calls.number(cx), Kind::Call);
         let header = Header { xid, kind }.emit();
         request.push_array(&header).map_err(no_buffers)?;
         let mut kept = Saved::new();

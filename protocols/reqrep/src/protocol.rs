@@ -131,14 +131,13 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
-    let key = cx.boot_key();
-    let first = cx.random().below(1 << 32) as u32;
+    let key = cx.secret();
     let (max, octets_max) = (settings.dupcache, settings.dupcache_octets);
-    let dupcache = (max > 0).then(|| DupCache::new(key, max, octets_max));
+    let dupcache = (max > 0).then(|| DupCache::new(cx, max, octets_max));
     let shared = Rc::new(Shared {
         settings,
         sessions: SessionTable::new(key, settings.sessions_max),
-        calls: Calls::new(settings.calls_max, first),
+        calls: Calls::new(settings.calls_max),
         gatherings: Gatherings::default(),
         dupcache,
         unproved: Allowance::new(

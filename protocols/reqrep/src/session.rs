@@ -335,7 +335,7 @@ impl Session for Line {
         }
         let tag = options.map_or(0, |options| options.tag);
         let calls = &self.shared.calls;
-        let Some(call) = calls.begin(this.id(), tag) else {
+        let Some(call) = calls.begin(cx, this.id(), tag) else {
             this.discard(cx, request, &TOO_MANY_CALLS);
             return Err(PushError::QueueFull.into());
         };

@@ -115,7 +115,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> Proto
 
 impl Select {
     fn new(cx: &Kernel, lower: ProtocolRef, limits: Limits, routes: Routes) -> Self {
-        let key = cx.boot_key();
+        let key = cx.secret();
         let shared = Rc::new(Shared {
             clients: SessionTable::new(key, limits.sessions_max),
             servers: SessionTable::new(key, limits.sessions_max),

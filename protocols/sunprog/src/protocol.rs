@@ -94,7 +94,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file. It calls through the first of `lowers` and serves on all.
 pub fn add(cx: &Kernel, name: &str, lowers: &[ProtocolRef], settings: Settings) -> ProtocolRef {
-    let key = cx.boot_key();
+    let key = cx.secret();
     let shared = Rc::new(Shared {
         calling: SessionTable::new(key, settings.sessions_max),
         serving: SessionTable::new(key, settings.sessions_max),

@@ -118,7 +118,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
-    let key = cx.boot_key();
+    let key = cx.secret();
     let shared = Rc::new(Shared {
         lower,
         calling: SessionTable::new(key, settings.sessions_max),

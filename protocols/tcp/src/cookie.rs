@@ -4,7 +4,7 @@
 //! A cookie holds the largest segment, roughly; shift and SACK only for peers with timestamps. ECN is not offered.
 
 use crate::connection::Syn;
-use crate::isn::Secret;
+use crate::isn::Secrets;
 use crate::options::Timestamps;
 use crate::seq::Seq;
 use crate::wire::Header;
@@ -35,27 +35,27 @@ fn period(now: Time) -> u64 {
 }
 
 /// The sequence number: 2 bits for the segment, 6 for the period, 24 that nobody can guess.
-fn sequence(secret: Secret, key: (u64, u32), irs: Seq, period: u64, segment: u32) -> Seq {
+fn sequence(secrets: &Secrets, key: (u64, u32), irs: Seq, period: u64, segment: u32) -> Seq {
     let low = period as u32 & ((1 << PERIOD_BITS) - 1);
     let open = segment << 30 | low << 24;
-    Seq(open | secret.cookie(key, irs, period, segment) & 0x00ff_ffff)
+    Seq(open | secrets.cookie(key, irs, period, segment) & 0x00ff_ffff)
 }
 
 impl Cookies {
     /// The sequence number that answers a SYN.
-    pub(crate) fn bake(&self, secret: Secret, key: (u64, u32), peer: &Syn, now: Time) -> Seq {
+    pub(crate) fn bake(&self, secrets: &Secrets, key: (u64, u32), peer: &Syn, now: Time) -> Seq {
         self.until.set(now + LISTEN);
         let segment = SEGMENTS
             .iter()
             .rposition(|size| *size <= peer.segment_max)
             .unwrap_or(0);
-        sequence(secret, key, peer.irs, period(now), segment as u32)
+        sequence(secrets, key, peer.irs, period(now), segment as u32)
     }
 
     /// What the peer's SYN said, if `header` acknowledges a cookie.
     pub(crate) fn taste(
         &self,
-        secret: Secret,
+        secrets: &Secrets,
         key: (u64, u32),
         header: &Header,
         now: Time,
@@ -69,7 +69,7 @@ impl Cookies {
         [Some(current), current.checked_sub(1)]
             .into_iter()
             .flatten()
-            .find(|period| sequence(secret, key, irs, *period, segment) == iss)?;
+            .find(|period| sequence(secrets, key, irs, *period, segment) == iss)?;
         let stamps = header.options.timestamps;
         let offer = stamps.map_or(NO_SHIFT << 1, |stamps| stamps.echo);
         let shift = (offer >> 1) & NO_SHIFT;

@@ -88,7 +88,7 @@ impl Tcp {
         let first = Syn::of(header);
         if table.pending.is_full() && table.pending.get(&pending).is_none() {
             this.head().drops().count(&NOT_NOTED);
-            let iss = table.cookies.bake(table.secret, pending, &first, now);
+            let iss = table.cookies.bake(&table.secrets, pending, &first, now);
             let known = cookie::offer(&first);
             let mut answer = syn(&table.settings.borrow(), &ends, iss, Some(&known), now);
             if let Some(stamps) = &mut answer.options.timestamps {
@@ -97,7 +97,7 @@ impl Tcp {
             send_alone(cx, lower, origin, &answer);
             return;
         }
-        let iss = table.secret.sequence(pending.0, pending.1, now);
+        let iss = table.secrets.sequence(pending.0, pending.1, now);
         let answer = syn(&table.settings.borrow(), &ends, iss, Some(&first), now);
         let who = (lower.clone(), upper.clone());
         let note = Note::new(now, who, (iss, first, ends));
@@ -118,7 +118,7 @@ impl Tcp {
             return None;
         }
         let (table, now) = (&self.table, cx.now());
-        let (iss, first) = table.cookies.taste(table.secret, pending, header, now)?;
+        let (iss, first) = table.cookies.taste(&table.secrets, pending, header, now)?;
         let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
         let who = (lower.clone(), upper.clone());
         Some(Note::new(now, who, (iss, first, ends)))

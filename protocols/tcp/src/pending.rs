@@ -6,6 +6,7 @@ use crate::seq::Seq;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::{ProtocolRef, SessionRef, Time};
 
@@ -63,10 +64,10 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(boot_key: [u64; 2], max: usize) -> Self {
+    pub(crate) fn new(secret: Secret, max: usize) -> Self {
         let max = max.max(1);
         Self {
-            notes: Map::new(boot_key, max),
+            notes: Map::new(secret, max),
             max,
             is_ticking: Cell::new(false),
         }

@@ -19,8 +19,7 @@ use xk_core::{
 use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
-    ANY_HOST, EPHEMERAL_COUNT, Origin, definite, enable_of, ephemeral, is_free, key_of,
-    less_header, local_host,
+    ANY_HOST, Origin, definite, enable_of, ephemeral, is_free, key_of, less_header, local_host,
 };
 use xk_kit::stream::{StreamNotice, StreamSet};
 
@@ -273,13 +272,12 @@ impl Tcp {
                     may_open(port)
                         && old(port).is_none_or(|old| tries.get() > UNUSED_TRIES && is_over(old))
                 };
-                self.ephemeral(cx, hosts, peer, may_take)
-                    .or_else(|_| self.ephemeral(cx, hosts, peer, may_take))?
+                ephemeral(cx, may_take).or_else(|_| ephemeral(cx, may_take))?
             }
         };
         let pair = ports(local, peer);
         let key = key(lower, pair);
-        let mut iss = self.table.secret.sequence(hosts, pair, cx.now());
+        let mut iss = self.table.secrets.sequence(hosts, pair, cx.now());
         if let Some(old) = sessions.get(&key) {
             // A connection that only waits for late segments makes room for a new one (RFC 9293, section 3.4.1, and RFC 6191).
             let Some(after) = can_be_replaced(cx, &old) else {
@@ -316,21 +314,8 @@ impl Tcp {
             local,
             peer,
             path: path(cx, lower),
-            clock_offset: self.table.secret.clock_offset(hosts, ports(local, peer)),
+            clock_offset: self.table.secrets.clock_offset(hosts, ports(local, peer)),
         }
-    }
-
-    /// A port that `is_free`, from a place on that only this peer can learn (RFC 6056, section 3.3.3), and a random step from it.
-    fn ephemeral(
-        &self,
-        cx: &Kernel,
-        hosts: u64,
-        peer: u16,
-        is_free: impl Fn(u16) -> bool,
-    ) -> Result<u16, OpenError> {
-        let offset = self.table.secret.port_offset(hosts, peer);
-        let start = offset.wrapping_add(cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16);
-        ephemeral(start, is_free)
     }
 
     /// A segment whose header lies in pieces, or of no session.

@@ -2,7 +2,7 @@
 
 use crate::connection::Settings;
 use crate::cookie::Cookies;
-use crate::isn::Secret;
+use crate::isn::Secrets;
 use crate::pending::Pending;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -123,7 +123,7 @@ pub(crate) struct Table {
     pub(crate) talkers: Talkers,
     /// How sessions to come are to behave.
     pub(crate) settings: RefCell<Rc<Settings>>,
-    pub(crate) secret: Secret,
+    pub(crate) secrets: Secrets,
     /// How many challenges may still be sent in this second (RFC 5961, section 7), and since when it lasts.
     pub(crate) challenges: Cell<(u32, u64)>,
     /// How many resets for nobody may still be sent in this second, and since when it lasts.
@@ -132,18 +132,18 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(cx: &Kernel, limits: &Limits, settings: Settings) -> Self {
-        let key = cx.boot_key();
+        let secret = cx.secret();
         Self {
-            sessions: SessionTable::new(key, limits.sessions_max)
+            sessions: SessionTable::new(secret, limits.sessions_max)
                 .with_passive_max(limits.passive_max),
-            takers: Takers::new(key, limits.enables_max),
-            pending: Pending::new(key, limits.pending_max),
+            takers: Takers::new(secret, limits.enables_max),
+            pending: Pending::new(secret, limits.pending_max),
             cookies: Cookies::default(),
-            origins: Origins::new(key),
+            origins: Origins::new(secret),
             unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(Rc::new(settings)),
-            secret: Secret::of(cx),
+            secrets: Secrets::of(cx),
             challenges: Cell::new((0, u64::MAX)),
             resets: Cell::new((0, u64::MAX)),
         }

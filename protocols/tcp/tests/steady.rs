@@ -94,7 +94,7 @@ impl Pair {
 fn a_running_stream_allocates_nothing() {
     for loss in [0, 10_000] {
         let mut pair = Pair::new(loss);
-        for _ in 0..3000 {
+        for _ in 0..10_000 {
             pair.step();
         }
         let (before, delivered, segments) = (allocations(), pair.delivered, pair.segments);

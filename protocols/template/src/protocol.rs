@@ -31,7 +31,7 @@ pub struct Template {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let key = build.cx.boot_key();
+    let key = build.cx.secret();
     let sessions_max = build.params.number("sessions_max", 1024);
     build.add(Template {
         lower: build.lower(0)?,

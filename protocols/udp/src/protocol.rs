@@ -21,8 +21,8 @@ use xk_kit::attribute::Peer;
 use xk_kit::control::{IsMany, NetworkError, max_packet};
 use xk_kit::offload::Offloads;
 use xk_kit::ports::{
-    self, ANY_HOST, EPHEMERAL_COUNT, Origin, Origins, definite, enable_of, is_everybody, key_of,
-    less_header, local_host,
+    self, ANY_HOST, Origin, Origins, definite, enable_of, is_everybody, key_of, less_header,
+    local_host,
 };
 
 /// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
@@ -94,7 +94,7 @@ fn add_limited(
     limits: Limits,
     checksum: bool,
 ) -> ProtocolRef {
-    let key = cx.boot_key();
+    let key = cx.secret();
     let table = Rc::new(Table::new(key, limits, checksum));
     let origins = Origins::new(key);
     cx.add_protocol(
@@ -248,12 +248,6 @@ impl Protocol for Udp {
 }
 
 impl Udp {
-    /// A port that `is_free`, from a random one on (RFC 6056, section 3.3.1).
-    fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
-        let start = cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16;
-        ports::ephemeral(start, is_free)
-    }
-
     /// True if nobody but `upper` takes what comes to this port.
     fn may_use(&self, port: u16, host: Option<Ipv4Addr>, upper: &ProtocolRef) -> bool {
         let hosts = [ANY_HOST, host.map_or(ANY_HOST, u32::from)];
@@ -280,7 +274,7 @@ impl Udp {
         let origin = self.origins.of(cx, lower);
         let local = match local {
             Wild::Is(port) => port,
-            Wild::Any => Self::ephemeral(cx, |port| {
+            Wild::Any => ports::ephemeral(cx, |port| {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
                 ports::is_free(&self.table.takers, port, host)
                     && sessions.get(&key(lower, port, peer)).is_none()
@@ -373,7 +367,7 @@ impl Udp {
         let is_free = |port| ports::is_free(&self.table.takers, port, host);
         let port = match local {
             Wild::Is(port) => port,
-            Wild::Any => Self::ephemeral(cx, is_free)?,
+            Wild::Any => ports::ephemeral(cx, is_free)?,
         };
         if let Some(Taker::Unconnected(session)) = self.table.takers.get(&(port, host)) {
             if session.head().upper() != upper.receiver.id() || peer_of(cx, &session) != to {

@@ -2,6 +2,7 @@
 
 use crate::protocol::Key;
 use crate::wire::HEADER_LEN;
+use xk_core::Secret;
 use xk_core::graph::Params;
 use xk_core::object::SessionTable;
 use xk_core::{ProtocolRef, SessionRef};
@@ -59,11 +60,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(key: [u64; 2], limits: Limits, checksum: bool) -> Self {
+    pub(crate) fn new(secret: Secret, limits: Limits, checksum: bool) -> Self {
         Self {
-            sessions: SessionTable::new(key, limits.sessions_max)
+            sessions: SessionTable::new(secret, limits.sessions_max)
                 .with_passive_max(limits.passive_max),
-            takers: Takers::new(key, limits.enables_max),
+            takers: Takers::new(secret, limits.enables_max),
             talkers: Talkers::new(limits.sources_max),
             checksum,
         }

@@ -76,8 +76,8 @@ impl Unconnected {
             upper: places.2.clone(),
             key,
             to,
-            ways: Map::new(cx.boot_key(), PEERS_MAX),
-            order: Lru::new(cx.boot_key(), PEERS_MAX),
+            ways: Map::new(cx.secret(), PEERS_MAX),
+            order: Lru::new(cx.secret(), PEERS_MAX),
         }
     }
 

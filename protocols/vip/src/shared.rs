@@ -63,7 +63,7 @@ impl Shared {
         net: ProtocolRef,
         sessions_max: usize,
     ) -> Self {
-        let key = cx.boot_key();
+        let key = cx.secret();
         Self {
             link,
             net,

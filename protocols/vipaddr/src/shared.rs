@@ -77,7 +77,7 @@ impl Shared {
         (link, net): (ProtocolRef, ProtocolRef),
         wait: Duration,
     ) -> Self {
-        let key = cx.boot_key();
+        let key = cx.secret();
         Self {
             link,
             net,

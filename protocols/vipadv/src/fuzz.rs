@@ -7,6 +7,7 @@ use core::cell::Cell;
 use core::time::Duration;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Answer, Ask, Kernel, Pool, Protocol, ProtocolRef};
 use xk_kit::addr::Ipv4;
@@ -63,7 +64,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
         return;
     };
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 64,

@@ -129,7 +129,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     let body = VipAdv {
         lower,
         settings,
-        table: Table::new(cx.boot_key(), entries_max, settings.lifetime),
+        table: Table::new(cx.secret(), entries_max, settings.lifetime),
         watchers: RefCell::default(),
         ages: Cell::new(false),
     };

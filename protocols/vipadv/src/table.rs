@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::Secret;
 use xk_core::Time;
 use xk_core::map::{Lru, Map, MapStats};
 use xk_kit::addr::Ipv4;
@@ -33,11 +34,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(boot_key: [u64; 2], entries_max: usize, lifetime: Duration) -> Self {
+    pub(crate) fn new(secret: Secret, entries_max: usize, lifetime: Duration) -> Self {
         Self {
-            hosts: Map::new(boot_key, entries_max),
-            order: Lru::new(boot_key, entries_max),
-            unneeded: Lru::new(boot_key, entries_max),
+            hosts: Map::new(secret, entries_max),
+            order: Lru::new(secret, entries_max),
+            unneeded: Lru::new(secret, entries_max),
             lifetime,
         }
     }

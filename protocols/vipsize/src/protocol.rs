@@ -145,7 +145,7 @@ impl VipSize {
                 });
             }
         }
-        let key = cx.boot_key();
+        let key = cx.secret();
         let shared = Shared {
             lowers,
             cutoffs,

@@ -12,12 +12,10 @@ use xk_core::shepherd::{StackError, Switch};
 ///
 /// For Miri and the sanitizers, which cannot follow a coroutine: thousands of
 /// times slower, and otherwise the same. What runs on shepherds meets here the
-/// rules of threads too: it must not release on one shepherd what is bound to
-/// the thread of another, such as the guard of a `Mutex`; and thread-local
+/// rules of threads too, which [`ThreadSwitch::new`] tells; and thread-local
 /// values differ from shepherd to shepherd.
 ///
 /// A shepherd still suspended when the switch is dropped is leaked, parked.
-#[derive(Default)]
 pub struct ThreadSwitch {
     /// By slot. Used by one thread at a time, ordered by the seats' mutexes.
     seats: RefCell<Vec<Option<Taken>>>,
@@ -78,8 +76,18 @@ impl Seat {
 
 impl ThreadSwitch {
     /// A switch without a thread yet.
-    pub fn new() -> Self {
-        Self::default()
+    ///
+    /// # Safety
+    /// Nothing that is bound to one thread passes from one shepherd of this switch to another, or
+    /// between a shepherd and the resumer, in a way that depends on which thread it is on:
+    /// no guard of a `std::sync::Mutex` is released on another one, no reference to a thread-local
+    /// value is used there. Values that are merely not `Send` (an `Rc`, a `RefCell`) may pass, as
+    /// one thread runs at a time.
+    #[must_use]
+    pub unsafe fn new() -> Self {
+        Self {
+            seats: RefCell::default(),
+        }
     }
 
     fn seat(&self, slot: u32) -> (Arc<Seat>, ThreadId) {
@@ -157,7 +165,7 @@ struct Carried(Box<dyn FnOnce()>);
 // shepherd's thread runs only between `resume` and `suspend` (or its end),
 // while the resumer sleeps, and every change of turn passes through the seat's
 // mutex, which orders all that was done before it. What is left, values bound
-// to one thread, the switch's documentation forbids to pass on.
+// to one thread, do not pass: who made the switch has promised so.
 unsafe impl Send for Carried {}
 
 impl Carried {

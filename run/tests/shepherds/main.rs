@@ -4,6 +4,7 @@ mod bounds;
 mod endings;
 mod order;
 mod random;
+mod threads_unsafe;
 mod waits;
 mod world;
 
@@ -16,7 +17,7 @@ macro_rules! suite {
         }
         mod thread {
             $(#[test] fn $test() {
-                crate::$module::$test(&|| Box::new(xk_run::switch::ThreadSwitch::new()));
+                crate::$module::$test(&|| Box::new(crate::threads_unsafe::switch()));
             })*
         }
     };

@@ -7,9 +7,10 @@
 
 use crate::inside::Inside;
 use rustix::event::EventfdFlags;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -207,8 +208,8 @@ impl Wire for Door {
         budget
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        Some(self.entrance.bell.as_raw_fd())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(&self.entrance.bell);
     }
 
     fn rest(&self, _: &Kernel, _: &ProtocolRef, _: &dyn Sleeper) -> bool {

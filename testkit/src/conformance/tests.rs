@@ -91,7 +91,7 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     } else {
         SESSIONS_MAX
     };
-    let key = build.cx.boot_key();
+    let key = build.cx.secret();
     build.add(Layer {
         fault,
         lower: build.lower(0)?,

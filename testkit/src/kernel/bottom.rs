@@ -212,7 +212,7 @@ impl Bottom {
         let state = Rc::new(State {
             opt_packet: Cell::new(lower.opt_packet),
             lower,
-            sessions: SessionTable::new(cx.boot_key(), SESSIONS_MAX),
+            sessions: SessionTable::new(cx.secret(), SESSIONS_MAX),
             enables: RefCell::default(),
             enable_last: Cell::new(0),
             users: RefCell::default(),

@@ -146,7 +146,7 @@ impl Side {
             news,
             agenda: BTreeMap::new(),
             last: 0,
-            chance: Random::new(cx.random().seed()).fork(4 + place as u64),
+            chance: cx.random().fork(4 + place as u64),
             strangers: Vec::new(),
         }
     }

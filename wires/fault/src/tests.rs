@@ -8,6 +8,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Reason, SessionRef, Time, Upper,
@@ -67,7 +68,7 @@ fn net(seed: u64, values: &[(&'static str, Value)]) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let cx = Kernel::new(Config {
-        seed,
+        random: Random::new(seed),
         pool,
         shepherds,
         timers_max: 100_000,

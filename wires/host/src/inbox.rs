@@ -1,6 +1,7 @@
 //! Datagrams on their way in: taken in batches, counted where lost, runs taken apart.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef};
@@ -27,21 +28,17 @@ pub(crate) fn receive(
     let mut left = budget;
     while left > 0 {
         let wanted = left.min(BATCH);
-        let outcome =
-            receiver.receive(
-                socket.fd(),
-                (pool, HEADROOM),
-                wanted,
-                |received| match received {
-                    Received::Arrival(arrival) => {
-                        for _ in 0..socket.lost(&arrival.notes) {
-                            this.head().drops().count(&OVERFLOW);
-                        }
-                        each(arrival);
+        let outcome = receiver.receive(socket.fd().as_fd(), (pool, HEADROOM), wanted, |received| {
+            match received {
+                Received::Arrival(arrival) => {
+                    for _ in 0..socket.lost(&arrival.notes) {
+                        this.head().drops().count(&OVERFLOW);
                     }
-                    Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
-                },
-            );
+                    each(arrival);
+                }
+                Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
+            }
+        });
         match outcome {
             Ok(count) if count == wanted => left -= count,
             Ok(count) => {

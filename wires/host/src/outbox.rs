@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 use xk_core::{Message, Reason};
 
@@ -91,7 +92,7 @@ impl Outbox {
         while !self.waiting.is_empty() {
             let mut filling = batch.fill();
             let runs = self.fill(&mut filling);
-            match filling.send(socket.fd()) {
+            match filling.send(socket.fd().as_fd()) {
                 Ok(taken) => {
                     let datagrams: usize = runs.iter().take(taken).map(|n| usize::from(*n)).sum();
                     self.waiting.drain(..datagrams.min(self.waiting.len()));

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use xk_core::Reason;
 use xk_core::reason::Class;
@@ -44,7 +44,7 @@ const LOST_AT_ONCE: u32 = 1 << 16;
 
 /// An open socket.
 pub(crate) struct Socket {
-    socket: UdpSocket,
+    socket: OwnedFd,
     /// How many overflows have been told of.
     overflows: Cell<u32>,
     /// The system does not tell of them by itself.
@@ -109,7 +109,7 @@ impl Socket {
             set(libc::SOL_SOCKET, libc::SO_SNDBUF, octets)?;
         }
         Ok(Self {
-            socket,
+            socket: socket.into(),
             overflows: Cell::new(0),
             asks: setup.tunnel,
         })
@@ -117,12 +117,13 @@ impl Socket {
 
     /// What it is bound to.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        let local = rustix::net::getsockname(&self.socket)?;
+        Ok(local.try_into()?)
     }
 
     /// The descriptor.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.socket
     }
 
     /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a part at a time.
@@ -135,7 +136,7 @@ impl Socket {
         if !self.asks {
             return 0;
         }
-        batch_unsafe::losses(self.fd()).map_or(0, |overflows| self.news(overflows))
+        batch_unsafe::losses(self.socket.as_fd()).map_or(0, |overflows| self.news(overflows))
     }
 
     /// What of so many overflows has not been told of.
@@ -152,7 +153,7 @@ impl Socket {
     /// # Errors
     /// What the system says.
     pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
-        let taken = batch_unsafe::take_report(self.fd())?;
+        let taken = batch_unsafe::take_report(self.socket.as_fd())?;
         Ok(
             taken.map(|(reported, to, start, start_len, notes)| Complaint {
                 reported,

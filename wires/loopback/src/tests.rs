@@ -7,6 +7,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::{Attribute, PoolConfig, attribute_key};
 use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time, Upper, reason,
@@ -76,7 +77,7 @@ fn net(queue: i64, refuses: bool) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds,
         timers_max: 10,

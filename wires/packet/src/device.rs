@@ -363,8 +363,8 @@ impl PacketDevice {
 
     /// The descriptor, to wait for readiness on: readable while a received frame waits, writable while a sending slot is free.
     #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub fn fd(&self) -> &OwnedFd {
+        &self.socket
     }
 }
 

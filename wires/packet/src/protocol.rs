@@ -1,7 +1,7 @@
 //! The wire: a network interface below a graph.
 
+use std::any::Any;
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
@@ -351,7 +351,7 @@ impl FrameDevice for PacketWire {
         lost + self.scrapped
     }
 
-    fn descriptor(&self) -> i32 {
-        self.device.fd().as_raw_fd()
+    fn descriptor(&self) -> &dyn Any {
+        self.device.fd()
     }
 }

@@ -4,6 +4,7 @@
 mod runs;
 
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -82,7 +83,7 @@ fn send(device: &mut PacketDevice, parts: &[&[u8]]) {
 
 /// Waits until the descriptor tells of a frame.
 fn wait(device: &PacketDevice) {
-    let mut wanted = [PollFd::from_borrowed_fd(device.fd(), PollFlags::IN)];
+    let mut wanted = [PollFd::from_borrowed_fd(device.fd().as_fd(), PollFlags::IN)];
     let limit = Timespec {
         tv_sec: 2,
         tv_nsec: 0,

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Participants, Pool, Protocol, SessionRef, Time, Upper};
 
@@ -28,7 +29,7 @@ fn kernel() -> Kernel {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds,
         timers_max: 1,

@@ -59,6 +59,13 @@ impl Bell {
     }
 }
 
+impl Bell {
+    /// The descriptor.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
 impl From<Bell> for OwnedFd {
     fn from(bell: Bell) -> Self {
         bell.0

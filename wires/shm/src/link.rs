@@ -234,8 +234,8 @@ impl Link {
     }
 
     /// The pipe to sleep on, edge-triggered, after [`doze`](Self::doze) said so.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub fn bell(&self) -> &OwnedFd {
+        self.bell.fd()
     }
 
     /// The socket, which is readable when the other side is gone.

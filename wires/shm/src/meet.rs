@@ -4,7 +4,7 @@
 //! listens; who finds the lock taken tries again a little later. The lock belongs to the open file, so a process that dies
 //! gives it back whatever way it dies.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,8 +98,8 @@ impl Meeting {
     }
 
     /// A descriptor that is readable when a step is worth taking, or when the link is to be checked ([`Link::check`]).
-    pub fn set(&self) -> BorrowedFd<'_> {
-        self.set.as_fd()
+    pub fn set(&self) -> &OwnedFd {
+        &self.set
     }
 
     /// When to take a step at the latest.

@@ -2,7 +2,8 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::any::Any;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
@@ -453,9 +454,10 @@ impl Anchor for ShmWire {
         }
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        let meeting = self.meeting.borrow();
-        meeting.as_ref().map(|meeting| meeting.set().as_raw_fd())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        if let Some(meeting) = self.meeting.borrow().as_ref() {
+            see(meeting.set());
+        }
     }
 
     fn next_poll(&self) -> Option<Time> {
@@ -464,7 +466,7 @@ impl Anchor for ShmWire {
 
     fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
         if let Some(bell) = self.leftover.borrow_mut().take() {
-            sleeper.remove(bell.as_raw_fd());
+            sleeper.remove(&bell);
         }
         if !self.arrivals.is_empty() {
             return false;
@@ -475,7 +477,7 @@ impl Anchor for ShmWire {
         };
         if !self.registered.get() {
             // If it fails, sleeps are short all the same, and the next one tries again.
-            self.registered.set(sleeper.add(link.bell().as_raw_fd()));
+            self.registered.set(sleeper.add(link.bell()));
         }
         self.last_frames.get().is_none() && link.doze()
     }

@@ -111,7 +111,7 @@ struct State {
 
 /// All links of a simulation. Kernels find it among their surroundings.
 pub struct Network {
-    seed: Random,
+    chance: Random,
     pool: Pool,
     state: RefCell<State>,
     tap: RefCell<Option<Rc<dyn Tap>>>,
@@ -162,7 +162,7 @@ impl Network {
         };
         let (state, tap) = (RefCell::new(state), RefCell::default());
         Rc::new(Self {
-            seed: Random::new(seed),
+            chance: Random::new(seed),
             pool,
             state,
             tap,
@@ -178,7 +178,7 @@ impl Network {
         if state.names.contains_key(config.name.as_str()) {
             return Err(LinkError::Taken);
         }
-        let random = self.seed.fork(label("link", &config.name));
+        let random = self.chance.fork(label("link", &config.name));
         let link = Link::new(config, random);
         let id = LinkId(state.links.len() as u32);
         state.names.insert(Rc::clone(&link.name), id);

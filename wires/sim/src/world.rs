@@ -95,7 +95,7 @@ struct Watcher {
 pub struct World {
     network: Rc<Network>,
     pool: Pool,
-    seed: Random,
+    chance: Random,
     hosts: Vec<Host>,
     now: Time,
     wakes: BinaryHeap<Reverse<(Time, u32)>>,
@@ -112,7 +112,7 @@ impl World {
         Self {
             network: Network::new(seed, pool.clone()),
             pool,
-            seed: Random::new(seed),
+            chance: Random::new(seed),
             hosts: Vec::new(),
             now: Time::ZERO,
             wakes: BinaryHeap::new(),
@@ -133,13 +133,12 @@ impl World {
     pub fn host_config(&self, name: &str, shepherds: Shepherds, timers_max: usize) -> Config {
         // The next boot of a host has other chance, and another name to its peers, than the one before.
         let boot = self.find(name).and_then(|id| self.hosts.get(id.0 as usize));
-        let seed = self.seed.fork(label("host", name));
-        let seed = boot.map_or_else(
-            || seed.seed(),
-            |h| seed.fork(u64::from(h.reboots) + 1).seed(),
-        );
+        let random = self.chance.fork(label("host", name));
         Config {
-            seed,
+            random: match boot {
+                Some(host) => random.fork(u64::from(host.reboots) + 1),
+                None => random,
+            },
             pool: self.pool.clone(),
             shepherds,
             timers_max,

@@ -372,24 +372,24 @@ impl TapDevice {
 
     /// The descriptor, to wait for readiness on.
     #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.tun.as_fd()
+    pub fn fd(&self) -> &OwnedFd {
+        &self.tun
     }
 
     /// Brings the device into the state asked for. What is so already is left alone: that needs no privilege.
     fn set_up(&self, socket: BorrowedFd<'_>, options: &Options) -> Result<(), TapError> {
         let name = &self.name;
         if options.offload {
-            device_unsafe::set_header_octets(self.fd())
-                .and_then(|()| device_unsafe::set_offloads(self.fd(), true, options.runs))
+            device_unsafe::set_header_octets(self.tun.as_fd())
+                .and_then(|()| device_unsafe::set_offloads(self.tun.as_fd(), true, options.runs))
                 .map_err(|error| self.refused("agree on open checksums", String::new(), error))?;
         } else {
             // One that outlived its maker may have agreed on them then.
-            let _ = device_unsafe::set_offloads(self.fd(), false, false);
+            let _ = device_unsafe::set_offloads(self.tun.as_fd(), false, false);
         }
         if options.persist {
             let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");
-            device_unsafe::set_persistent(self.fd(), true)
+            device_unsafe::set_persistent(self.tun.as_fd(), true)
                 .map_err(|error| self.refused("make it persistent", remedy, error))?;
         }
         if let Some(mtu) = options.mtu {

@@ -1,8 +1,8 @@
 //! The wire: a TAP device below a graph.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::AsRawFd;
 
 use arrayvec::ArrayVec;
 use xk_core::graph::{Build, BuildError, Look, Params};
@@ -296,7 +296,7 @@ impl FrameDevice for TapWire {
         self.device.oversized()
     }
 
-    fn descriptor(&self) -> i32 {
-        self.device.fd().as_raw_fd()
+    fn descriptor(&self) -> &dyn Any {
+        self.device.fd()
     }
 }

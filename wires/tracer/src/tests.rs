@@ -7,6 +7,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::Refused;
+use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time, Upper,
@@ -53,7 +54,7 @@ fn the_last_crossings_are_remembered_and_told() {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool,
         shepherds,
         timers_max: 1,

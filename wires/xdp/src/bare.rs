@@ -1,7 +1,7 @@
 //! Frames without a graph: one socket on one queue, with memory of its own.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::error::XdpError;
 use crate::frames_unsafe::Frames;
@@ -324,7 +324,7 @@ impl XdpSocket {
     /// The descriptor, to wait for readiness on: readable while an arrival waits.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.queue.fd()
+        self.queue.fd().as_fd()
     }
 }
 

@@ -4,10 +4,11 @@
 //! that are kept in a table by their place; a frame that arrives in one is that message. A frame that is sent is the message
 //! given to send, kept in the same table until the system has done with it.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
@@ -356,7 +357,7 @@ impl XdpDevice {
             return Ok(None);
         }
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let sockets = self.lanes.iter().map(|lane| lane.queue.fd());
+        let sockets = self.lanes.iter().map(|lane| lane.queue.fd().as_fd());
         for fd in sockets.chain(groups.map(Groups::fd)) {
             epoll::add(
                 &all,
@@ -526,11 +527,11 @@ impl FrameDevice for XdpDevice {
         lanes.sum::<u64>() + self.missed
     }
 
-    fn descriptor(&self) -> i32 {
+    fn descriptor(&self) -> &dyn Any {
         match (&self.waits, self.lanes.first()) {
-            (Some(waits), _) => waits.as_raw_fd(),
-            (None, Some(lane)) => lane.queue.fd().as_raw_fd(),
-            (None, None) => -1,
+            (Some(waits), _) => waits,
+            (None, Some(lane)) => lane.queue.fd(),
+            (None, None) => &(),
         }
     }
 

@@ -226,8 +226,8 @@ impl Queue {
         sockopt::socket_error(&self.socket)?.map_err(io::Error::from)
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.socket
     }
 }
 
@@ -351,7 +351,7 @@ impl Redirect {
         queue: u32,
         socket: &Queue,
     ) -> Result<(), XdpError> {
-        bpf_unsafe::set_socket(self.sockets.as_fd(), queue, socket.fd()).map_err(|source| {
+        bpf_unsafe::set_socket(self.sockets.as_fd(), queue, socket.fd().as_fd()).map_err(|source| {
             XdpError::system(&interface.name, "enter the socket for its queue", source)
         })
     }

@@ -8,9 +8,10 @@ use super::pump::Inside;
 use crate::ready::lock;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -177,8 +178,8 @@ impl Wire for Door {
         budget
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        Some(self.entrance.bell.as_raw_fd())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(&self.entrance.bell);
     }
 
     fn rest(&self, _: &Kernel, _: &ProtocolRef, _: &dyn Sleeper) -> bool {

@@ -14,11 +14,7 @@ use xk_core::object::Enable;
 use xk_core::{
     Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-
-/// The first ephemeral port (RFC 6335, section 6); the last is 65535.
-const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many ephemeral ports there are.
-const EPHEMERAL_COUNT: u16 = 16_384;
+use xk_kit::ports::ephemerals;
 
 /// One who listens.
 pub(crate) struct Listener {
@@ -113,11 +109,9 @@ impl Layer {
         enabled.map_err(|error| error::of_open(error, true))
     }
 
-    /// A free port, from a random one on (RFC 6056, section 3.3.1), kept from now on.
+    /// A free port, kept from now on.
     fn free_port(&self, cx: &Kernel, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
-        let start = cx.random().below(u64::from(EPHEMERAL_COUNT)) as u16;
-        for n in 0..EPHEMERAL_COUNT {
-            let port = EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT;
+        for port in ephemerals(cx) {
             let local = SocketAddrV4::new(*local.ip(), port);
             if self.ports.bind(Transport::Tcp, local).is_ok() {
                 return Ok(local);

@@ -67,8 +67,8 @@ impl Peers {
             peers: RefCell::new(peers.iter().map(configured).collect()),
             learn,
             port,
-            stations: Map::new(cx.boot_key(), stations_max),
-            order: Lru::new(cx.boot_key(), stations_max),
+            stations: Map::new(cx.secret(), stations_max),
+            order: Lru::new(cx.secret(), stations_max),
             evicted: Cell::new(0),
         }
     }

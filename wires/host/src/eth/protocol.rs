@@ -2,8 +2,8 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::any::Any;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use xk_core::control::Describe;
@@ -280,8 +280,8 @@ impl Anchor for HostEth {
         self.empty_outbox(this);
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        Some(self.socket.fd().as_raw_fd())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.socket.fd());
     }
 
     fn next_poll(&self) -> Option<Time> {

@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::event::Timespec;
@@ -76,8 +76,8 @@ impl Ports {
     }
 
     /// The descriptor to sleep on.
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.epoll.as_raw_fd()
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.epoll
     }
 
     /// How many there are.

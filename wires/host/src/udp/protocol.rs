@@ -1,6 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes what the sockets have.
 
 use core::cell::{Cell, RefCell};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
@@ -115,10 +116,10 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (host, setup) = setup(build.params)?;
     let ports = Ports::new(host, setup, build.params.number("ports_max", 256))
         .map_err(|error| environment("local", &host.to_string(), &error))?;
-    let boot_key = build.cx.boot_key();
+    let secret = build.cx.secret();
     let table = Table {
-        sessions: SessionTable::new(boot_key, build.params.number("sessions_max", 65_536)),
-        takers: Takers::new(boot_key, TAKERS_MAX),
+        sessions: SessionTable::new(secret, build.params.number("sessions_max", 65_536)),
+        takers: Takers::new(secret, TAKERS_MAX),
         ports,
         fragment: setup.fragment,
     };
@@ -240,8 +241,8 @@ impl Wire for HostUdp {
         self.table.ports.flush(this);
     }
 
-    fn descriptor(&self) -> Option<i32> {
-        Some(self.table.ports.descriptor())
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.table.ports.descriptor());
     }
 
     fn next_poll(&self) -> Option<Time> {

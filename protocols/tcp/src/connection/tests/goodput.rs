@@ -7,7 +7,7 @@ use crate::loss::Counters;
 use core::time::Duration;
 
 /// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds, and what recovery had to do.
-fn transfer(congestion: &'static str, loss: u32, octets: usize) -> (u128, Counters) {
+fn transfer(congestion: &'static str, seed: u64, loss: u32, octets: usize) -> (u128, Counters) {
     let settings = Settings {
         congestion,
         ..Settings::default()
@@ -16,7 +16,7 @@ fn transfer(congestion: &'static str, loss: u32, octets: usize) -> (u128, Counte
         loss,
         ..Faults::default()
     };
-    let mut channel = Channel::with(5, faults, settings);
+    let mut channel = Channel::with(seed, faults, settings);
     let begin = channel.now;
     channel.write(Side::A, &pattern(octets, 1));
     while channel.got(Side::B).len() < octets && channel.now.since(begin) < Duration::from_secs(600)
@@ -32,7 +32,7 @@ fn transfer(congestion: &'static str, loss: u32, octets: usize) -> (u128, Counte
 #[test]
 fn one_loss_in_a_hundred_is_repaired_without_waste() {
     for congestion in NAMES {
-        let (ms, counters) = transfer(congestion, 10_000, 2_000_000);
+        let (ms, counters) = transfer(congestion, 5, 10_000, 2_000_000);
         assert!(ms < 1_600, "{congestion}: {ms} ms, {counters:?}");
         // The last segment has none behind it that would tell of its loss.
         assert!(counters.timeouts <= 1, "{congestion}: {counters:?}");
@@ -44,7 +44,8 @@ fn one_loss_in_a_hundred_is_repaired_without_waste() {
 #[test]
 fn one_loss_in_five_is_borne() {
     for congestion in NAMES {
-        let (ms, counters) = transfer(congestion, 200_000, 400_000);
-        assert!(ms < 15_000, "{congestion}: {ms} ms, {counters:?}");
+        let all = [1, 2, 3, 4, 5].map(|seed| transfer(congestion, seed, 200_000, 400_000));
+        let mean = all.iter().map(|(ms, _)| ms).sum::<u128>() / 5;
+        assert!(mean < 15_000, "{congestion}: {mean} ms, {all:?}");
     }
 }
