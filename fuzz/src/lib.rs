@@ -1,10 +1,13 @@
 //! The fuzz harness: everything that reads outside input is fed with anything, and must keep its laws.
 //!
 //! A target is a function of octets that panics when something is wrong. The program `xk-fuzz` mutates the committed
-//! seeds under `fuzz/corpus` for a few seconds per target, on the stable toolchain, as part of `cargo xtask test`; the
-//! crate in `fuzz/libfuzzer` hands the same targets to libFuzzer, which is guided by coverage.
+//! seeds under `fuzz/corpus` for a few seconds per target, as part of `cargo xtask test`. `cargo xtask fuzz` builds it, on the same
+//! stable toolchain, so that it counts the edges of the program's flow that an input reaches: what reaches a new one is
+//! mutated further, and with `--keep` becomes, shortened, part of the corpus. The crate in `fuzz/libfuzzer` hands the same
+//! targets to libFuzzer.
 //!
 //! ```text
+//! cargo xtask fuzz --seconds 600 --target tcp --keep yes
 //! cargo run -p xk-fuzz -- list
 //! cargo run -p xk-fuzz -- smoke --seconds 30 --target stack --seed 7
 //! cargo run -p xk-fuzz -- replay stack fuzz/artifacts/stack-0123456789abcdef
@@ -17,6 +20,8 @@
 
 pub mod attack;
 pub mod canary;
+pub mod coverage;
+mod coverage_unsafe;
 pub mod frame;
 pub mod mutate;
 pub mod novelty;

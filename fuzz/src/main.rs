@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use xk_fuzz::runner::{self, Budget};
-use xk_fuzz::{Target, seeds, target, targets};
+use xk_fuzz::{Target, coverage, seeds, target, targets};
 
 const USAGE: &str = "usage: xk-fuzz list
-       xk-fuzz smoke [--seconds N] [--target NAME] [--seed N]
+       xk-fuzz smoke [--seconds N] [--target NAME] [--seed N] [--keep yes]
        xk-fuzz replay NAME FILE...
        xk-fuzz seeds";
 
@@ -55,6 +55,8 @@ struct Smoke {
     seconds: u64,
     seed: u64,
     targets: Vec<Target>,
+    /// Whether what reaches something new goes to the corpus.
+    keep: bool,
 }
 
 impl Smoke {
@@ -63,6 +65,7 @@ impl Smoke {
             seconds: 5,
             seed: 1,
             targets: Vec::new(),
+            keep: false,
         };
         for pair in options.chunks(2) {
             let &[option, value] = pair else {
@@ -72,6 +75,8 @@ impl Smoke {
             match option {
                 "--seconds" => smoke.seconds = number()?,
                 "--seed" => smoke.seed = number()?,
+                "--keep" if value == "yes" && coverage::is_on() => smoke.keep = true,
+                "--keep" => return Err("nothing counts edges here: cargo xtask fuzz".into()),
                 "--target" => smoke.targets.push(find(value)?),
                 _ => return Err(USAGE.into()),
             }
@@ -99,7 +104,10 @@ impl Smoke {
             }
             Ok(failed)
         };
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let cores = match coverage::is_on() {
+            true => 1,
+            false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
         let failed: Result<usize, String> = thread::scope(|scope| {
             let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
             let ends = workers.into_iter().map(|worker| match worker.join() {
@@ -127,8 +135,27 @@ impl Smoke {
             outcome.runs,
             per_second,
             corpus.len(),
-            outcome.kept
+            outcome.kept.len()
         );
+        if coverage::is_on() {
+            let (all, first) = outcome.edges;
+            println!("    {all} edges, {first} of them by the corpus");
+        }
+        if self.keep {
+            let found = runner::distil(
+                target,
+                &corpus,
+                outcome.kept.get(corpus.len()..).unwrap_or_default(),
+            );
+            for input in &found {
+                runner::keep(target, input).map_err(|e| e.to_string())?;
+            }
+            let octets: usize = found.iter().map(Vec::len).sum();
+            println!(
+                "    {} inputs of {octets} octets to the corpus",
+                found.len()
+            );
+        }
         let Some((input, failure)) = outcome.failed else {
             return Ok(true);
         };

@@ -140,7 +140,7 @@ fn piece(random: &Random, len: usize) -> (usize, usize) {
 
 fn change(random: &Random, data: &mut Vec<u8>, other: &[u8]) {
     let at = below(random, data.len());
-    match random.below(11) {
+    match random.below(14) {
         0 => {
             if let Some(octet) = data.get_mut(at) {
                 *octet ^= 1 << random.below(8);
@@ -184,7 +184,55 @@ fn change(random: &Random, data: &mut Vec<u8>, other: &[u8]) {
             let word = WORDS[below(random, WORDS.len())];
             data.splice(at..at, word.bytes());
         }
-        _ => data.truncate(at),
+        10 => data.truncate(at),
+        11 => steps(random, data),
+        _ => records(random, data),
+    }
+}
+
+/// Takes an input as steps of four octets, and doubles, removes or moves some.
+fn steps(random: &Random, data: &mut Vec<u8>) {
+    let at = 4 * below(random, data.len() / 4);
+    let len = (4 * (1 + below(random, 4))).min(data.len() - at);
+    rearrange(random, data, (at, len), |data| {
+        4 * below(random, data.len() / 4 + 1)
+    });
+}
+
+/// Takes an input as records, each behind an octet of its length, and doubles, removes or moves one.
+fn records(random: &Random, data: &mut Vec<u8>) {
+    let begins = |data: &[u8]| {
+        let mut all = vec![0];
+        while let Some(len) = data.get(all[all.len() - 1]) {
+            all.push(all[all.len() - 1] + 1 + usize::from(*len));
+        }
+        all.retain(|at| *at <= data.len());
+        all
+    };
+    let all = begins(data);
+    let one = below(random, all.len().saturating_sub(1));
+    let (at, end) = (all[one], all.get(one + 1).copied().unwrap_or(data.len()));
+    rearrange(random, data, (at, end - at), |data| {
+        let all = begins(data);
+        all[below(random, all.len())]
+    });
+}
+
+/// Doubles, removes or moves a piece; `to` says where to.
+fn rearrange(
+    random: &Random,
+    data: &mut Vec<u8>,
+    (at, len): (usize, usize),
+    to: impl Fn(&[u8]) -> usize,
+) {
+    let piece = data[at..at + len].to_vec();
+    let what = random.below(3);
+    if what != 0 {
+        data.drain(at..at + len);
+    }
+    if what != 1 {
+        let to = to(data).min(data.len());
+        data.splice(to..to, piece);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a target met while it ran, so that inputs that reach something new can be kept and mutated further.
 //!
-//! This stands in for coverage, which the stable toolchain does not offer: a target notes whatever tells one course of
-//! events from another, such as the reasons of its drops.
+//! This goes beyond coverage, and stands in for it where the program was built without counters: a target notes whatever tells
+//! one course of events from another, such as the reasons of its drops.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,9 +1,11 @@
 //! Runs targets: the corpus first, then mutations of it, each caught when it panics.
 
+use crate::coverage::{self, Reached};
 use crate::mutate::mutate;
 use crate::{INPUT_OCTETS_MAX, Target, canary, folder, frame, novelty};
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,8 +37,10 @@ pub struct Failure {
 pub struct Outcome {
     /// Inputs that were run.
     pub runs: u64,
-    /// Inputs that met something new, the corpus included.
-    pub kept: usize,
+    /// Inputs that met something new, behind the corpus.
+    pub kept: Vec<Vec<u8>>,
+    /// How many edges all inputs have reached, and how many those of the corpus have, if edges are counted.
+    pub edges: (usize, usize),
     /// The first input that failed, shortened, and how.
     pub failed: Option<(Vec<u8>, Failure)>,
 }
@@ -107,7 +111,10 @@ pub fn fuzz(target: Target, corpus: &[Vec<u8>], budget: Budget, seed: u64) -> Ou
         target,
         watch: Watch::new(target.name),
         outcome: Outcome::default(),
+        reached: Reached::default(),
+        is_new: false,
     };
+    coverage::clear();
     let mut kept = corpus.to_vec();
     for input in corpus {
         if !run.passes(input) {
@@ -115,6 +122,7 @@ pub fn fuzz(target: Target, corpus: &[Vec<u8>], budget: Budget, seed: u64) -> Ou
         }
     }
     novelty::take();
+    run.outcome.edges.1 = run.reached.edges();
     if kept.is_empty() {
         kept.push(Vec::new());
     }
@@ -129,7 +137,7 @@ pub fn fuzz(target: Target, corpus: &[Vec<u8>], budget: Budget, seed: u64) -> Ou
         if !run.passes(&input) {
             break;
         }
-        if novelty::take() && kept.len() < KEPT_MAX {
+        if (run.is_new | novelty::take()) && kept.len() < KEPT_MAX {
             kept.push(input);
         }
         if said.elapsed() >= PROGRESS_EVERY {
@@ -137,7 +145,8 @@ pub fn fuzz(target: Target, corpus: &[Vec<u8>], budget: Budget, seed: u64) -> Ou
             println!("    {}: {} inputs so far", target.name, run.outcome.runs);
         }
     }
-    run.outcome.kept = kept.len();
+    run.outcome.edges.0 = run.reached.edges();
+    run.outcome.kept = kept;
     run.outcome
 }
 
@@ -145,6 +154,9 @@ struct Run {
     target: Target,
     watch: Watch,
     outcome: Outcome,
+    reached: Reached,
+    /// Whether the last input has reached something that none had before.
+    is_new: bool,
 }
 
 impl Run {
@@ -153,10 +165,14 @@ impl Run {
         self.outcome.runs += 1;
         self.watch.begin(input);
         let result = run_one(self.target, input);
+        self.is_new = self.reached.add();
         self.watch.end();
         if let Err(failure) = result {
             let input = &input[..input.len().min(INPUT_OCTETS_MAX)];
-            let short = shorten(self.target, input, &failure);
+            let same = |shorter: &[u8]| {
+                run_one(self.target, shorter).is_err_and(|other| other.place == failure.place)
+            };
+            let short = shorten(input, same);
             let failure = run_one(self.target, &short).err().unwrap_or(failure);
             self.outcome.failed = Some((short, failure));
         }
@@ -164,8 +180,42 @@ impl Run {
     }
 }
 
-/// Removes pieces as long as the input fails at the same place.
-fn shorten(target: Target, input: &[u8], failure: &Failure) -> Vec<u8> {
+/// The edges that an input reaches.
+fn edges_of(target: Target, input: &[u8]) -> BTreeSet<usize> {
+    coverage::clear();
+    let _ = run_one(target, input);
+    coverage::take()
+}
+
+/// Of these inputs those that reach edges which neither the corpus nor a shorter one reaches, shortened.
+#[must_use]
+pub fn distil(target: Target, corpus: &[Vec<u8>], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut known = BTreeSet::new();
+    for input in corpus {
+        known.append(&mut edges_of(target, input));
+    }
+    let mut inputs: Vec<&Vec<u8>> = inputs.iter().collect();
+    inputs.sort_by_key(|input| input.len());
+    let mut found = Vec::new();
+    for input in inputs {
+        let reached = edges_of(target, input);
+        // Some edges are reached once in a program's life, such as those of tables that are made when first needed.
+        let again = edges_of(target, input);
+        let new = reached
+            .difference(&known)
+            .filter(|edge| again.contains(*edge));
+        let new: BTreeSet<usize> = new.copied().collect();
+        if !new.is_empty() {
+            let short = shorten(input, |shorter| new.is_subset(&edges_of(target, shorter)));
+            known.append(&mut edges_of(target, &short));
+            found.push(short);
+        }
+    }
+    found
+}
+
+/// Removes pieces as long as what is left `is_such`.
+fn shorten(input: &[u8], mut is_such: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let mut input = input.to_vec();
     let mut runs = 0;
     let mut piece = input.len().div_ceil(2);
@@ -175,9 +225,9 @@ fn shorten(target: Target, input: &[u8], failure: &Failure) -> Vec<u8> {
             let mut shorter = input.clone();
             shorter.drain(at..(at + piece).min(input.len()));
             runs += 1;
-            match run_one(target, &shorter) {
-                Err(other) if other.place == failure.place => input = shorter,
-                _ => at += piece,
+            match is_such(&shorter) {
+                true => input = shorter,
+                false => at += piece,
             }
         }
         piece /= 2;
@@ -256,8 +306,19 @@ pub fn corpus(name: &str) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
 /// # Errors
 /// If it cannot be written.
 pub fn save(name: &str, input: &[u8]) -> io::Result<PathBuf> {
-    let folder = folder().join("artifacts");
-    fs::create_dir_all(&folder)?;
+    write(&folder().join("artifacts"), name, input)
+}
+
+/// Writes an input that reaches something new to the corpus.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn keep(target: Target, input: &[u8]) -> io::Result<PathBuf> {
+    write(&folder().join("corpus").join(target.name), "found", input)
+}
+
+fn write(folder: &Path, name: &str, input: &[u8]) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, octet| {
         (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -2,6 +2,7 @@
 //!
 //! They need nothing but cargo, so that the same line works on a developer's machine and in `.ci/run`.
 
+mod fuzz;
 mod install;
 mod leftovers;
 mod new_protocol;
@@ -24,6 +25,8 @@ cargo xtask COMMAND
   test [--keep-going] [--only STEP]...   everything that must pass before a merge, step by step
                                          (--list names the steps)
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
+  fuzz [--seconds N] [--target NAME]     the fuzz targets, guided by coverage; with `--keep yes` what
+       [--seed N] [--keep yes]           reaches something new goes to the corpus
   setup                                  the Debian packages that the peer tests need; installs them as root
   install [--prefix FOLDER]              the command, the library of `xk exec`, manual pages and completions;
                                          below /usr/local for root, else ~/.local
@@ -49,6 +52,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
     let root = workspace::root();
     match words {
         ["test", options @ ..] => steps::run(&root, options),
+        ["fuzz", options @ ..] => fuzz::run(&root, options),
         ["tidy"] => tidy::run(&root),
         ["setup"] => setup::run(),
         ["install"] => install::run(&root, None),

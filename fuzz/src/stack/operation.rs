@@ -319,7 +319,7 @@ mod tests {
         let stack = Stack::new(false);
         stack.operate(code::ARP, 0, &[1, 1, 0]);
         stack.check();
-        stack.operate(code::UDP, 0, &[1, 0, 2, 0, b'x']);
+        stack.operate(code::UDP, 0, &[1, 0, 3, 0, b'x']);
         stack.check();
         assert_eq!(stack.last[0].borrow()[12..14], [0x08, 0x00], "an echo");
         assert_eq!(stack.find("echo").head().received(), 1);

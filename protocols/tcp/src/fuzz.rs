@@ -38,7 +38,7 @@ pub fn fuzz_wire(data: &[u8]) {
 
 /// A lower layer that stands for IP: one session, which answers for addresses and swallows what is pushed.
 struct Below {
-    session: RefCell<Option<SessionRef>>,
+    session: Rc<RefCell<Option<SessionRef>>>,
     /// The last segment sent: sequence number and acknowledgement, for answers that fit.
     numbers: Rc<RefCell<[u8; 8]>>,
 }
@@ -80,24 +80,6 @@ impl Protocol for Below {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let session = self.session.borrow().clone();
         session.map_or(Answer::Unknown, |session| session.control(cx, ask))
-    }
-
-    /// A timer brings the message that lies in the surroundings.
-    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
-        let session = self.session.borrow().clone();
-        let data = cx.surroundings::<Vec<u8>>().unwrap_or_default();
-        let Some(session) = session else { return };
-        let mut rest = &data[..];
-        // One octet of length, then the segment.
-        while let Some((len, after)) = rest.split_first() {
-            let (segment, after) = after.split_at(usize::from(*len).min(after.len()));
-            rest = after;
-            let segment = fit(segment, *self.numbers.borrow(), len & 1 == 1);
-            if let Ok(message) = cx.pool().copy_from(128, &segment) {
-                drop(session.pop(cx, message));
-            }
-            report(cx, &session, &segment);
-        }
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -204,8 +186,25 @@ impl Protocol for Above {
     }
 }
 
-/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit what was sent), at a layer whose
-/// port 7 is enabled and that opens a connection from port 53; lets minutes pass, then takes everything down.
+/// A segment arrives, and the network says that it found nobody there.
+fn arrive(cx: &Kernel, session: &SessionRef, segment: &[u8]) {
+    if let Ok(message) = cx.pool().copy_from(128, segment) {
+        drop(session.pop(cx, message));
+    }
+    if segment.len() & 2 != 0 {
+        report(cx, session, segment);
+    }
+}
+
+/// Lets time pass.
+fn pass(cx: &Kernel, time: Duration) {
+    cx.set_now(cx.now() + time);
+    cx.run_due();
+}
+
+/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit what was sent; 0: nothing arrives, and
+/// as many hundredths of a second pass as the next octet says), at a layer whose port 7 is enabled and that opens a connection from
+/// port 53; lets minutes pass, then takes everything down.
 ///
 /// # Panics
 /// If a message or a timer is left.
@@ -219,21 +218,35 @@ pub fn fuzz_stack(data: &[u8]) {
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 64,
     });
+    let session = Rc::default();
+    let numbers = Rc::default();
     let below = Below {
-        session: RefCell::default(),
-        numbers: Rc::default(),
+        session: Rc::clone(&session),
+        numbers: Rc::clone(&numbers),
     };
     let below = cx.add_protocol("below", "below", below);
-    let tcp = crate::add(&cx, "tcp", below.clone(), 4, Settings::default());
-    let above = cx.add_protocol("above", "above", Above(tcp));
-    cx.surround(Rc::new(data.to_vec()));
+    let tcp = crate::add(&cx, "tcp", below, 4, Settings::default());
+    cx.add_protocol("above", "above", Above(tcp));
     assert!(cx.start().is_ok(), "the stack starts");
-    assert!(cx.schedule_protocol(&below, Duration::ZERO, 0).is_ok());
-    for _ in 0..200 {
-        cx.run_due();
-        cx.set_now(cx.now() + Duration::from_millis(700));
+    let lower = session.borrow().clone();
+    let mut rest = data;
+    while let (Some(lower), Some((len, after))) = (&lower, rest.split_first()) {
+        let len = usize::from(*len);
+        if len == 0 {
+            let (hundredths, after) = after.split_first().unwrap_or((&0, after));
+            pass(&cx, Duration::from_millis(10) * u32::from(*hundredths));
+            rest = after;
+            continue;
+        }
+        let (segment, after) = after.split_at(len.min(after.len()));
+        let last: [u8; 8] = *numbers.borrow();
+        arrive(&cx, lower, &fit(segment, last, len & 1 == 1));
+        rest = after;
     }
-    drop((above, below));
+    drop(lower);
+    for _ in 0..200 {
+        pass(&cx, Duration::from_millis(700));
+    }
     cx.stop();
     assert_eq!(pool.stats().descriptors_live, 0, "nothing is left");
 }

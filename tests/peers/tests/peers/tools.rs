@@ -44,7 +44,7 @@ pub(crate) fn nping_is_answered(wire: Wire) {
     let stack = lan.start("", "echo udp port=7");
     for probe in [
         &["--icmp"][..],
-        &["--udp", "-p", "7", "--data-length", "100"],
+        &["--udp", "-p", "7", "-g", "40125", "--data-length", "100"],
     ] {
         let command = [&["nping", "-c", "3", "--delay", "100ms"], probe, &[OURS]].concat();
         let said = lan.linux.exec(&command).unwrap();
