@@ -6,6 +6,8 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
 
 thread_local! {
     /// Why the test running on this thread gave up, and its name where the runner knows it.
@@ -35,9 +37,21 @@ pub fn program(program: &str) -> Option<PathBuf> {
 /// The reason to skip for want of root, or nothing. The macro [`needs_root!`](crate::needs_root) is the usual way in.
 #[must_use]
 pub fn root_missing() -> Option<String> {
-    (!is_root()).then(|| {
+    if !is_root() {
         let command: Vec<String> = std::env::args().collect();
-        format!("needs root (run: sudo {})", command.join(" "))
+        return Some(format!("needs root (run: sudo {})", command.join(" ")));
+    }
+    // Root of a container may have less.
+    static CONFINED: OnceLock<bool> = OnceLock::new();
+    let confined = CONFINED.get_or_init(|| {
+        let script = "[ -w /proc/sys/net/ipv4/ip_forward ]";
+        let output = Command::new("unshare")
+            .args(["-n", "sh", "-c", script])
+            .output();
+        output.is_ok_and(|output| !output.status.success())
+    });
+    confined.then(|| {
+        "needs the right to make network namespaces and to set what they do (a container has it with --privileged)".to_owned()
     })
 }
 

@@ -132,8 +132,11 @@ impl Net {
             name,
             children: Arc::clone(&self.children),
         };
-        space.sysctl("net/ipv6/conf/all/disable_ipv6", "1")?;
-        space.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        // Where the whole machine has none there is nothing to switch off.
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            space.sysctl("net/ipv6/conf/all/disable_ipv6", "1")?;
+            space.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        }
         space.up("lo")?;
         Ok(space)
     }

@@ -3,6 +3,7 @@
 //! Three things count as problems: packets the dissectors call malformed, wrong IPv4, UDP, TCP or ICMP checksums, and expert
 //! remarks above *note* (warnings and errors). A scenario that means to provoke one names it in its allow-list.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -103,45 +104,43 @@ pub enum CheckError {
     Form(String),
 }
 
-/// The protocols that `tshark` finds in any stream whose octets look like theirs. Octets without meaning sometimes do.
-fn guesses() -> &'static [String] {
-    static GUESSES: OnceLock<Vec<String>> = OnceLock::new();
+/// What is read above UDP and TCP: calls, and Ethernet in UDP.
+const READ: &[&str] = &["rpc", "vxlan"];
+
+/// The protocols that `tshark` finds in the text of a datagram or stream because its octets look like theirs, or because one of its
+/// ports has been given to them. Octets without meaning sometimes do look so, and a port is whatever the system chose: 639 is MSDP's.
+fn guesses() -> &'static BTreeSet<String> {
+    static GUESSES: OnceLock<BTreeSet<String>> = OnceLock::new();
     GUESSES.get_or_init(|| {
-        let list = Command::new("tshark")
-            .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
-            .args(["-G", "heuristic-decodes"])
-            .output();
-        let text = list.map_or(String::new(), |list| {
-            String::from_utf8_lossy(&list.stdout).into_owned()
+        let list = |what| {
+            let mut tshark = Command::new("tshark");
+            tshark.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
+            let list = tshark.args(["-G", what]).output();
+            list.map_or(String::new(), |list| {
+                String::from_utf8_lossy(&list.stdout).into_owned()
+            })
+        };
+        let (by_look, by_port) = (list("heuristic-decodes"), list("decodes"));
+        let by_look = by_look.lines().filter_map(|line| {
+            let (parent, rest) = line.split_once('\t')?;
+            let name = rest.split('\t').next()?;
+            matches!(parent, "tcp" | "udp").then_some(name)
         });
-        text.lines()
-            .filter_map(|line| line.strip_prefix("tcp\t")?.split('\t').next())
-            .filter(|name| *name != "rpc")
-            .map(str::to_owned)
-            .collect()
+        let by_port = by_port.lines().filter_map(|line| {
+            let (table, rest) = line.split_once('\t')?;
+            let name = rest.split('\t').nth(1)?;
+            matches!(table, "tcp.port" | "udp.port").then_some(name)
+        });
+        let all = by_look.chain(by_port).filter(|name| !READ.contains(name));
+        all.map(str::to_owned).collect()
     })
 }
 
-/// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the texts of `allow` is counted
-/// and left out.
-///
-/// # Errors
-/// The program is missing, refuses the file, or answers in an unexpected form.
-pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckError> {
-    let file = file.as_ref();
+/// `tshark` that reads `file` without regard to the user's settings, to the ports and to what octets look like, and judges checksums.
+pub fn reader(file: &Path) -> Command {
     let mut command = Command::new("tshark");
-    // The verdict must not hang on the user's own settings.
     command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
-    command.arg("-r").arg(file).args([
-        "-n",
-        "-T",
-        "fields",
-        "-E",
-        "separator=/t",
-        "-E",
-        "occurrence=a",
-    ]);
-    command.arg("-E").arg(format!("aggregator={BETWEEN}"));
+    command.arg("-r").arg(file).arg("-n");
     for protocol in ["ip", "udp", "tcp"] {
         command
             .arg("-o")
@@ -152,6 +151,19 @@ pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckErro
     }
     // Calls of programs that it has never heard of are read all the same, and so are the replies.
     command.args(["-o", "rpc.dissect_unknown_programs:TRUE"]);
+    command
+}
+
+/// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the texts of `allow` is counted
+/// and left out.
+///
+/// # Errors
+/// The program is missing, refuses the file, or answers in an unexpected form.
+pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckError> {
+    let file = file.as_ref();
+    let mut command = reader(file);
+    command.args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
+    command.arg("-E").arg(format!("aggregator={BETWEEN}"));
     // Octets without a known form are no fault of the capture's writer.
     command.args([
         "-o",

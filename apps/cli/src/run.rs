@@ -52,6 +52,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     show(graph.warnings());
     let host = file::pick_host(&graph, args.host.as_deref())?;
     let user = args.user.find()?;
+    // Before the socket is made, so that no signal leaves it behind.
+    interrupt_unsafe::catch();
     let server = match (&args.control, args.no_control) {
         (_, true) => None,
         (Some(path), _) => Some(Server::new(path.clone())?),
@@ -61,7 +63,6 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         }
     };
     let kernel = host::build(&graph, &host, user)?;
-    interrupt_unsafe::catch();
     host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
         (true, _) => Idle::Spin,

@@ -43,10 +43,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         geometry,
         peer_uid: args.peer_uid.unwrap_or(own.peer_uid),
     };
+    // Before its socket is made, so that no signal leaves it behind.
+    interrupt_unsafe::catch();
     let switch = Switch::new(&args.path, usize::from(args.ports), &options);
     let mut switch = switch.map_err(|error| Failure::new(error.to_string()))?;
     user.settle()?;
-    interrupt_unsafe::catch();
     output::print(&format!(
         "{}\n  {} ports at {}\nCtrl-C ends it.\n",
         heading("switch"),

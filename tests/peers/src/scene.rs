@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::tshark;
+use xk_testkit::{needs, tshark};
 
 use crate::stack::Stack;
 
@@ -68,6 +68,26 @@ impl Wire {
         }
     }
 
+    /// What this machine lacks for a link of this kind, or nothing.
+    #[must_use]
+    pub fn missing(self) -> Option<String> {
+        let xdp = matches!(self, Self::XdpGeneric | Self::XdpNative);
+        let (what, is_there): (_, fn() -> bool) = match self {
+            _ if !needs::is_root() => return None,
+            _ if self.is_tap() => ("TAP devices (load the module tun)", || {
+                std::fs::File::open("/dev/net/tun").is_ok()
+            }),
+            _ if self.is_vxlan() => ("VXLAN devices (load the module vxlan)", || {
+                can_link(&["vxlan", "id", "1", "dstport", "4789"])
+            }),
+            _ if xdp && xk_xdp::objects(xk_xdp::Object::Program).is_err() => {
+                ("the right to load BPF programs", || false)
+            }
+            _ => ("veth pairs (load the module veth)", || can_link(&["veth"])),
+        };
+        (!is_there()).then(|| format!("needs {what}"))
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Tap => "tap",
@@ -80,6 +100,14 @@ impl Wire {
             Self::XdpNative => "xdp-native",
         }
     }
+}
+
+/// Whether a device of this kind can be made, in a namespace that goes at once.
+fn can_link(kind: &[&str]) -> bool {
+    let make = ["-n", "ip", "link", "add", "x", "type"];
+    let mut unshare = std::process::Command::new("unshare");
+    let output = unshare.args(make).args(kind).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// Namespaces and captures of one test.
@@ -189,24 +217,7 @@ impl Scene {
     #[must_use]
     pub fn count(&self, name: &str, filter: &str) -> usize {
         let file = self.folder.join(name);
-        let output = std::process::Command::new("tshark")
-            .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
-            .arg("-r")
-            .arg(&file)
-            .args([
-                "-n",
-                "-o",
-                "udp.check_checksum:TRUE",
-                "-o",
-                "tcp.check_checksum:TRUE",
-                "-o",
-                "ip.check_checksum:TRUE",
-                "-o",
-                "rpc.dissect_unknown_programs:TRUE",
-                // It takes a datagram of any port for its own if the first octets, here a random number, look like it.
-                "--disable-protocol",
-                "dtls",
-            ])
+        let output = tshark::reader(&file)
             .args(["-Y", filter, "-T", "fields", "-e", "frame.number"])
             .output()
             .unwrap();

@@ -14,6 +14,10 @@ fn main() -> ExitCode {
             tshark_reads_what_was_written,
         ),
         ("tshark_finds_what_is_wrong", tshark_finds_what_is_wrong),
+        (
+            "tshark_reads_nothing_into_a_port",
+            tshark_reads_nothing_into_a_port,
+        ),
         ("tshark_refuses_a_cut_file", tshark_refuses_a_cut_file),
     ])
 }
@@ -153,6 +157,50 @@ fn tshark_reads_what_was_written() {
         .unwrap()),
         [2, 1],
         "{said}"
+    );
+}
+
+/// A segment in the middle of a connection.
+fn segment(port: u16, text: &[u8]) -> Vec<u8> {
+    let mut tcp = 50_000_u16.to_be_bytes().to_vec();
+    tcp.extend(port.to_be_bytes());
+    tcp.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 16, 0, 0, 0, 0, 0]);
+    tcp.extend(text);
+    let mut summed = vec![192, 0, 2, 1, 192, 0, 2, 2, 0, 6];
+    summed.extend((tcp.len() as u16).to_be_bytes());
+    summed.extend(&tcp);
+    let sum = checksum(&summed);
+    tcp[16..18].copy_from_slice(&sum);
+    packet(6, &tcp)
+}
+
+/// Which port a system chooses says nothing of what is in a message.
+fn tshark_reads_nothing_into_a_port() {
+    needs_program!("tshark");
+    let text: Vec<u8> = (0..60).collect();
+    let mut writer = Writer::new(Vec::new(), "xk").unwrap();
+    let ip = writer
+        .add_interface(&Interface::new("ip", LinkType::IPV4))
+        .unwrap();
+    // The one that means something is VXLAN's.
+    for port in (1..=12_000_u16).filter(|port| *port != 4789) {
+        let mut udp = 50_000_u16.to_be_bytes().to_vec();
+        udp.extend(port.to_be_bytes());
+        udp.extend([0, 68, 0, 0]);
+        udp.extend(&text);
+        for octets in [packet(17, &udp), segment(port, &text)] {
+            writer.write(ip, &Frame::new(0, &[&octets])).unwrap();
+        }
+    }
+    let file = Scratch::new("ports", &writer.into_inner());
+    let report = check(&file.0, &[]).unwrap();
+    assert_eq!(report.frames, 2 * 11_999);
+    let some = report.problems.iter().take(5).map(ToString::to_string);
+    let some: Vec<String> = some.collect();
+    assert!(
+        report.is_clean(),
+        "{} problems: {some:#?}",
+        report.problems.len()
     );
 }
 

@@ -24,6 +24,7 @@ mod xdp;
 use std::process::ExitCode;
 
 use xk_peers::scene::Wire;
+use xk_testkit::needs;
 use xk_testkit::peer::{self, Test};
 
 /// The tests, each over the wires that stand in its line.
@@ -32,7 +33,10 @@ macro_rules! tests {
         &[$($(
             (
                 concat!(stringify!($module), "::", stringify!($test), "::", stringify!($wire)),
-                (|| $module::$test(Wire::$wire)) as fn(),
+                (|| match Wire::$wire.missing() {
+                    Some(what) => needs::skip(&what),
+                    None => $module::$test(Wire::$wire),
+                }) as fn(),
             ),
         )+)*]
     };
