@@ -2,6 +2,7 @@
 
 use crate::descendants_unsafe;
 use crate::failure::Failure;
+use crate::linkage;
 use crate::signals_unsafe::{self, Before};
 use crate::user::{self, User};
 use crate::user_unsafe;
@@ -145,6 +146,8 @@ fn serve(setup: Setup, user: User, folder: Folder, line: &UnixStream) -> Result<
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
     let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));
+    // What captures the graph has written all then.
+    stack.end(FAREWELL);
     Ok(())
 }
 
@@ -162,6 +165,12 @@ fn run(
     if let Some(others) = std::env::var_os(LD_PRELOAD).filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
+    }
+    if let Some(why) = linkage::stays_linux(program) {
+        eprintln!(
+            "xk: the sockets of {} are Linux's, not the graph's: {why}",
+            program.display()
+        );
     }
     let mut command = Command::new(program);
     command

@@ -17,6 +17,7 @@ mod file;
 mod generate;
 mod help;
 mod host;
+mod linkage;
 mod live;
 mod output;
 mod ping;

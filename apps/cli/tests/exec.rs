@@ -220,3 +220,43 @@ fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
+
+/// The capture has all that was sent, though the program ends at once.
+#[test]
+fn a_capture_is_whole() {
+    needs_program!("python3");
+    let capture = std::env::temp_dir().join(format!("xk-exec-{}.pcapng", std::process::id()));
+    let wire = format!("pcap loopback file=\"{}\"\n    ip pcap ", capture.display());
+    let text = ALONE.replace("ip loopback ", &wire);
+    let script = "import socket\n\
+        one = socket.socket(type=socket.SOCK_DGRAM); one.bind(('10.0.0.1', 0))\n\
+        for n in range(20): one.sendto(b'captured-%d;' % n, one.getsockname()); one.recv(99)\n";
+    let (code, _, said) = Graph::new("capture", &text).run(&["python3", "-c", script]);
+    let octets = std::fs::read(&capture).unwrap();
+    let _ = std::fs::remove_file(&capture);
+    assert_eq!(code, Some(0), "{said}");
+    for n in 0..20 {
+        let wanted = format!("captured-{n};");
+        let has = octets.windows(wanted.len()).any(|o| o == wanted.as_bytes());
+        assert!(has, "{wanted} is missing");
+    }
+}
+
+#[test]
+fn a_static_program_is_said_to_stay_linuxs() {
+    needs_program!("cc");
+    let graph = Graph::new("static", ALONE);
+    let program = std::env::temp_dir().join(format!("xk-exec-{}-static", std::process::id()));
+    let path = program.to_str().unwrap();
+    let source = graph.0.with_extension("c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    for (flag, is_said) in [("-static", true), ("-O0", false)] {
+        let cc = ["-o", path, flag, source.to_str().unwrap()];
+        assert!(Command::new("cc").args(cc).status().unwrap().success());
+        let (code, _, said) = graph.run(&[path]);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said.contains("linked statically"), is_said, "{said}");
+    }
+    let _ = std::fs::remove_file(&program);
+    let _ = std::fs::remove_file(&source);
+}

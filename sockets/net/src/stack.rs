@@ -1,6 +1,6 @@
 //! One host of a graph, running.
 
-use crate::driver::{Driver, Here};
+use crate::driver::{Driver, Here, Thread};
 use crate::ready::{Ready, Status, Watch, WatchId};
 use crate::setup::Setup;
 use std::io;
@@ -37,6 +37,15 @@ impl Stack<Here> {
     /// If the loop cannot run.
     pub fn run_for(&self, time: Duration) -> io::Result<()> {
         self.driver.run_for(time)
+    }
+}
+
+impl Stack<Thread> {
+    /// Ends the stack with this handle, if it is the last and no socket is left, and waits until its thread has taken the graph
+    /// down, at most `limit` long; true if it has. A program that ends without waiting takes the thread along: what wires
+    /// keep back to the end, as captures do, is lost then.
+    pub fn end(self, limit: Duration) -> bool {
+        self.driver.end(limit)
     }
 }
 

@@ -74,25 +74,16 @@ fn only_advises(level: i32, option: i32) -> bool {
             libc::TCP_QUICKACK
                 | libc::TCP_DEFER_ACCEPT
                 | libc::TCP_NOTSENT_LOWAT
-                | libc::TCP_FASTOPEN
-                | libc::TCP_FASTOPEN_CONNECT
-                | libc::TCP_LINGER2
-                | libc::TCP_SYNCNT
-                | libc::TCP_WINDOW_CLAMP
                 | libc::TCP_THIN_LINEAR_TIMEOUTS
                 | libc::TCP_THIN_DUPACK
         ),
         libc::IPPROTO_IP => matches!(
             option,
-            libc::IP_TOS | libc::IP_MTU_DISCOVER | libc::IP_RECVERR | libc::IP_BIND_ADDRESS_NO_PORT
+            libc::IP_TOS | libc::IP_MTU_DISCOVER | libc::IP_BIND_ADDRESS_NO_PORT
         ),
         libc::IPPROTO_IPV6 => matches!(
             option,
-            libc::IPV6_V6ONLY
-                | libc::IPV6_TCLASS
-                | libc::IPV6_MTU_DISCOVER
-                | libc::IPV6_RECVERR
-                | libc::IPV6_UNICAST_HOPS
+            libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_MTU_DISCOVER
         ),
         _ => false,
     }

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddrV4};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use xk_core::{Kernel, Time};
 use xk_kit::stream::StreamInfo;
@@ -29,6 +30,7 @@ pub struct Thread {
 
 struct Inner {
     entrance: Arc<Entrance>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A socket of such a stack.
@@ -65,18 +67,37 @@ impl Thread {
     pub(crate) fn spawn(setup: Setup) -> io::Result<Self> {
         let entrance = Arc::new(Entrance::new()?);
         let (made, is_made) = sync_channel(1);
-        let inner = Inner {
-            entrance: Arc::clone(&entrance),
-        };
-        std::thread::Builder::new()
+        let door = Arc::clone(&entrance);
+        let thread = std::thread::Builder::new()
             .name("xk-stack".into())
-            .spawn(move || run(&setup, &entrance, &made))?;
+            .spawn(move || run(&setup, &door, &made))?;
+        let inner = Inner {
+            entrance,
+            thread: Mutex::new(Some(thread)),
+        };
         match is_made.recv() {
             Ok(result) => result.map(|()| Self {
                 inner: Arc::new(inner),
             }),
             Err(_) => Err(io::Error::other("the stack's thread has ended")),
         }
+    }
+
+    /// Lets go of this handle, and waits until the thread has ended.
+    pub(crate) fn end(self, limit: Duration) -> bool {
+        let Some(thread) = lock(&self.inner.thread).take() else {
+            return false;
+        };
+        let deadline = Instant::now().checked_add(limit);
+        drop(self);
+        while !thread.is_finished() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            std::thread::sleep(SETTLE_EVERY);
+        }
+        // A panic there has been shown already.
+        thread.join().is_ok()
     }
 
     fn client(&self, port: Arc<Port>) -> Client {
