@@ -355,17 +355,18 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
-        let listener = Self::reserve(stack, local)?;
+        let listener = Self::reserve(stack, local, false)?;
         listener.set_backlog(Some(backlog))?;
         Ok(listener)
     }
 
-    /// Keeps an address without listening there yet: who connects is refused until [`set_backlog`](Self::set_backlog).
+    /// Keeps an address without listening there yet: who connects is refused until [`set_backlog`](Self::set_backlog). Others
+    /// who share (`SO_REUSEADDR`) may have it, too, as long as nobody listens.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
-    pub fn reserve(stack: &Stack<D>, local: SocketAddr) -> io::Result<Self> {
-        let socket = stack.driver.reserve(v4(local)?)?;
+    pub fn reserve(stack: &Stack<D>, local: SocketAddr, shares: bool) -> io::Result<Self> {
+        let socket = stack.driver.reserve(v4(local)?, shares)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 

@@ -67,10 +67,8 @@ fn of(result: io::Result<Done>) -> Done {
 
 /// Binds an Internet socket to an address that may be the graph's.
 pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: SocketAddrV4) -> Done {
-    let shares = kind == Kind::Datagrams
-        && [libc::SO_REUSEADDR, libc::SO_REUSEPORT]
-            .iter()
-            .any(|option| number(fd, libc::SOL_SOCKET, *option) != Some(0));
+    let is_on = |option| number(fd, libc::SOL_SOCKET, option) != Some(0);
+    let shares = is_on(libc::SO_REUSEADDR) || kind == Kind::Datagrams && is_on(libc::SO_REUSEPORT);
     match ask_for_socket(&Request::Bind(kind, family, local, shares)) {
         (Reply::Made(id), Some(socket)) => of(replace(fd, &socket, id).map(|()| Done::Ok)),
         (Reply::Outside, _) => Done::Outside,

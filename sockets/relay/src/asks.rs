@@ -119,7 +119,7 @@ impl Inner {
         shares: bool,
     ) -> io::Result<(u64, OwnedFd)> {
         match kind {
-            Kind::Stream => TcpListener::reserve(&self.stack, local.into())
+            Kind::Stream => TcpListener::reserve(&self.stack, local.into(), shares)
                 .and_then(|listener| self.bound(family, listener)),
             Kind::Datagrams => match shares {
                 true => UdpSocket::bind_shared(&self.stack, local),

@@ -141,6 +141,26 @@ class Streams:
             client = socket.create_connection((self.ours, 4591), PATIENCE)
             return (threads, refused, one.accept()[1] == client.getsockname())
 
+    def test_stream_shares_a_port(self):
+        found = []
+        for shares in (0, 1):
+            first, second = socket.socket(), socket.socket()
+            for one in (first, second):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shares)
+            first.bind((self.ours, 0))
+            bound = what(attempt(second.bind, first.getsockname()))
+            first.listen()
+            third = socket.socket()
+            third.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shares)
+            found.append((bound, what(attempt(third.bind, first.getsockname()))))
+            if shares:
+                found.append(what(attempt(second.listen)))
+                first.close()
+                found.append(what(attempt(second.listen)))
+            for one in (first, second, third):
+                one.close()
+        return found
+
     def test_stream_listener_connects(self):
         with self.listen(4592) as one:
             return what(attempt(one.connect, (self.other, 4007)))

@@ -96,8 +96,9 @@ impl Drive for Here {
         self.held(self.inner.layer.connect(&self.inner.kernel, local, peer))
     }
 
-    fn reserve(&self, local: SocketAddrV4) -> Result<Held, Errno> {
-        self.held(self.inner.layer.reserve(&self.inner.kernel, local))
+    fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {
+        let inner = &self.inner;
+        self.held(inner.layer.reserve(&inner.kernel, local, shares))
     }
 
     fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {

@@ -58,7 +58,7 @@ mod drive {
             local: Option<SocketAddrV4>,
             peer: SocketAddrV4,
         ) -> Result<Self::Socket, Errno>;
-        fn reserve(&self, local: SocketAddrV4) -> Result<Self::Socket, Errno>;
+        fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
         fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
@@ -164,7 +164,7 @@ fn drive_set(layer: &Layer, cx: &Kernel, socket: &Socket, setting: Setting) -> R
             Ok(())
         }
         (Body::Listener(listener), Setting::Backlog(backlog)) => {
-            layer.set_backlog(cx, listener, backlog)
+            layer.set_backlog(cx, socket, listener, backlog)
         }
         _ => Err(Errno::NOPROTOOPT),
     }

@@ -191,8 +191,8 @@ impl Drive for Thread {
         self.open(move |cx, inside| inside.layer.connect(cx, local, peer))
     }
 
-    fn reserve(&self, local: SocketAddrV4) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.reserve(cx, local))
+    fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.reserve(cx, local, shares))
     }
 
     fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {

@@ -337,7 +337,7 @@ impl Layer {
         let tries = if local.port() == 0 { TRIES } else { 1 };
         for _ in 0..tries {
             if local.port() != 0 {
-                self.ports.bind(Transport::Udp, local)?;
+                self.ports.bind(Transport::Udp, local, false)?;
             }
             let everybody = Participant::of(Part::Any);
             let participants = Participants::pair(participant(local), everybody);
@@ -354,7 +354,7 @@ impl Layer {
             }
             let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
             let bound = SocketAddrV4::new(*local.ip(), port);
-            if self.ports.bind(Transport::Udp, bound).is_ok() {
+            if self.ports.bind(Transport::Udp, bound, false).is_ok() {
                 return Ok((bound, session));
             }
             session.close(cx);

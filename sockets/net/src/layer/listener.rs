@@ -45,16 +45,22 @@ impl Listener {
 }
 
 impl Layer {
-    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet.
+    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others who share have it, too, as
+    /// long as nobody listens.
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn reserve(&self, cx: &Kernel, local: SocketAddrV4) -> Result<Rc<Socket>, Errno> {
+    pub(crate) fn reserve(
+        &self,
+        cx: &Kernel,
+        local: SocketAddrV4,
+        shares: bool,
+    ) -> Result<Rc<Socket>, Errno> {
         self.check_local(cx, &self.tcp()?, *local.ip())?;
         let local = match local.port() {
-            0 => self.free_port(cx, local)?,
+            0 => self.free_port(cx, local, shares)?,
             _ => {
-                self.ports.bind(Transport::Tcp, local)?;
+                self.ports.bind(Transport::Tcp, local, shares)?;
                 local
             }
         };
@@ -64,9 +70,8 @@ impl Layer {
             backlog: Cell::new(1),
             waiting: RefCell::default(),
         }));
-        match &added {
-            Ok(socket) => drop(self.listeners.borrow_mut().insert(local, Rc::clone(socket))),
-            Err(_) => self.ports.unbind(Transport::Tcp, local),
+        if added.is_err() {
+            self.ports.unbind(Transport::Tcp, local);
         }
         added
     }
@@ -78,6 +83,7 @@ impl Layer {
     pub(crate) fn set_backlog(
         &self,
         cx: &Kernel,
+        socket: &Socket,
         listener: &Listener,
         backlog: Option<usize>,
     ) -> Result<(), Errno> {
@@ -87,8 +93,17 @@ impl Layer {
         };
         listener.backlog.set(backlog.max(1));
         if listener.enable.get().is_none() {
-            let enable = self.enable(cx, &self.tcp()?, &self.this()?, listener.local)?;
-            listener.enable.set(Some(enable));
+            let own = self.table.borrow().get(socket.place as usize).cloned();
+            let own = own.flatten().ok_or(Errno::BADF)?;
+            self.ports.listen(listener.local, true)?;
+            match self.enable(cx, &self.tcp()?, &self.this()?, listener.local) {
+                Ok(enable) => listener.enable.set(Some(enable)),
+                Err(error) => {
+                    let _ = self.ports.listen(listener.local, false);
+                    return Err(error);
+                }
+            }
+            self.listeners.borrow_mut().insert(listener.local, own);
         }
         Ok(())
     }
@@ -110,10 +125,15 @@ impl Layer {
     }
 
     /// A free port, kept from now on.
-    fn free_port(&self, cx: &Kernel, local: SocketAddrV4) -> Result<SocketAddrV4, Errno> {
+    fn free_port(
+        &self,
+        cx: &Kernel,
+        local: SocketAddrV4,
+        shares: bool,
+    ) -> Result<SocketAddrV4, Errno> {
         for port in ephemerals(cx) {
             let local = SocketAddrV4::new(*local.ip(), port);
-            if self.ports.bind(Transport::Tcp, local).is_ok() {
+            if self.ports.bind(Transport::Tcp, local, shares).is_ok() {
                 return Ok(local);
             }
         }
@@ -153,6 +173,8 @@ impl Layer {
     fn turn_away(&self, cx: &Kernel, listener: &Listener) {
         if let (Some(enable), Ok(tcp)) = (listener.enable.take(), self.tcp()) {
             tcp.open_disable(cx, enable);
+            let _ = self.ports.listen(listener.local, false);
+            self.listeners.borrow_mut().remove(&listener.local);
         }
         for socket in listener.waiting.take() {
             if let Body::Stream(stream) = &socket.body {
@@ -166,6 +188,5 @@ impl Layer {
     pub(super) fn close_listener(&self, cx: &Kernel, listener: &Listener) {
         self.turn_away(cx, listener);
         self.ports.unbind(Transport::Tcp, listener.local);
-        self.listeners.borrow_mut().remove(&listener.local);
     }
 }

@@ -405,7 +405,8 @@ impl Layer {
         let participants = Participants::pair(participant(local), participant(peer));
         let bound = local.port() != 0;
         if bound {
-            self.ports.bind(Transport::Tcp, local)?;
+            // Others may be bound there as well, if they do not listen.
+            self.ports.bind(Transport::Tcp, local, true)?;
         }
         let opened = tcp.open(cx, Upper::new(&this), participants);
         if bound {
