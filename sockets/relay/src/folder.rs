@@ -3,17 +3,25 @@
 //! A name is bound, and its file is removed or hidden before the socket can do anything, so that nothing is left
 //! that could be connected to or taken. What is to be found again, the relay finds by a descriptor of the file.
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown};
+use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use xk_request::{DOOR, FOLDER_OCTETS_MAX, Name, in_directory, own_descriptor};
 
 /// Where those of root lie. Others can neither write nor list it.
 const OF_ROOT: &str = "/run/xk";
+
+/// What the directories' names begin with.
+const PREFIX: &str = "xk-";
+/// Random octets behind that.
+const KEY_OCTETS: usize = 16;
+/// How old a directory is that its maker must have locked by now.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// A directory for the sockets of one stack. It goes with this, in the process that made it.
 pub struct Folder {
@@ -71,6 +79,37 @@ pub(crate) fn random_word<const OCTETS: usize>() -> io::Result<String> {
     Ok(random.iter().map(|octet| format!("{octet:02x}")).collect())
 }
 
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Removes directories of processes that were killed: theirs are locked by nobody, for some time already.
+fn sweep(own: &Path) {
+    let is_old = |path: &Path| {
+        let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
+        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+        age.is_some_and(|age| age > SETTLED)
+    };
+    for entry in std::fs::read_dir(own).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let key = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let is_one = key.is_some_and(|key| {
+            key.len() == 2 * KEY_OCTETS && key.bytes().all(|digit| digit.is_ascii_hexdigit())
+        });
+        if !is_one || !is_old(&path) {
+            continue;
+        }
+        // Another user's cannot be opened.
+        let free = open(&path).is_ok_and(|directory| {
+            flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+        if free {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
 impl Folder {
     /// A new directory. Programs of root become other users, who are to reach it: they can if they know its name,
     /// which has 128 random bits and cannot be listed. All others have it for themselves.
@@ -79,16 +118,19 @@ impl Folder {
     /// If the system refuses.
     pub fn make() -> io::Result<Self> {
         let user = rustix::process::geteuid();
-        let name = format!("xk-{}", random_word::<16>()?);
+        let name = format!("{PREFIX}{}", random_word::<KEY_OCTETS>()?);
         let path = match own_folder().map(|own| own.join(&name)) {
             Ok(path) if path.as_os_str().len() <= FOLDER_OCTETS_MAX => path,
             Err(error) if user.is_root() => return Err(error),
             // Its own by its mode; the name does not matter.
             _ => Path::new("/tmp").join(&name),
         };
+        if let Some(own) = path.parent() {
+            sweep(own);
+        }
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty())?;
+        let directory = open(&path)?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
         if user.is_root() {
             fchmod(&directory, Mode::from_raw_mode(0o711))?;
         }

@@ -86,9 +86,11 @@ while time.monotonic() < until:
         except OSError:
             continue
         for entry in inside:
-            if entry.startswith('xk') and os.path.isdir(os.path.join(folder, entry)):
+            if re.fullmatch('xk-[0-9a-f]{32}', entry):
+                path = os.path.join(folder, entry)
                 try:
-                    got['listed'] += len(os.listdir(os.path.join(folder, entry)))
+                    # What is this user's own is nothing gained.
+                    got['listed'] += len(os.listdir(path)) if os.stat(path).st_uid != os.getuid() else 0
                 except OSError:
                     pass
 for kind, count in got.items():

@@ -152,3 +152,28 @@ fn nothing_is_left_of_names() {
     drop(relay);
     assert!(!folder.exists(), "{}", folder.display());
 }
+
+#[test]
+fn what_killed_processes_left_is_removed() {
+    let Ok(own) = xk_relay::own_folder() else {
+        xk_testkit::needs::skip("this user has no folder for sockets");
+        return;
+    };
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let age = |path: &std::path::Path| {
+        let directory = std::fs::File::open(path).unwrap();
+        directory.set_modified(long_ago).unwrap();
+    };
+    let left = own.join(format!("xk-{:032x}", std::process::id()));
+    let other = own.join(format!("xk-of-others-{}", std::process::id()));
+    for path in [&left, &other] {
+        std::fs::create_dir(path).unwrap();
+        std::fs::write(path.join("door"), "").unwrap();
+        age(path);
+    }
+    let alive = xk_relay::Folder::make().unwrap();
+    age(alive.path());
+    let _new = xk_relay::Folder::make().unwrap();
+    assert!(!left.exists() && other.exists() && alive.path().exists());
+    std::fs::remove_dir_all(other).unwrap();
+}

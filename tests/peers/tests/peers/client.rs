@@ -104,7 +104,7 @@ pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
     let stack = lan.start("", probes);
     let reports = stack.finish(PATIENCE);
     for (name, what) in [
-        ("nowhere", "host unreachable"),
+        ("nowhere", "net unreachable"),
         ("forbidden", "prohibited"),
         ("silent", "host unreachable"),
     ] {

@@ -439,7 +439,10 @@ fn asks_by_datagram(port: u16, request: &[u8], is_answer: impl Fn(&[u8]) -> bool
 
 /// Pings, and asks by datagram, call and connection as a host that was never heard before.
 fn asks_all(victim: &Victim) {
-    victim.ping_calmly();
+    // What the flood has left in the ring in front of us is worked off first, and a ping with it.
+    let ping = ["ping", "-c", "20", "-i", "0.1", "-W", "5", "-q", OURS];
+    let (sent, received) = pings(&victim.lan.linux.exec(&ping).unwrap());
+    assert!(received * 10 >= sent * 9, "{received} of {sent} pings");
     let asked = victim.lan.linux.enter(|| {
         let echoed = asks_by_datagram(7, b"there?", |answer| answer == b"there?");
         assert!(echoed, "no datagram came back");
