@@ -44,7 +44,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             last: KeyedSlot::new(),
             last_hits: Cell::new(0),
             clocks: Clocks::default(),
-            crowds: Crowds::new(cx_key[1], max.max(1)),
+            crowds: Crowds::new(secret.hash(&[]), max.max(1)),
             max: max.max(1),
             idle_max: max.max(1),
             passive_max: usize::MAX,

@@ -3,10 +3,14 @@
 use super::*;
 use crate::kernel::Config;
 use crate::message::{Pool, PoolConfig, SizeClass};
+use crate::random::Random;
+use crate::secret::Secret;
 use crate::shepherd::{Limits, NoSwitch, Shepherds};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+
+const SECRET: Secret = Secret::known([3, 5]);
 
 struct Still;
 impl Protocol for Still {}
@@ -35,7 +39,7 @@ fn kernel() -> (Kernel, ProtocolRef) {
         classes: vec![class],
     };
     let cx = Kernel::new(Config {
-        seed: 1,
+        random: Random::new(1),
         pool: Pool::new(&pool).unwrap(),
         shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
         timers_max: 8,
@@ -103,7 +107,7 @@ fn a_source_is_that_of_what_lies_below() {
 fn a_network_makes_room_among_its_own() {
     const MAX: u32 = 64;
     let bench = kernel();
-    let table = SessionTable::<u32>::new([3, 5], MAX as usize);
+    let table = SessionTable::<u32>::new(SECRET, MAX as usize);
     let bind = |key: u32, session: SessionRef| table.bind(&bench.0, key, session);
     // Each of a network of its own, and older than all of one network.
     for n in 0..MAX / 2 {
@@ -131,7 +135,7 @@ fn a_network_makes_room_among_its_own() {
 #[test]
 fn what_is_held_does_not_count_as_idle() {
     let bench = kernel();
-    let table = SessionTable::<u32>::new([3, 5], 1000).with_idle_max(100);
+    let table = SessionTable::<u32>::new(SECRET, 1000).with_idle_max(100);
     for n in 0..500 {
         let session = from(&bench, 0);
         session.hold();
@@ -150,7 +154,7 @@ fn what_is_held_does_not_count_as_idle() {
 #[test]
 fn what_nothing_reaches_any_more_goes_first() {
     let bench = kernel();
-    let table = SessionTable::<u32>::new([3, 5], 3);
+    let table = SessionTable::<u32>::new(SECRET, 3);
     let low = passive(&bench, None, Closing::Done);
     for n in 0..3 {
         let session = passive(&bench, (n == 1).then_some(&low), Closing::Done);
@@ -168,7 +172,7 @@ fn what_nothing_reaches_any_more_goes_first() {
 #[test]
 fn the_least_is_found_among_those_held() {
     let bench = kernel();
-    let table = SessionTable::<u32>::new([3, 5], 8);
+    let table = SessionTable::<u32>::new(SECRET, 8);
     for n in 0..8 {
         let session = from(&bench, 0);
         session.head().set_tag(100 - n);
