@@ -100,3 +100,41 @@ fn with_credentials_through_a_layer_that_looks_on() {
 fn at_a_port_that_the_port_mapper_knows() {
     all_are_answered("rpc-portmap");
 }
+
+/// Short frames arrive padded; what is no part of a message is not delivered as one.
+#[test]
+fn octets_that_a_link_adds_are_no_part_of_a_message() {
+    let stacks = [
+        ("reqrep eth { number eth=0x3967; }", "02:00:00:00:00:02"),
+        ("vip arp ip\nreqrep vip", "10.0.0.2"),
+        (
+            "vipaddr arp ip\nfragment vipaddr\nvipsize vipaddr fragment\nreqrep vipsize",
+            "10.0.0.2",
+        ),
+    ];
+    for (layers, to) in stacks {
+        for size in [0, 1, 4, 20, 46, 100] {
+            let host = |name: &str, n: u32, top: &str| {
+                format!(
+                    "host {name} {{\nsim link=lan address=\"02:00:00:00:00:0{n}\"\neth sim\narp eth\n\
+                     ip arp {{ address \"10.0.0.{n}/24\"; }}\n{layers}\nsunselect reqrep\nsunprog sunselect\n{top}\n}}\n"
+                )
+            };
+            let calls = format!(
+                "caller sunprog to=\"procedure1@version1@program536870913@{to}\" count=10 size={size}"
+            );
+            let source = host("a", 1, &calls)
+                + &host(
+                    "b",
+                    2,
+                    "procedures sunprog at=\"*@version1@program536870913\"",
+                )
+                + "link lan delay=\"1ms\"\n";
+            let mut world = run("padded", &source, 1);
+            let figures =
+                ["replies", "wrong", "octets"].map(|name| figure(&world, "a", "caller", name));
+            assert_eq!(figures, [10, 0, 10 * size], "{layers}, {size} octets");
+            world.stop();
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! own to receive for each upper, and marks by which a lower session leads to the session above it.
 
 use crate::call::{LargestPush, NeedsPseudoHeader};
-use crate::control::{MinPacket, PseudoHeader, SpecificDestination};
+use crate::control::{PseudoHeader, SpecificDestination};
 use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
@@ -157,16 +157,19 @@ pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), Ope
     Ok(())
 }
 
-/// Whether a question has no one answer where messages go several ways, or is put to those above: nobody below is asked. Short
-/// messages may go over a link that adds octets, whatever other ways do; and what is done for transports on one way is not done on another.
+/// Whether a question has no one answer where messages go several ways, or is put to those above: nobody below is asked. What
+/// is done for transports on one way is not done on another.
 pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
     ask.get::<LargestPush>().is_some()
-        || ask.get::<MinPacket>().is_some()
         || ask.get::<NeedsPseudoHeader>().is_some()
         || ask.get::<PseudoHeader>().is_some()
         || ask.get::<Offloads>().is_some()
         || ask.get::<SpecificDestination>().is_some()
 }
+
+/// Octets of the shortest message that a link of a layer which chooses among several takes as it is: an Ethernet's. Those above
+/// cannot know which way each goes.
+pub const LINK_MIN: u32 = 46;
 
 /// How many bits of a mark count its place; those above tell the users of one place apart.
 const PLACE_BITS: u32 = 20;

@@ -11,7 +11,7 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
-use xk_kit::control::{LinkType, MaxPacket, OptPacket, PeerEther};
+use xk_kit::control::{LinkType, MaxPacket, MinPacket, OptPacket, PeerEther};
 use xk_kit::segments;
 
 /// The key that a frame is demultiplexed by: the peer's address (see [`bits`]) and the type number.
@@ -202,6 +202,10 @@ impl Session for EthSession {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<PeerEther>() {
             question.address = address(self.key.0).0;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = xk_kit::standins::LINK_MIN;
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<MaxPacket>() {

@@ -15,7 +15,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, re
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
 use xk_kit::control::{
-    KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, PseudoHeader,
+    KeepWhole, MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PeerProved, PseudoHeader,
     SpecificDestination,
 };
 use xk_kit::offload::Offloads;
@@ -430,6 +430,9 @@ impl Session for IpSession {
             if !self.key.is_looped() {
                 return Answer::Unknown;
             }
+        } else if let Some(q) = ask.get::<MinPacket>() {
+            // The header says how long a packet is.
+            q.octets = 0;
         } else if ask.get::<KeepWhole>().is_some() {
             self.whole.set(Fragment::DONT);
             self.keeps_whole.set(true);

@@ -3,10 +3,9 @@
 //! A gathering lives by itself from its first call to its deadline: its timer sends the request again, and replies wait here until they
 //! are asked for. Whoever asks too late, or never, finds it gone.
 
-use crate::calls::Calls;
 use crate::protocol::Settings;
 use crate::session::{NO_CALL, TOO_MANY_CALLS};
-use crate::wire::{Header, Kind};
+use crate::wire::HEADER_OCTETS;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -103,7 +102,7 @@ impl Gatherings {
         &self,
         cx: &Kernel,
         (session, lower): (&SessionRef, &SessionRef),
-        (calls, settings): (&Calls, &Settings),
+        ((xid, header), settings): ((u32, [u8; HEADER_OCTETS]), &Settings),
         mut request: Message,
         options: CallOptions,
     ) -> Result<Message, CallError> {
@@ -114,8 +113,6 @@ impl Gatherings {
             return Err(PushError::QueueFull.into());
         }
         let no_buffers = |_| CallError::from(PushError::NoBuffers);
-        let (xid, kind) = (calls.number(cx), Kind::Call);
-        let header = Header { xid, kind }.emit();
         request.push_array(&header).map_err(no_buffers)?;
         let mut kept = Saved::new();
         kept.save(&request).map_err(no_buffers)?;

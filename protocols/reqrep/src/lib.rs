@@ -18,6 +18,9 @@
 //! A request gets eight octets in front: a number (`xid`) and that it is a call. The number finds the reply, which must come
 //! from where the request went. Several calls may be under way in one session, in any order.
 //!
+//! Where the layer below may add octets to a short message (`min-packet` is more than the header: `eth`, `vip`, `vipsize`), the upper
+//! bits of the word that says call or reply hold the length of the message, for nobody else speaks ONC RPC there.
+//!
 //! The same octets are sent again after `first_wait`, then after twice as long each time up to `wait_max`, until a reply comes
 //! or `total` has passed: zero or more executions, at least one if there is a reply. On a layer that carries records nothing is
 //! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If the

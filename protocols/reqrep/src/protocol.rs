@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
 use crate::gather::Gatherings;
-use crate::session::{Line, NO_CALL, NOT_A_SERVER, NobodyThere};
+use crate::session::{Line, NO_CALL, NOT_A_SERVER, NobodyThere, may_add_octets};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -317,7 +317,11 @@ impl ReqRep {
         let Some(octets) = message.peek::<HEADER_OCTETS>() else {
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
-        match Header::parse(octets).map(|header| header.kind) {
+        let parsed = match may_add_octets(cx, lower) {
+            true => Header::parse_marked(octets).map(|(header, _)| header),
+            false => Header::parse(octets),
+        };
+        match parsed.map(|header| header.kind) {
             Ok(Kind::Call) => {}
             Ok(Kind::Reply) => return Err(this.refuse(message, &NO_CALL)),
             Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),

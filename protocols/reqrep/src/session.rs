@@ -15,7 +15,7 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
-use xk_kit::control::{IsMany, PeerHost, PeerPort};
+use xk_kit::control::{IsMany, MinPacket, PeerHost, PeerPort};
 use xk_kit::ports::less_header;
 use xk_kit::saved::Saved;
 use xk_kit::stream::CarriesRecords;
@@ -50,13 +50,31 @@ pub(crate) struct Line {
     unproved: Option<u64>,
     /// The layer below repeats by itself what needs to be repeated.
     carries_records: bool,
+    /// The layer below may add octets to a short message, so that headers say how many are the message's.
+    marks: bool,
     /// The peer is many hosts.
     is_to_many: bool,
     /// The calls under way have heard from the network that nobody is there; the layer below says so once more to the next push.
     told: Cell<bool>,
 }
 
+/// Whether short messages may arrive through a session with octets added.
+pub(crate) fn may_add_octets(cx: &Kernel, lower: &SessionRef) -> bool {
+    let min = lower.ask(cx, MinPacket::default());
+    min.is_some_and(|min| min.octets as usize > HEADER_OCTETS)
+}
+
 impl Line {
+    /// The header in front of a message of so many octets.
+    #[inline]
+    fn header(&self, xid: u32, kind: Kind, message_octets: usize) -> [u8; HEADER_OCTETS] {
+        let header = Header { xid, kind };
+        match self.marks {
+            true => header.emit_marked(message_octets),
+            false => header.emit(),
+        }
+    }
+
     /// A conversation that was opened from above through `below`, or, without that, one that a message began: nobody sends from a host
     /// that is many.
     pub(crate) fn new(
@@ -80,6 +98,7 @@ impl Line {
             source,
             unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
+            marks: may_add_octets(cx, lower),
             is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
             told: Cell::new(false),
         }
@@ -203,8 +222,10 @@ impl Line {
         } = &*self.shared;
         match what {
             Gather::First => {
+                let number = calls.number(cx);
+                let header = (number, self.header(number, Kind::Call, request.len()));
                 let sessions = (this, &self.lower);
-                gatherings.begin(cx, sessions, (calls, settings), request, options)
+                gatherings.begin(cx, sessions, (header, settings), request, options)
             }
             Gather::Next => gatherings.next(cx, this.id(), options.tag),
         }
@@ -263,8 +284,8 @@ impl Line {
         executing.set(executing.get() - 1);
         let reply = match result {
             Ok(mut reply) => {
-                let kind = Kind::Reply;
-                match reply.push_array(&Header { xid, kind }.emit()) {
+                let header = self.header(xid, Kind::Reply, reply.len());
+                match reply.push_array(&header) {
                     Ok(()) => Some(reply),
                     Err(_) => {
                         this.discard(cx, reply, &reason::NO_BUFFERS);
@@ -340,8 +361,7 @@ impl Session for Line {
             return Err(PushError::QueueFull.into());
         };
         let xid = call.xid();
-        let kind = Kind::Call;
-        let header = Header { xid, kind }.emit();
+        let header = self.header(xid, Kind::Call, request.len());
         let result = match request.push_array(&header) {
             Ok(()) => self.converse(cx, &call, request, options),
             Err(_) => Err(PushError::NoBuffers.into()),
@@ -352,20 +372,29 @@ impl Session for Line {
 
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        let header = match message.peek_in_place::<HEADER_OCTETS>() {
-            Some(octets) => Header::parse(octets),
+        let octets = match message.peek_in_place::<HEADER_OCTETS>() {
+            Some(octets) => *octets,
             None => {
                 let _ = message.pull_up(HEADER_OCTETS);
                 match message.peek::<HEADER_OCTETS>() {
-                    Some(octets) => Header::parse(octets),
+                    Some(octets) => *octets,
                     None => return Err(this.refuse(cx, message, &reason::TRUNCATED)),
                 }
             }
         };
-        let Ok(Header { xid, kind }) = header else {
+        let there = message.len() - HEADER_OCTETS;
+        let parsed = match self.marks {
+            true => Header::parse_marked(&octets),
+            false => Header::parse(&octets).map(|header| (header, there)),
+        };
+        let Ok((Header { xid, kind }, own)) = parsed else {
             return Err(this.refuse(cx, message, &reason::MALFORMED));
         };
+        if own > there {
+            return Err(this.refuse(cx, message, &reason::TRUNCATED));
+        }
         let _ = message.strip(HEADER_OCTETS);
+        message.truncate(own);
         match kind {
             Kind::Reply => {
                 let shared = &self.shared;

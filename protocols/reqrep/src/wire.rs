@@ -50,6 +50,31 @@ impl Header {
         Ok(Self { xid, kind })
     }
 
+    /// Reads a header for a layer below that may add octets: the upper bits of the kind, which RFC 5531 has no use for, say how
+    /// many octets of message follow. Answers them.
+    ///
+    /// # Errors
+    /// [`UnknownKind`] if there is no such length.
+    pub fn parse_marked(octets: &[u8; HEADER_OCTETS]) -> Result<(Self, usize), UnknownKind> {
+        let word = u64::from_be_bytes(*octets);
+        let (xid, mark) = ((word >> 32) as u32, word as u32);
+        let kind = match mark & 1 {
+            0 => Kind::Call,
+            _ => Kind::Reply,
+        };
+        match (mark >> 1).checked_sub(1) {
+            Some(octets) => Ok((Self { xid, kind }, octets as usize)),
+            None => Err(UnknownKind(mark)),
+        }
+    }
+
+    /// Writes the header of a message of so many octets for such a layer.
+    #[must_use]
+    pub fn emit_marked(self, message_octets: usize) -> [u8; HEADER_OCTETS] {
+        let mark = (message_octets as u32 + 1) << 1;
+        (u64::from_be_bytes(self.emit()) | u64::from(mark)).to_be_bytes()
+    }
+
     /// Writes the header.
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Time, Upper,
 };
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
 use xk_kit::stream::{
     CarriesRecords, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet,
     StreamSetting, StreamSpace,
@@ -378,6 +378,10 @@ impl Session for Pipe {
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
+            return Answer::Answered;
+        }
         if let Some(tell) = ask.get::<Tell>() {
             match tell {
                 Tell::Connected { connection } => {

@@ -90,7 +90,7 @@ pub static ENTRY: Entry = Entry {
     numbers: &[Number {
         upper: "sunselect",
         lower: "channel",
-        number: 0x66,
+        number: 0x67,
     }],
     parameters: &[
         xk_kit::onc::SESSIONS_MAX,

@@ -12,7 +12,9 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::checksum::LONG;
-use xk_kit::control::{MaxPacket, MyHost, MyPort, NetworkErrorKind, PeerPort, ServesPort};
+use xk_kit::control::{
+    MaxPacket, MinPacket, MyHost, MyPort, NetworkErrorKind, PeerPort, ServesPort,
+};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::{self, Pseudo, less_header};
 
@@ -393,6 +395,8 @@ impl Session for UdpSession {
             let local = self.lower.ask(cx, MyHost { host }).map(|q| q.host);
             let taker = ports::taker(&self.table.takers, question.port, local);
             question.served = matches!(taker, Some(Taker::Enabled(_)));
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
         } else if ask.get::<PortUnreachable>().is_some() {
             // A session that nobody holds has nobody to tell: it would only lose a message.
             if this.head().opens() > 0 && self.gate.get() == Gate::Open {

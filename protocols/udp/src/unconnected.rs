@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{IsMany, MaxPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
+use xk_kit::control::{IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::{Origin, TakerKey, less_header};
 
@@ -199,6 +199,8 @@ impl Session for Unconnected {
                 Some(to) => alloc::format!("port {port} of {host} with {}:{}", to.host, to.port),
                 None => alloc::format!("port {port} of {host} with everybody"),
             };
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
         } else if let Some(question) = ask.get::<MyPort>() {
             question.port = port;
         } else if let Some(question) = ask.get::<MyHost>().filter(|_| host != 0) {

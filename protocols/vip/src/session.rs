@@ -10,7 +10,7 @@ use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot,
 use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{
-    MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
+    MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
 };
 use xk_kit::neighbour::PeerOnLink;
 use xk_kit::standins::{self, StandIn};
@@ -334,6 +334,10 @@ impl Session for VipSession {
         }
         if let Some(question) = ask.get::<PeerOnLink>() {
             question.on_link = self.shared.is_on_link(cx, path);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = standins::LINK_MIN;
             return Answer::Answered;
         }
         if standins::has_no_answer(ask) {

@@ -10,7 +10,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Question, Session, SessionRef,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::control::{MaxPacket, OptPacket, PeerHost, opt_packet};
+use xk_kit::control::{MaxPacket, MinPacket, OptPacket, PeerHost, opt_packet};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 use xk_kit::neighbour::{PeerOnLink, is_far};
 use xk_kit::standins::{self, StandIn};
@@ -216,6 +216,10 @@ impl Session for SizeSession {
         }
         if let Some(answer) = self.answer_kept(cx, ask) {
             return answer;
+        }
+        if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = standins::LINK_MIN;
+            return Answer::Answered;
         }
         if standins::has_no_answer(ask) {
             return Answer::Unknown;
