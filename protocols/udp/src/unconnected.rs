@@ -16,7 +16,9 @@ use xk_core::{
 };
 use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet};
+use xk_kit::control::{
+    IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet,
+};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::ports::{Origin, TakerKey, less_header};
 
