@@ -181,6 +181,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
 
 fn bare(record: &Record) -> Record {
     Record {
+        interval: None,
         p50: None,
         p99: None,
         ratios: Vec::new(),

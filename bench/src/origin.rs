@@ -14,7 +14,18 @@ pub(crate) struct Origin {
     pub(crate) load: String,
 }
 
+/// Above this load average the machine does something else that benchmarks would measure.
+const QUIET: f64 = 0.3;
+
 impl Origin {
+    /// Why figures made now are not to be trusted; `None` on a quiet machine.
+    pub(crate) fn noise(&self) -> Option<String> {
+        let load: f64 = self.load.parse().ok()?;
+        (load > QUIET).then(|| {
+            format!("the machine was not quiet: its load average was {load} before the run, above {QUIET}")
+        })
+    }
+
     pub(crate) fn find() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");

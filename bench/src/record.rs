@@ -10,8 +10,20 @@ pub struct Ratio {
     pub system: &'static str,
     /// This system's median divided by the other's.
     pub ratio: f64,
+    /// The ratios of single rounds, without the lowest and the highest quarter of them.
+    pub interval: (f64, f64),
     /// What was to be reached.
     pub goal: Option<Goal>,
+}
+
+/// How a goal stands after all rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The whole interval reaches it.
+    Reached,
+    /// A part of it does: the rounds differ by more than the goal's margin.
+    Undecided,
+    Missed,
 }
 
 /// One result.
@@ -33,6 +45,8 @@ pub struct Record {
     pub median: f64,
     /// The highest round.
     pub max: f64,
+    /// The rounds without the lowest and the highest quarter of them; `None` if the figure comes of others.
+    pub interval: Option<(f64, f64)>,
     /// How many rounds.
     pub runs: usize,
     /// The middle one of the single operations, where they were timed one by one: the median over the rounds.
@@ -57,28 +71,39 @@ impl Record {
         self.runs > 0
     }
 
-    /// Whether one goal was reached, by the medians; `other` is the median of the system that it is about.
-    fn reaches(&self, goal: Goal, ratio: Option<f64>) -> Option<bool> {
+    /// Whether a figure, or its ratio to another system's, reaches a goal.
+    fn reaches(&self, goal: Goal, figure: f64) -> bool {
+        match goal {
+            Goal::AtMost(most) | Goal::AtMostTimes(most) => figure <= most,
+            Goal::AtLeast(least) => figure >= least,
+            Goal::TimesAsFast(times) => match self.better {
+                Better::Lower => figure * times <= 1.0,
+                Better::Higher => figure >= times,
+            },
+        }
+    }
+
+    fn verdict(&self, goal: Goal, (low, high): (f64, f64)) -> Option<Verdict> {
         if !self.is_measured() {
             return None;
         }
-        Some(match goal {
-            Goal::AtMost(most) => self.median <= most,
-            Goal::AtLeast(least) => self.median >= least,
-            Goal::AtMostTimes(times) => ratio? <= times,
-            Goal::TimesAsFast(times) => match self.better {
-                Better::Lower => ratio? * times <= 1.0,
-                Better::Higher => ratio? >= times,
-            },
+        Some(match [low, high].map(|end| self.reaches(goal, end)) {
+            [true, true] => Verdict::Reached,
+            [false, false] => Verdict::Missed,
+            _ => Verdict::Undecided,
         })
     }
 
-    /// All goals, each with whether it was reached and the system that it is about.
-    fn goals(&self) -> impl Iterator<Item = (Goal, Option<&'static str>, Option<bool>)> {
-        let own = self.goal.map(|goal| (goal, None, self.reaches(goal, None)));
+    /// All goals, each with how it stands, the system that it is about, and the median of that one.
+    fn goals(&self) -> impl Iterator<Item = (Goal, Option<&'static str>, Option<Verdict>, f64)> {
+        let own = self.goal.map(|goal| {
+            let interval = self.interval.unwrap_or((self.median, self.median));
+            (goal, None, self.verdict(goal, interval), f64::NAN)
+        });
         let others = self.ratios.iter().filter_map(|r| {
             let goal = r.goal?;
-            Some((goal, Some(r.system), self.reaches(goal, Some(r.ratio))))
+            let other = self.median / r.ratio;
+            Some((goal, Some(r.system), self.verdict(goal, r.interval), other))
         });
         own.into_iter().chain(others)
     }
@@ -86,17 +111,24 @@ impl Record {
     /// Whether all goals were reached; `None` if there are none, or no figures.
     pub fn reached(&self) -> Option<bool> {
         self.goals()
-            .map(|(.., reached)| reached)
+            .map(|(_, _, verdict, _)| verdict.map(|verdict| verdict == Verdict::Reached))
             .reduce(|all, one| Some(all? && one?))?
+    }
+
+    /// Whether the rounds of a goal's row differ by more than its margin.
+    pub fn is_undecided(&self) -> bool {
+        self.goals()
+            .any(|(_, _, verdict, _)| verdict == Some(Verdict::Undecided))
     }
 
     /// The goals as text.
     pub fn goal_text(&self) -> String {
         let mut list = Vec::new();
-        for (goal, system, reached) in self.goals() {
-            let mark = match reached {
-                Some(true) => ": reached",
-                Some(false) => ": MISSED",
+        for (goal, system, verdict, _) in self.goals() {
+            let mark = match verdict {
+                Some(Verdict::Reached) => ": reached",
+                Some(Verdict::Undecided) => ": UNDECIDED",
+                Some(Verdict::Missed) => ": MISSED",
                 None => "",
             };
             let of = system.map_or(String::new(), |s| format!(" {s}"));
@@ -120,15 +152,13 @@ impl Record {
             (Goal::TimesAsFast(times), Better::Lower) => other / times,
             (Goal::AtMostTimes(times) | Goal::TimesAsFast(times), _) => other * times,
         };
-        let of = |goal: Goal, ratio: Option<f64>| {
-            let figure = figure(goal, self.median / ratio.unwrap_or(f64::NAN));
-            let reached = self.reaches(goal, ratio)?;
-            figure.is_finite().then_some((figure, reached))
-        };
-        let own = self.goal.and_then(|goal| of(goal, None));
-        let others = self.ratios.iter();
-        let others = others.filter_map(|r| of(r.goal?, Some(r.ratio)));
-        own.into_iter().chain(others).collect()
+        self.goals()
+            .filter_map(|(goal, _, verdict, other)| {
+                let figure = figure(goal, other);
+                let reached = verdict? == Verdict::Reached;
+                figure.is_finite().then_some((figure, reached))
+            })
+            .collect()
     }
 
     /// The ratios as text.
@@ -153,7 +183,8 @@ impl Record {
 
     /// The record for a JSON file.
     pub fn to_json(&self) -> Value {
-        let ratio = |r: &Ratio| json!({"system": r.system, "ratio": number(r.ratio), "goal": r.goal.map(|g| format!("{g:?}"))});
+        let interval = |(low, high): (f64, f64)| json!([number(low), number(high)]);
+        let ratio = |r: &Ratio| json!({"system": r.system, "ratio": number(r.ratio), "interval": interval(r.interval), "goal": r.goal.map(|g| format!("{g:?}"))});
         let also: Map<String, Value> = self
             .also
             .iter()
@@ -162,7 +193,7 @@ impl Record {
         let goal = self.goal_text();
         json!({
             "bench": self.bench, "row": self.row, "system": self.system, "unit": self.unit,
-            "min": number(self.min), "median": number(self.median), "max": number(self.max), "runs": self.runs,
+            "min": number(self.min), "median": number(self.median), "max": number(self.max), "interval": self.interval.map(interval), "runs": self.runs,
             "p50": self.p50.map(number), "p99": self.p99.map(number), "also": also,
             "ratio_to": self.ratios.first().map(ratio),
             "ratios": self.ratios.iter().map(ratio).collect::<Vec<_>>(),
@@ -241,6 +272,7 @@ mod tests {
         let ratio = Ratio {
             system: "bare",
             ratio: 2.0,
+            interval: (1.9, 2.0),
             goal: Some(goal),
         };
         Record {
@@ -258,13 +290,34 @@ mod tests {
             (Better::Lower, Goal::AtMostTimes(3.0), true, 15.0),
             (Better::Lower, Goal::TimesAsFast(1.0), false, 5.0),
             (Better::Lower, Goal::TimesAsFast(0.5), true, 10.0),
-            (Better::Higher, Goal::TimesAsFast(2.0), true, 10.0),
+            (Better::Higher, Goal::TimesAsFast(1.9), true, 9.5),
             (Better::Higher, Goal::TimesAsFast(2.5), false, 12.5),
         ] {
             let record = record(better, goal);
             assert_eq!(record.reached(), Some(reached), "{}", record.goal_text());
             assert_eq!(record.goal_figures(), [(mark, reached)]);
         }
+    }
+
+    #[test]
+    fn a_goal_is_reached_if_the_whole_interval_reaches_it() {
+        let mut record = record(Better::Higher, Goal::TimesAsFast(2.0));
+        assert_eq!(
+            (record.reached(), record.is_undecided()),
+            (Some(false), true)
+        );
+        assert_eq!(record.goal_text(), ">= 2 times as fast: UNDECIDED");
+        record.ratios[0].interval = (2.0, 2.2);
+        assert_eq!(
+            (record.reached(), record.is_undecided()),
+            (Some(true), false)
+        );
+        record.goal = Some(Goal::AtMost(10.0));
+        record.interval = Some((9.0, 10.5));
+        assert_eq!(
+            (record.reached(), record.is_undecided()),
+            (Some(false), true)
+        );
     }
 
     #[test]

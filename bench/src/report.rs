@@ -84,6 +84,23 @@ fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
+/// What is left of figures in their order without the lowest and the highest quarter.
+fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let left_out = sorted.len() / 4;
+    let kept = sorted.get(left_out..sorted.len() - left_out)?;
+    Some((*kept.first()?, *kept.last()?))
+}
+
+/// The ratios of two systems' figures of the same rounds, in their order.
+fn ratios(mine: &Found, other: &Found) -> Vec<f64> {
+    let rounds = mine.rounds.iter().zip(&other.rounds);
+    let mut list: Vec<f64> = rounds
+        .filter_map(|(mine, other)| Some(mine.as_ref()?.value / other.as_ref()?.value))
+        .collect();
+    list.sort_by(f64::total_cmp);
+    list
+}
+
 /// Measures a benchmark and prints its table.
 pub fn run(benchmark: &Benchmark, options: &Options) -> Vec<Record> {
     let mut cases = (benchmark.cases)();
@@ -166,10 +183,12 @@ fn summarize(benchmark: &Benchmark, cases: &[Case], found: &[Found]) -> Vec<Reco
         let compare = |against: &crate::case::Against| {
             let same = |c: &Case| c.row == case.row && c.system == against.system;
             let other = cases.iter().position(same)?;
+            let by_round = ratios(found, &net[other]);
             let other = median(&net[other].values(|s| Some(s.value)))?;
             (!list.is_empty()).then_some(Ratio {
                 system: against.system,
                 ratio: middle / other,
+                interval: interval(&by_round).unwrap_or((f64::NAN, f64::NAN)),
                 goal: against.goal,
             })
         };
@@ -182,6 +201,7 @@ fn summarize(benchmark: &Benchmark, cases: &[Case], found: &[Found]) -> Vec<Reco
             min: list.first().copied().unwrap_or(f64::NAN),
             median: middle,
             max: list.last().copied().unwrap_or(f64::NAN),
+            interval: interval(&list),
             runs: list.len(),
             p50: median(&found.values(|s| s.p50)),
             p99: median(&found.values(|s| s.p99)),

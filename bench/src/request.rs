@@ -52,6 +52,10 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
     let origin = Origin::find();
     let mut markdown = preface(&origin);
+    if let Some(noise) = origin.noise() {
+        eprintln!("xk bench: {noise}");
+        let _ = writeln!(markdown, "**Do not quote these figures: {noise}.**\n");
+    }
     let mut panels = Vec::new();
     for benchmark in all.iter().filter(|b| wanted(b.name)) {
         let found = run(benchmark, &request.options);
@@ -61,6 +65,13 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
             benchmark.name, benchmark.summary, benchmark.unit
         );
         markdown.push_str(&table(benchmark, &found));
+        let undecided = found.iter().filter(|record| record.is_undecided()).count();
+        if undecided > 0 {
+            let _ = writeln!(
+                markdown,
+                "**{undecided} of these rows have rounds that differ by more than the goal's margin: measure again.**\n"
+            );
+        }
         if !benchmark.why.is_empty() {
             let _ = writeln!(markdown, "{}", benchmark.why);
         }
@@ -101,6 +112,7 @@ fn preface(origin: &Origin) -> String {
     format!(
         "# Benchmarks\n\nMade by `xk bench all --markdown docs/benchmarks.md`. Machine: {}, load average {} at the start; version {}, \
          commit {}. The rows of a table were measured alternately, round by round; ratios are of medians. \
+         A goal is reached if all rounds reach it but the best and the worst quarter, undecided if a part of them does. \
          Instructions are callgrind's count per unit and do not depend on the load.\n\n",
         origin.machine,
         origin.load,

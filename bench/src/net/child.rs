@@ -75,7 +75,7 @@ fn run(end: &End) -> Result<Value, Trouble> {
         | System::LinuxLoopback
         | System::LinuxVethJoined
         | System::LinuxLoopbackJoined
-        | System::Bare(Wire::Host) => sockets::run(end),
+        | System::Bare(Wire::Host | Wire::HostUdp) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
         System::XkTcp(wire) => stack::streams(end, wire),
         System::XkTcpSmall | System::XkTcpCubic => stack::streams(end, Wire::Packet),

@@ -15,6 +15,8 @@ pub(crate) enum Wire {
     Tap,
     Shm,
     Host,
+    /// The machine's own UDP, below what stands on UDP: the loopback device carries it.
+    HostUdp,
 }
 
 impl Wire {
@@ -26,6 +28,7 @@ impl Wire {
             Self::Tap => "tap",
             Self::Shm => "shm",
             Self::Host => "host-eth",
+            Self::HostUdp => "host-udp",
         }
     }
 }
@@ -81,10 +84,11 @@ pub(crate) enum System {
 }
 
 /// The wires that calls are measured on.
-const RPC_WIRES: [(Wire, &str); 3] = [
+const RPC_WIRES: [(Wire, &str); 4] = [
     (Wire::Shm, "shm"),
     (Wire::Xdp, "xdp"),
     (Wire::Packet, "packet"),
+    (Wire::HostUdp, "host-udp"),
 ];
 
 impl System {
@@ -140,6 +144,7 @@ impl System {
             return match wire {
                 Wire::Shm => "xk shm",
                 Wire::Xdp => "xk xdp",
+                Wire::HostUdp => "xk host-udp",
                 _ => "xk packet",
             };
         }

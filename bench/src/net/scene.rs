@@ -133,15 +133,15 @@ impl Stage {
                 return Ok(None);
             }
             System::XkTcp(Wire::Shm | Wire::Host) | System::XkTcpLarge => return Ok(None),
-            System::Rpc(_, Wire::Shm) => return Ok(None),
+            System::Rpc(_, Wire::Shm | Wire::HostUdp) => return Ok(None),
             // Ports and their range are its own there; without the right to one, those of the machine do.
             System::LinuxTcpLoopback => {
                 let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
                 return Ok(scene.as_ref().ok().map(|scene| scene.path(0)));
             }
-            System::Xk(Wire::Shm | Wire::Host) => return Ok(None),
-            System::XkFrames(Wire::Shm | Wire::Host) => return Ok(None),
-            System::Bare(Wire::Shm | Wire::Host) => return Ok(None),
+            System::Xk(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
+            System::XkFrames(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
+            System::Bare(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
             // The device has both ends in one namespace.
             System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
             System::Xk(Wire::Packet | Wire::Xdp)

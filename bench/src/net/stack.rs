@@ -47,6 +47,7 @@ fn wire_line(end: &End, wire: Wire) -> String {
             format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
         }
         Wire::Shm => format!("shm path=\"{meeting}\" name=wire"),
+        Wire::HostUdp => "host-udp name=wire".into(),
     }
 }
 
@@ -54,6 +55,9 @@ fn wire_line(end: &End, wire: Wire) -> String {
 fn address(side: usize) -> &'static str {
     ["10.77.1.1", "10.77.1.2"][side]
 }
+
+/// Where both ends are on the machine's own loopback device.
+const LOOPBACK: &str = "127.0.0.1";
 
 /// UDP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
 pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
@@ -136,7 +140,6 @@ pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
 
 /// The system's sockets as a lower layer, over its loopback device.
 pub(super) fn host(end: &End) -> Result<Value, Trouble> {
-    const LOOPBACK: &str = "127.0.0.1";
     let place = Place {
         lower: "udp",
         participants: participants(end, LOOPBACK, LOOPBACK),
@@ -214,6 +217,10 @@ pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Troubl
     if let Some(kind) = stack.missing() {
         return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
     }
+    let address = match wire {
+        Wire::HostUdp => |_| LOOPBACK,
+        _ => address,
+    };
     let lines = stack.lines("wire", address(end.side));
     // Who has no fragments needs frames for whole messages.
     let frames = match end.octets > FRAME_OCTETS && !stack.has_fragments() {

@@ -156,6 +156,7 @@ fn of_two(
         min: figure(a.min, b.min),
         median: figure(a.median, b.median),
         max: figure(a.max, b.max),
+        interval: None,
         p50: None,
         p99: None,
         also: Vec::new(),

@@ -31,7 +31,7 @@ const MIB: f64 = (1 << 20) as f64;
 type Ours = (&'static str, Stack, Wire);
 
 /// The first is the one that is to reach the goals.
-const NULL_OURS: [Ours; 7] = [
+const NULL_OURS: [Ours; 8] = [
     ("xk shm, SELECT-CHANNEL", Stack::LayeredLink, Wire::Shm),
     ("xk shm, M.RPC", Stack::MonolithicLink, Wire::Shm),
     (
@@ -51,7 +51,10 @@ const NULL_OURS: [Ours; 7] = [
         Stack::LayeredVipSize,
         Wire::Packet,
     ),
+    SAME_WIRE,
 ];
+/// On the wire of libtirpc: datagrams of the machine over its loopback device.
+const SAME_WIRE: Ours = ("xk host-udp, Sun RPC", Stack::SunHostUdp, Wire::HostUdp);
 const LARGE_OURS: [Ours; 5] = [
     (
         "xk shm, SELECT-CHANNEL, frames of 20 KiB",
@@ -94,6 +97,7 @@ fn null_cases() -> Vec<Case> {
                 (0, Mode::Spinning) => beside_all(case, None).goal(Goal::AtMost(1.0)),
                 (0, Mode::OneCore) => beside_all(case, Some(1.5)),
                 (0, Mode::TwoCores) => beside_all(case, None),
+                _ if NULL_OURS[at] == SAME_WIRE => beside_tirpc(case, mode),
                 _ => case,
             });
         }
@@ -105,6 +109,15 @@ fn null_cases() -> Vec<Case> {
     let theirs = |system| found.theirs(row, system, Mode::OneCore, 0);
     list.extend(Foreign::ALL.map(theirs));
     list
+}
+
+/// Compared with libtirpc over UDP, which both are on the same wire; two cores wake each other, at a cost of their own.
+fn beside_tirpc(case: Case, mode: Mode) -> Case {
+    let case = case.beside(Foreign::OncUdp.name());
+    match mode {
+        Mode::TwoCores => case,
+        Mode::Spinning | Mode::OneCore => case.goal(Goal::AtMostTimes(1.0)),
+    }
 }
 
 /// Compared with each of the others, to be so many times as fast.

@@ -13,7 +13,8 @@ const SUN_PROGRAM: u64 = 0x2000_1991;
 const SUN_VERSION: u64 = 1;
 const SUN_PORT: u16 = 20_491;
 
-/// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques", sections 3 and 4.
+/// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques", sections 3 and 4. Packets are the
+/// paper's, of 1500 octets, for both kinds: `mrpc` fills them as `fragment` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     MonolithicEth,
@@ -33,13 +34,15 @@ pub(crate) enum Stack {
     ChannelLink,
     /// Sun RPC in layers over UDP.
     SunUdp,
+    /// The same over the machine's UDP.
+    SunHostUdp,
     /// The same on CHANNEL and FRAGMENT.
     SunChannelVip,
 }
 
 impl Stack {
     /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::MonolithicEth,
         Self::MonolithicIp,
         Self::MonolithicVip,
@@ -52,6 +55,7 @@ impl Stack {
         Self::LayeredLink,
         Self::ChannelLink,
         Self::SunUdp,
+        Self::SunHostUdp,
         Self::SunChannelVip,
     ];
 
@@ -70,6 +74,7 @@ impl Stack {
             Self::LayeredLink => "SELECT-CHANNEL on the wire",
             Self::ChannelLink => "CHANNEL on the wire",
             Self::SunUdp => "SUN.SELECT-REQUEST.REPLY-UDP",
+            Self::SunHostUdp => "SUN.SELECT-REQUEST.REPLY on the machine's UDP",
             Self::SunChannelVip => "SUN.SELECT-CHANNEL-FRAGMENT-VIP",
         }
     }
@@ -78,19 +83,22 @@ impl Stack {
     pub(crate) fn lines(self, wire: &str, address: &str) -> String {
         let frames = format!("eth {wire}\narp eth\nip arp {{ address \"{address}/24\"; }}\n");
         match self {
-            Self::MonolithicLink => format!("mrpc {wire}"),
+            Self::MonolithicLink => format!("mrpc {wire} fragment=0"),
             Self::LayeredLink => format!("channel {wire}\nselect channel"),
             Self::ChannelLink => format!("channel {wire}"),
+            Self::SunHostUdp => {
+                format!("reqrep {wire}\nsunselect reqrep\nsunprog sunselect")
+            }
             _ => frames + self.upper_lines(),
         }
     }
 
     fn upper_lines(self) -> &'static str {
         match self {
-            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink => "",
-            Self::MonolithicEth => "mrpc arp",
-            Self::MonolithicIp => "mrpc ip",
-            Self::MonolithicVip => "vip arp ip\nmrpc vip",
+            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink | Self::SunHostUdp => "",
+            Self::MonolithicEth => "mrpc arp fragment=0",
+            Self::MonolithicIp => "mrpc ip fragment=0",
+            Self::MonolithicVip => "vip arp ip\nmrpc vip fragment=0",
             Self::Vip => "vip arp ip",
             Self::FragmentVip => "vip arp ip\nfragment vip",
             Self::ChannelFragmentVip => "vip arp ip\nfragment vip\nchannel fragment",
@@ -116,7 +124,7 @@ impl Stack {
             Self::FragmentVip => "fragment",
             Self::ChannelFragmentVip | Self::ChannelLink => "channel",
             Self::LayeredVip | Self::LayeredVipSize | Self::LayeredLink => "select",
-            Self::SunUdp | Self::SunChannelVip => "sunprog",
+            Self::SunUdp | Self::SunHostUdp | Self::SunChannelVip => "sunprog",
         }
     }
 
@@ -131,11 +139,17 @@ impl Stack {
             Self::MonolithicLink => "mrpc",
             Self::LayeredLink => "channel\nselect",
             Self::ChannelLink => "channel",
+            Self::SunHostUdp => "reqrep\nsunselect\nsunprog",
             _ => self.upper_lines(),
         }
         .lines()
         .filter_map(|line| line.split(' ').next());
         kinds.find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind))
+    }
+
+    /// Whether it stands on a wire that carries frames.
+    pub(crate) fn takes_frames(self) -> bool {
+        self != Self::SunHostUdp
     }
 
     /// Whether it cuts messages that are larger than a frame.
@@ -160,9 +174,9 @@ impl Stack {
         };
         match self {
             Self::Vip | Self::FragmentVip | Self::ChannelFragmentVip | Self::ChannelLink => host,
-            Self::SunUdp | Self::SunChannelVip => {
+            Self::SunUdp | Self::SunHostUdp | Self::SunChannelVip => {
                 let host = match self {
-                    Self::SunUdp => host.with(Part::port(SUN_PORT)),
+                    Self::SunUdp | Self::SunHostUdp => host.with(Part::port(SUN_PORT)),
                     _ => host,
                 };
                 host.with(Part::Number(PROGRAM, SUN_PROGRAM))

@@ -64,6 +64,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
         min: gbits(record.max),
         median: gbits(record.median),
         max: gbits(record.min),
+        interval: record.interval.map(|(low, high)| (gbits(high), gbits(low))),
         instructions: None,
         ratios: record
             .ratios
@@ -71,6 +72,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
             .map(|ratio| Ratio {
                 goal: None,
                 ratio: 1.0 / ratio.ratio,
+                interval: (1.0 / ratio.interval.1, 1.0 / ratio.interval.0),
                 ..*ratio
             })
             .collect(),
