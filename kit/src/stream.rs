@@ -1,13 +1,15 @@
 //! Streams: what a protocol that carries a stream of octets (TCP) and whoever stands on it agree on.
 //!
 //! `open` answers at once with a session that is still connecting; [`StreamEvent::Connected`] or [`StreamEvent::Failed`] follows.
-//! A passive session is told by `open_done` once it is connected, before its first octets. `push` takes all of a message or
+//! A passive session is told by `open_done` once it is connected, before its first octets; whether there is room for one is asked
+//! before ([`StreamRoom`]). `push` takes all of a message or
 //! nothing, so whoever has much to send asks [`StreamSpace`] first and goes on at [`StreamEvent::Writable`]. Octets that have
 //! arrived come up by `demux` in order; the receiver has consumed them with that, unless it asked for
 //! [`StreamSetting::ManualWindow`]. To close the last handle sends what was pushed, then the end of the stream, in the background;
 //! [`StreamAbort`] breaks the stream off.
 
 use crate::control::NetworkErrorKind;
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::control::Question;
 use xk_core::object::SessionRef;
@@ -61,6 +63,20 @@ pub struct StreamNotice {
     pub event: StreamEvent,
 }
 question!(StreamNotice, "stream-notice");
+
+/// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked before a peer is answered, and
+/// again before it is connected: where there is no room nothing is said to the peer, which tries again. A protocol above that
+/// does not know the question always has room.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamRoom {
+    /// The host that the peer has turned to, if the layer below knows of hosts.
+    pub host: Option<Ipv4Addr>,
+    /// The port that it has turned to.
+    pub port: u16,
+    /// Out: there is no room.
+    pub full: bool,
+}
+question!(StreamRoom, "stream-room");
 
 /// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be, [`StreamEvent::Writable`]
 /// follows when there are at least half of those.

@@ -25,7 +25,8 @@
 //! # Behaviour
 //! A connection is found by the lower session and both ports. A SYN to a port that is enabled is answered from a small note
 //! in a bounded table, and without a note by a SYN cookie when that is full; the session is made when the peer answers, told by `open_done`, and
-//! belongs to the protocol that enabled. What nobody takes is answered by a reset.
+//! belongs to the protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN or the
+//! acknowledgement is dropped, and the peer tries again. What nobody takes is answered by a reset.
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a reference. The receive buffer grows
 //! up to its maximum as fast as the peer fills it. Acknowledgements are delayed, but every second full segment has

@@ -9,10 +9,11 @@ use crate::session::{Link, TcpSession, make_way};
 use crate::table::{allow, key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
-use xk_core::reason::{Class, Reason};
+use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
 use xk_kit::ports::{Origin, taker};
+use xk_kit::stream::StreamRoom;
 
 /// A SYN that there was no room to note: it was answered by a cookie.
 pub(crate) static NOT_NOTED: Reason = Reason::new("SYN not noted", Class::Exhausted);
@@ -26,6 +27,16 @@ const SYN_OCTETS: usize = 60;
 
 /// How many challenges are sent in a second (RFC 5961, section 7).
 pub(crate) const CHALLENGES_MAX: u32 = 100;
+
+/// Whether the protocol above takes one peer more.
+fn has_room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> bool {
+    let asked = StreamRoom {
+        host: origin.local,
+        port,
+        full: false,
+    };
+    upper.ask(cx, asked).is_none_or(|answer| !answer.full)
+}
 
 impl Tcp {
     /// A whole segment of no session, its header still in front.
@@ -60,7 +71,7 @@ impl Tcp {
             Some(upper)
                 if let Some(note) = self.note_of_cookie(cx, lower, (pending, &upper), header) =>
             {
-                return self.establish(cx, this, (lower, *origin), note, message);
+                return self.establish(cx, this, (lower, *origin), (pending, note), message);
             }
             // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
             // And so is what has neither SYN nor ACK.
@@ -84,6 +95,10 @@ impl Tcp {
         header: &Header,
     ) {
         let (table, now) = (&self.table, cx.now());
+        if !has_room(cx, upper, origin, header.dst) {
+            self.turn_away(cx, this, lower, header.src, &reason::QUEUE_FULL);
+            return;
+        }
         let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
         let first = Syn::of(header);
         if table.pending.is_full() && table.pending.get(&pending).is_none() {
@@ -189,21 +204,26 @@ impl Tcp {
             this.discard(message, &BAD_HANDSHAKE);
             return Ok(());
         }
-        self.table.pending.remove(&pending);
-        self.establish(cx, this, (lower, *origin), note, message)
+        self.establish(cx, this, (lower, *origin), (pending, note), message)
     }
 
-    /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the segment.
+    /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the segment. Where there is no room
+    /// the segment is dropped and the note stays, be it one that the peer keeps: our SYN and the peer's data go again.
     #[cold]
     fn establish(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         (lower, origin): (&SessionRef, Origin),
-        note: Note,
+        (pending, note): (PendingKey, Note),
         message: Message,
     ) -> Result<(), Refused> {
         let (local, peer) = (note.ends.local, note.ends.peer);
+        if !has_room(cx, &note.upper, &origin, local) {
+            drop(message);
+            self.turn_away(cx, this, lower, peer, &reason::QUEUE_FULL);
+            return Ok(());
+        }
         let settings = self.table.settings.borrow().clone();
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
@@ -217,11 +237,14 @@ impl Tcp {
             false => Err(full),
         });
         if let Err(full) = bound {
-            self.table.talkers.blame(cx, lower, peer, full);
-            session.abort(cx);
-            this.discard(message, full);
+            drop(message);
+            self.turn_away(cx, this, lower, peer, full);
+            // Without a word to the peer.
+            session.retire(cx);
+            lower.close(cx);
             return Ok(());
         }
+        self.table.pending.remove(&pending);
         let participants = origin.participants(local, peer);
         if let Err(unwanted) = note.upper.open_done(cx, &session, participants) {
             self.table.talkers.blame(cx, lower, peer, unwanted);
@@ -232,6 +255,19 @@ impl Tcp {
             return Ok(());
         }
         session.pop(cx, message)
+    }
+
+    /// There is no room for a peer now: it is told nothing, and tries again.
+    fn turn_away(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        peer: u16,
+        why: &'static Reason,
+    ) {
+        self.table.talkers.blame(cx, lower, peer, why);
+        this.head().drops().count(why);
     }
 
     /// Sends our SYN once more.

@@ -350,7 +350,7 @@ impl<D: Driver> TcpListener<D> {
         each(local, |local| Self::listen(stack, local.into(), BACKLOG))
     }
 
-    /// The same with the number of peers that may wait to be accepted.
+    /// The same with the number of peers that may wait to be accepted, one at least. Others are not answered, and try again.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
@@ -389,13 +389,10 @@ impl<D: Driver> TcpListener<D> {
     /// `WouldBlock` if it is not to wait; `EMFILE` at the bound of sockets.
     pub fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
         let handle = &*self.0;
-        let socket = handle.until(Ready::READABLE, &handle.read_timeout, || {
+        let (socket, peer) = handle.until(Ready::READABLE, &handle.read_timeout, || {
             handle.driver.accept(&handle.socket)
         })?;
-        let stream = TcpStream(Handle::new(&handle.driver, socket));
-        // Unknown only if it has broken since.
-        let peer = stream.peer_addr().unwrap_or(crate::address::ANY.into());
-        Ok((stream, peer))
+        Ok((TcpStream(Handle::new(&handle.driver, socket)), peer.into()))
     }
 
     /// All who come, one after the other, without an end.

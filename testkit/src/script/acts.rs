@@ -27,6 +27,10 @@ impl Run<'_> {
                 }
                 Ok(())
             }
+            Act::Room(there_is) => {
+                self.app.set_room(*there_is);
+                Ok(())
+            }
             Act::Connect => {
                 let peer = Participant::of(Part::Host(PEER)).with(Part::port(self.flow().port));
                 let participants = Participants::pair(Part::port(OWN_PORT), peer);

@@ -1,20 +1,21 @@
 //! The application above: speaks the interface of streams and remembers what it is told.
 
 use super::spec::Told;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_core::object::{Refused, SessionId};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice};
+use xk_kit::stream::{StreamEvent, StreamNotice, StreamRoom};
 
 #[derive(Default)]
 struct State {
     told: RefCell<VecDeque<(SessionId, Told)>>,
     octets: RefCell<Vec<(SessionId, Vec<u8>)>>,
     accepted: RefCell<Vec<(SessionRef, u16)>>,
+    is_full: Cell<bool>,
 }
 
 /// An application protocol.
@@ -28,6 +29,11 @@ impl App {
         let state = Rc::new(State::default());
         let protocol = cx.add_protocol("app", "app", Body(Rc::clone(&state)));
         Self { state, protocol }
+    }
+
+    /// Whether it takes one peer more.
+    pub(super) fn set_room(&self, there_is: bool) {
+        self.state.is_full.set(!there_is);
     }
 
     /// What has come up since the last look.
@@ -93,7 +99,7 @@ impl Protocol for Body {
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let Some(notice) = ask.get::<StreamNotice>() else {
-            return Answer::Unknown;
+            return ask.answer::<StreamRoom>(|room| room.full = self.0.is_full.get());
         };
         let told = match notice.event {
             StreamEvent::Connected => Told::Connected,

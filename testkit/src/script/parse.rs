@@ -184,6 +184,11 @@ fn act(text: &str) -> Result<Act, String> {
         "skip" => Act::Skip,
         "listen" => Act::Listen,
         "unlisten" => Act::Unlisten,
+        "room" => match rest {
+            "on" => Act::Room(true),
+            "off" => Act::Room(false),
+            _ => return Err("`room on` or `room off`".to_owned()),
+        },
         "connect" => Act::Connect,
         "write" => {
             let (octets, fails) = split_word(rest);

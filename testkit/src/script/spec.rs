@@ -147,6 +147,8 @@ pub enum Act {
     Listen,
     /// It takes the enable back.
     Unlisten,
+    /// It has room for one peer more, or has not.
+    Room(bool),
     /// It opens a connection.
     Connect,
     /// It pushes so many octets, and is refused if the second says so.

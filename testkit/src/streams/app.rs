@@ -3,7 +3,7 @@
 use super::host;
 use super::plan::{EndPlan, Ending, Plan};
 use crate::kernel::{Bottom, TestKernel};
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,11 +11,11 @@ use xk_core::object::{Refused, SessionId};
 use xk_core::random::Random;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Time, Upper,
+    SessionRef, Time, Upper, reason,
 };
 use xk_kit::stream::{
     KeepAlive, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice,
-    StreamSet, StreamSetting, StreamShutdown, StreamSpace,
+    StreamRoom, StreamSet, StreamSetting, StreamShutdown, StreamSpace,
 };
 
 /// The port of the side that is opened.
@@ -105,6 +105,8 @@ enum Act {
     Open,
     Write,
     Read,
+    /// Takes a stream from those that wait to be accepted.
+    Accept,
 }
 
 /// A side: what stands below, the protocol, and the applications above.
@@ -120,6 +122,9 @@ pub(super) struct Side {
     last: u64,
     chance: Random,
     strangers: Vec<SessionRef>,
+    /// How many streams wait to be accepted, and how long each does at most, if that is bounded.
+    unaccepted: Rc<Cell<usize>>,
+    patience: Option<Duration>,
 }
 
 impl Side {
@@ -131,7 +136,13 @@ impl Side {
         plan: &Plan,
     ) -> Self {
         let news = Rc::new(RefCell::default());
-        let app = cx.add_protocol("app", ["app-a", "app-b"][place], App(Rc::clone(&news)));
+        let unaccepted = Rc::default();
+        let app = App {
+            news: Rc::clone(&news),
+            unaccepted: Rc::clone(&unaccepted),
+            backlog: plan.backlog.map(|(count, _)| count),
+        };
+        let app = cx.add_protocol("app", ["app-a", "app-b"][place], app);
         Self {
             place,
             bottom,
@@ -148,6 +159,8 @@ impl Side {
             last: 0,
             chance: cx.random().fork(4 + place as u64),
             strangers: Vec::new(),
+            unaccepted,
+            patience: plan.backlog.map(|(_, patience)| patience),
         }
     }
 
@@ -180,11 +193,11 @@ impl Side {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// How much each stream was given, and whether that is all.
+    /// How much each stream was given, and whether that is all. One that was broken off has no end that the peer may see.
     pub(super) fn pushed(&self) -> Vec<(u64, bool)> {
         self.ends
             .iter()
-            .map(|end| (end.pushed, end.ended || end.released))
+            .map(|end| (end.pushed, end.ended))
             .collect()
     }
 
@@ -204,6 +217,7 @@ impl Side {
                 Act::Open => self.open(cx, n)?,
                 Act::Write => self.write(cx, n)?,
                 Act::Read => self.read(cx, n),
+                Act::Accept => self.unaccepted.set(self.unaccepted.get() - 1),
             }
         }
         self.look(cx, other)
@@ -224,6 +238,10 @@ impl Side {
     fn one(&mut self, cx: &TestKernel, item: News, other: &[(u64, bool)]) -> Result<(), String> {
         match item {
             News::Accepted(session, port) => {
+                if let Some(patience) = self.patience {
+                    let ms = self.chance.below(patience.as_millis() as u64 + 1);
+                    self.later(cx, Duration::from_millis(ms), 0, Act::Accept);
+                }
                 let n = usize::from(port.wrapping_sub(CLIENT));
                 if n >= self.ends.len() || self.ends[n].session.is_some() {
                     // A duplicate of a SYN made it. Nobody speaks there, and nobody answers.
@@ -462,7 +480,18 @@ impl Side {
     }
 }
 
-struct App(Rc<RefCell<Vec<News>>>);
+struct App {
+    news: Rc<RefCell<Vec<News>>>,
+    unaccepted: Rc<Cell<usize>>,
+    backlog: Option<usize>,
+}
+
+impl App {
+    fn is_full(&self) -> bool {
+        self.backlog
+            .is_some_and(|most| self.unaccepted.get() >= most)
+    }
+}
 
 impl Protocol for App {
     fn open_done(
@@ -472,10 +501,15 @@ impl Protocol for App {
         lower: &SessionRef,
         mut participants: Participants,
     ) -> Result<(), &'static Reason> {
+        // It was to be asked before: this breaks the stream.
+        if self.is_full() {
+            return Err(&reason::QUEUE_FULL);
+        }
+        self.unaccepted.set(self.unaccepted.get() + 1);
         lower.hold();
         let port = participants.peer_mut().and_then(|peer| peer.pop_port());
         let port = port.ok().and_then(|port| port.value()).unwrap_or(0);
-        self.0
+        self.news
             .borrow_mut()
             .push(News::Accepted(lower.clone(), port));
         Ok(())
@@ -488,14 +522,20 @@ impl Protocol for App {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        self.0.borrow_mut().push(News::Octets(lower.id(), message));
+        self.news
+            .borrow_mut()
+            .push(News::Octets(lower.id(), message));
         Ok(())
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(room) = ask.get::<StreamRoom>() {
+            room.full = self.is_full();
+            return Answer::Answered;
+        }
         ask.answer::<StreamNotice>(|notice| {
             let told = News::Told(notice.session.id(), notice.event);
-            self.0.borrow_mut().push(told);
+            self.news.borrow_mut().push(told);
         })
     }
 }

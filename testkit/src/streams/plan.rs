@@ -60,6 +60,8 @@ pub(super) struct Plan {
     pub(super) partition: Option<(Duration, Duration)>,
     /// From when on nothing passes any more.
     pub(super) death: Option<Duration>,
+    /// How many streams wait to be accepted at most, and how long each does.
+    pub(super) backlog: Option<(usize, Duration)>,
     pub(super) streams: Vec<StreamPlan>,
 }
 
@@ -135,7 +137,7 @@ impl Plan {
         });
         let octets_max = if rate.is_some() { 60_000 } else { 250_000 };
         let streams = (0..1 + chance.below(3)).map(|_| StreamPlan::new(chance, octets_max));
-        Self {
+        let mut plan = Self {
             mtu: one_of(chance, &[576, 1006, 1280, 1500, 1500, 1500, 9000]),
             // Never nothing, so that two opens at the same time meet.
             delay: [1, 1].map(|ms| Duration::from_millis(ms + chance.below(120))),
@@ -151,7 +153,13 @@ impl Plan {
             rate,
             partition,
             death: chance.chance(0.05).then(|| second * chance.below(5) as u32),
-        }
+            backlog: None,
+        };
+        // Chosen last, so that what older seeds are known for stays.
+        plan.backlog = chance
+            .chance(0.3)
+            .then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
+        plan
     }
 
     /// Whether the network may let a connection time out.

@@ -9,6 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use xk_core::Kernel;
 use xk_kit::stream::StreamInfo;
@@ -110,11 +111,13 @@ impl Drive for Here {
         &socket.socket.status
     }
 
-    fn accept(&self, socket: &Held) -> Result<Held, Errno> {
-        match &socket.socket.body {
-            Body::Listener(listener) => self.held(listener.accept(&socket.socket)),
-            Body::Stream(_) | Body::Datagrams(_) => Err(Errno::INVAL),
-        }
+    fn accept(&self, socket: &Held) -> Result<(Held, SocketAddrV4), Errno> {
+        let Body::Listener(listener) = &socket.socket.body else {
+            return Err(Errno::INVAL);
+        };
+        let (accepted, peer) = listener.accept(&socket.socket)?;
+        listener.unaccepted().fetch_sub(1, Ordering::Relaxed);
+        Ok((self.held(Ok(accepted))?, peer))
     }
 
     #[inline]

@@ -62,7 +62,8 @@ mod drive {
         fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
-        fn accept(&self, socket: &Self::Socket) -> Result<Self::Socket, Errno>;
+        /// The peer that has waited longest, and its address.
+        fn accept(&self, socket: &Self::Socket) -> Result<(Self::Socket, SocketAddrV4), Errno>;
         fn read(
             &self,
             socket: &Self::Socket,

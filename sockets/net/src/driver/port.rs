@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddrV4};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Octets of a stream that wait here at most, in each direction.
@@ -48,7 +48,9 @@ pub(super) struct State {
     pub(super) leaving: VecDeque<u8>,
     pub(super) datagrams_arrived: Datagrams,
     pub(super) datagrams_leaving: Datagrams,
-    pub(super) accepted: VecDeque<Arc<Port>>,
+    /// Peers that have connected, and how many those are, as the stack counts them.
+    pub(super) accepted: VecDeque<(Arc<Port>, SocketAddrV4)>,
+    pub(super) unaccepted: Option<Arc<AtomicUsize>>,
     /// The stream stands.
     pub(super) connected: bool,
     /// The stream stands or has failed.
@@ -326,18 +328,18 @@ impl Port {
         Ok(length)
     }
 
-    /// Takes the peer that has waited longest; true if the stack may have more.
-    pub(super) fn accept(&self) -> Result<(Arc<Self>, bool), Errno> {
+    /// Takes the peer that has waited longest.
+    pub(super) fn accept(&self) -> Result<(Arc<Self>, SocketAddrV4), Errno> {
         let mut state = lock(&self.state);
         let first = state.accepted.pop_front();
         if state.accepted.is_empty() {
             self.show(&state, Ready::NONE);
         }
-        let hungry = std::mem::take(&mut state.more);
-        match first {
-            Some(port) => Ok((port, hungry)),
-            None => Err(Errno::AGAIN),
+        let first = first.ok_or(Errno::AGAIN)?;
+        if let Some(unaccepted) = &state.unaccepted {
+            unaccepted.fetch_sub(1, Ordering::Relaxed);
         }
+        Ok(first)
     }
 
     /// Ends one direction or both.

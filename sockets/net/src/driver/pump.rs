@@ -9,12 +9,10 @@ use std::cell::RefCell;
 use std::io::IoSlice;
 use std::net::Shutdown;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use xk_core::Kernel;
-
-/// Peers that wait in a port at most; the others wait in the socket layer.
-const ACCEPTED_MAX: usize = 16;
 
 /// A port and its socket.
 type Held = (Arc<Port>, Rc<Socket>);
@@ -58,6 +56,9 @@ impl Inside {
             Body::Datagrams(_) => Kind::Datagrams,
         };
         let port = Port::new(kind);
+        if let Body::Listener(listener) = &socket.body {
+            lock(&port.state).unaccepted = Some(listener.unaccepted());
+        }
         let _ = port.place.set(socket.place);
         socket.status.watch(Arc::new(Mark {
             port: Arc::downgrade(&port),
@@ -86,8 +87,21 @@ impl Inside {
         if let Some(place) = self.ports.borrow_mut().get_mut(socket.place as usize) {
             *place = None;
         }
-        // As those that the layer has not handed out yet (RFC 9293, section 3.10.4).
-        for waiting in lock(&port.state).accepted.drain(..) {
+        self.turn_away(port);
+        self.layer.close(cx, socket);
+    }
+
+    /// Breaks off the streams that wait in a listener's port, as those that the layer has not handed out yet (RFC 9293, section
+    /// 3.10.4).
+    pub(super) fn turn_away(&self, port: &Arc<Port>) {
+        let mut state = lock(&port.state);
+        let (waiting, unaccepted) = (std::mem::take(&mut state.accepted), state.unaccepted.clone());
+        port.show(&state, Ready::NONE);
+        drop(state);
+        if let Some(unaccepted) = unaccepted {
+            unaccepted.fetch_sub(waiting.len(), Ordering::Relaxed);
+        }
+        for (waiting, _) in waiting {
             if let Some(socket) = self.socket(&waiting)
                 && let Body::Stream(stream) = &socket.body
             {
@@ -98,7 +112,6 @@ impl Inside {
             drop(state);
             self.entrance.tend(&waiting);
         }
-        self.layer.close(cx, socket);
     }
 
     /// True if what was closed has ended.
@@ -170,14 +183,11 @@ impl Inside {
         state: &mut State,
     ) -> Ready {
         let mut news = Ready::NONE;
-        while state.accepted.len() < ACCEPTED_MAX {
-            let Ok(accepted) = listener.accept(socket) else {
-                return news;
-            };
-            state.accepted.push_back(self.open(cx, accepted));
+        // No more than its backlog.
+        while let Ok((accepted, peer)) = listener.accept(socket) {
+            state.accepted.push_back((self.open(cx, accepted), peer));
             news = Ready::READABLE;
         }
-        state.more = true;
         news
     }
 }

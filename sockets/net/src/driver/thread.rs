@@ -203,13 +203,12 @@ impl Drive for Thread {
         &socket.port.status
     }
 
-    fn accept(&self, socket: &Client) -> Result<Client, Errno> {
+    fn accept(&self, socket: &Client) -> Result<(Client, SocketAddrV4), Errno> {
         if socket.port.kind != Kind::Listener {
             return Err(Errno::INVAL);
         }
-        let (port, hungry) = socket.port.accept()?;
-        self.tend_if(socket, hungry);
-        Ok(self.client(port))
+        let (port, peer) = socket.port.accept()?;
+        Ok((self.client(port), peer))
     }
 
     fn read(
@@ -279,7 +278,11 @@ impl Drive for Thread {
         if let Setting::Linger(linger) = setting {
             lock(&socket.port.state).abandoned = linger == Some(Duration::ZERO);
         }
+        let port = Arc::clone(&socket.port);
         self.with(socket, move |cx, inside, socket| {
+            if let Setting::Backlog(None) = setting {
+                inside.turn_away(&port);
+            }
             super::drive_set(&inside.layer, cx, socket, setting)
         })
     }

@@ -8,13 +8,18 @@ use crate::ready::Ready;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use xk_core::object::Enable;
 use xk_core::{
     Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
 use xk_kit::ports::ephemerals;
+
+/// A stream that a peer has opened, and the peer's address.
+type Arrived = (Rc<Socket>, SocketAddrV4);
 
 /// One who listens.
 pub(crate) struct Listener {
@@ -22,7 +27,9 @@ pub(crate) struct Listener {
     /// `None` while the port is only kept.
     enable: Cell<Option<Enable>>,
     backlog: Cell<usize>,
-    waiting: RefCell<VecDeque<Rc<Socket>>>,
+    /// Peers that have connected and that no program has been given, be they here or on their way to it.
+    unaccepted: Arc<AtomicUsize>,
+    waiting: RefCell<VecDeque<Arrived>>,
 }
 
 impl Listener {
@@ -30,11 +37,20 @@ impl Listener {
         drop(self.waiting.take());
     }
 
-    /// Who has waited longest.
+    /// How many peers wait for a program that has its own place for them: whoever takes one from there says so here.
+    pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.unaccepted)
+    }
+
+    fn is_full(&self) -> bool {
+        self.unaccepted.load(Ordering::Relaxed) >= self.backlog.get()
+    }
+
+    /// The peer that has waited longest. It counts as one that waits until [`unaccepted`](Self::unaccepted) says otherwise.
     ///
     /// # Errors
-    /// `EAGAIN` if nobody waits.
-    pub(crate) fn accept(&self, socket: &Socket) -> Result<Rc<Socket>, Errno> {
+    /// `EAGAIN` if none waits.
+    pub(crate) fn accept(&self, socket: &Socket) -> Result<Arrived, Errno> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.pop_front();
         if waiting.is_empty() {
@@ -68,6 +84,7 @@ impl Layer {
             local,
             enable: Cell::new(None),
             backlog: Cell::new(1),
+            unaccepted: Arc::default(),
             waiting: RefCell::default(),
         }));
         if added.is_err() {
@@ -140,22 +157,34 @@ impl Layer {
         Err(Errno::ADDRINUSE)
     }
 
-    /// A peer has connected.
-    pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
-        let (local, _) = ends(cx, session);
-        let any = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, local.port());
+    /// Who listens at `local`.
+    fn listener_at(&self, local: SocketAddrV4) -> Option<Rc<Socket>> {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         let listeners = self.listeners.borrow();
         let found = listeners.get(&local).or_else(|| listeners.get(&any));
-        let Some(socket) = found.map(Rc::clone) else {
+        found.map(Rc::clone)
+    }
+
+    /// Whether there is no room for one peer more at `local`.
+    pub(super) fn is_full(&self, local: SocketAddrV4) -> bool {
+        let is_listener_full = self
+            .listener_at(local)
+            .is_some_and(|socket| match &socket.body {
+                Body::Listener(listener) => listener.is_full(),
+                Body::Stream(_) | Body::Datagrams(_) => false,
+            });
+        is_listener_full || !self.has_place()
+    }
+
+    /// A peer has connected.
+    pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
+        let (local, peer) = ends(cx, session);
+        let Some(socket) = self.listener_at(local) else {
             return Err(&reason::NO_PORT);
         };
-        drop(listeners);
         let Body::Listener(listener) = &socket.body else {
             return Err(&reason::NO_PORT);
         };
-        if listener.waiting.borrow().len() >= listener.backlog.get() {
-            return Err(&reason::QUEUE_FULL);
-        }
         let stream = Stream::accepted(cx, session);
         let Ok(accepted) = self.add(Body::Stream(stream)) else {
             return Err(&reason::TABLE_FULL);
@@ -164,7 +193,8 @@ impl Layer {
         session.head().set_tag(accepted.tag());
         reads_by_hand(cx, session);
         accepted.status.raise(Ready::WRITABLE | Ready::SETTLED);
-        listener.waiting.borrow_mut().push_back(accepted);
+        listener.unaccepted.fetch_add(1, Ordering::Relaxed);
+        listener.waiting.borrow_mut().push_back((accepted, peer));
         socket.status.raise(Ready::READABLE);
         Ok(())
     }
@@ -176,7 +206,8 @@ impl Layer {
             let _ = self.ports.listen(listener.local, false);
             self.listeners.borrow_mut().remove(&listener.local);
         }
-        for socket in listener.waiting.take() {
+        for (socket, _) in listener.waiting.take() {
+            listener.unaccepted.fetch_sub(1, Ordering::Relaxed);
             if let Body::Stream(stream) = &socket.body {
                 stream.abort(cx);
             }

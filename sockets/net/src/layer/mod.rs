@@ -29,7 +29,7 @@ use xk_core::{
     SessionRef, reason,
 };
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
-use xk_kit::stream::{StreamInfo, StreamNotice};
+use xk_kit::stream::{StreamInfo, StreamNotice, StreamRoom};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -134,6 +134,12 @@ impl Layer {
     fn udp(&self) -> Result<ProtocolRef, Errno> {
         let places = self.places.borrow();
         places.udp.clone().ok_or(Errno::PROTONOSUPPORT)
+    }
+
+    /// Whether the table takes one socket more.
+    fn has_place(&self) -> bool {
+        !self.free.borrow().is_empty()
+            || self.table.borrow().len() < self.limits.sockets_max as usize
     }
 
     /// Takes a socket into the table.
@@ -314,6 +320,11 @@ impl Protocol for Sockets {
             if let Body::Stream(stream) = &socket.body {
                 stream.hear(cx, &socket, event);
             }
+            return Answer::Answered;
+        }
+        if let Some(room) = ask.get::<StreamRoom>() {
+            let host = room.host.unwrap_or(Ipv4Addr::UNSPECIFIED);
+            room.full = self.layer.is_full(SocketAddrV4::new(host, room.port));
             return Answer::Answered;
         }
         if let Some(error) = ask.get::<NetworkError>() {

@@ -32,6 +32,9 @@ on_both!(
     a_connection_in_the_making_is_watched,
     a_megabyte_each_way,
     options_are_kept,
+    a_backlog_is_the_programs_number,
+    two_thousand_connects_at_once_all_succeed,
+    a_peer_that_broke_off_is_accepted_with_its_address,
 );
 
 const HERE: &str = "10.0.0.1:0";
@@ -424,4 +427,72 @@ fn options_are_kept<D: Driver>(stack: &Stack<D>) {
     assert_eq!(info.state, "ESTABLISHED");
     assert!(one.take_error().unwrap().is_none());
     assert!(one.ready().is_writable());
+}
+
+/// Peers that begin to connect at once, and the listener.
+fn crowd<D: Driver>(
+    stack: &Stack<D>,
+    backlog: usize,
+    count: usize,
+) -> (TcpListener<D>, Vec<TcpStream<D>>) {
+    let listener = TcpListener::listen(stack, HERE.parse().unwrap(), backlog).unwrap();
+    let to = listener.local_addr().unwrap();
+    let begin = |_| TcpStream::begin_connect(stack, None, to).unwrap();
+    (listener, (0..count).map(begin).collect())
+}
+
+fn a_backlog_is_the_programs_number<D: Driver>(stack: &Stack<D>) {
+    let (listener, peers) = crowd(stack, 3, 8);
+    std::thread::sleep(A_MOMENT);
+    listener.set_nonblocking(true).unwrap();
+    let mut accepted = Vec::new();
+    // Those that wait are accepted in one go, with no turn between in which others could come.
+    let begun = Instant::now();
+    while accepted.is_empty() {
+        while let Ok(next) = listener.accept() {
+            accepted.push(next);
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert_eq!(accepted.len(), 3);
+    // The others have been told nothing, and try again.
+    while accepted.len() < 8 {
+        assert!(begun.elapsed() < PATIENCE, "{}", accepted.len());
+        match listener.accept() {
+            Ok(next) => accepted.push(next),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    for peer in &peers {
+        assert!(peer.take_error().unwrap().is_none());
+    }
+}
+
+fn two_thousand_connects_at_once_all_succeed<D: Driver>(stack: &Stack<D>) {
+    let (listener, peers) = crowd(stack, 2000, 2000);
+    let accepted: Vec<_> = (0..2000).map(|_| listener.accept().unwrap()).collect();
+    for mut peer in &peers {
+        assert!(peer.take_error().unwrap().is_none());
+        peer.write_all(b"x").unwrap();
+    }
+    for (stream, _) in &accepted {
+        let mut stream = stream;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut octet = [0];
+        stream.read_exact(&mut octet).unwrap();
+        assert_eq!(&octet, b"x");
+    }
+}
+
+fn a_peer_that_broke_off_is_accepted_with_its_address<D: Driver>(stack: &Stack<D>) {
+    let listener = TcpListener::bind(stack, HERE).unwrap();
+    let one = TcpStream::connect(stack, listener.local_addr().unwrap()).unwrap();
+    let address = one.local_addr().unwrap();
+    one.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(one);
+    std::thread::sleep(A_MOMENT);
+    let (mut accepted, from) = listener.accept().unwrap();
+    assert_eq!(from, address);
+    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(errno(accepted.read(&mut [0])), Some(104));
 }
