@@ -95,7 +95,10 @@ impl Inside {
     /// 3.10.4).
     pub(super) fn turn_away(&self, port: &Arc<Port>) {
         let mut state = lock(&port.state);
-        let (waiting, unaccepted) = (std::mem::take(&mut state.accepted), state.unaccepted.clone());
+        let (waiting, unaccepted) = (
+            std::mem::take(&mut state.accepted),
+            state.unaccepted.clone(),
+        );
         port.show(&state, Ready::NONE);
         drop(state);
         if let Some(unaccepted) = unaccepted {
