@@ -437,8 +437,17 @@ fn crowd<D: Driver>(
 ) -> (TcpListener<D>, Vec<TcpStream<D>>) {
     let listener = TcpListener::listen(stack, HERE.parse().unwrap(), backlog).unwrap();
     let to = listener.local_addr().unwrap();
-    let begin = |_| TcpStream::begin_connect(stack, None, to).unwrap();
-    (listener, (0..count).map(begin).collect())
+    let mut peers = Vec::new();
+    for n in 0..count {
+        peers.push(TcpStream::begin_connect(stack, None, to).unwrap());
+        if n % 16 == 15 {
+            // A turn, or more than the loopback's queue takes would be on its way.
+            let _ = peers[n].set_nonblocking(true);
+            let _ = peers[n].peek(&mut [0]);
+            let _ = peers[n].set_nonblocking(false);
+        }
+    }
+    (listener, peers)
 }
 
 fn a_backlog_is_the_programs_number<D: Driver>(stack: &Stack<D>) {
