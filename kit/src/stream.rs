@@ -172,6 +172,8 @@ pub struct StreamInfo {
     pub round_trip: Option<(Duration, Duration)>,
     /// The retransmission timeout.
     pub timeout: Duration,
+    /// The congestion control, by its name as in a graph file.
+    pub congestion: &'static str,
     /// The congestion window, in octets.
     pub congestion_window: u32,
     /// The slow-start threshold, in octets.

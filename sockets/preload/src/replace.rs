@@ -25,7 +25,7 @@ pub(crate) enum Done {
 }
 
 /// Options that go with a socket into its new life, and what Linux has them at from the beginning. The relay has the same.
-const CARRIED: [(i32, i32, i32); 11] = [
+const CARRIED: [(i32, i32, i32); 13] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
@@ -33,11 +33,16 @@ const CARRIED: [(i32, i32, i32); 11] = [
     (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
     (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0),
+    (libc::IPPROTO_TCP, libc::TCP_MAXSEG, 536),
+    // A name, by its first octets.
+    (libc::IPPROTO_TCP, libc::TCP_CONGESTION, CUBIC),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
     (libc::SOL_SOCKET, libc::SO_LINGER, 0),
     (libc::SOL_SOCKET, libc::SO_BROADCAST, 0),
 ];
+/// How the name of Linux's usual congestion control begins.
+const CUBIC: i32 = i32::from_ne_bytes(*b"cubi");
 /// Options that the system's socket has, too.
 const COPIED: [i32; 9] = [
     libc::SO_KEEPALIVE,

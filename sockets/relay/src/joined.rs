@@ -120,6 +120,9 @@ impl Joined {
         if self.unstuff(scratch).is_err() {
             return Next::Over(None);
         }
+        if self.is_broken_off() {
+            return self.abandoned();
+        }
         // Nobody reads any more who would find it; behind the peer's end there is nobody to write to (as Linux has it).
         if self.to_program.ended
             && self.to_program.rest.is_empty()
@@ -187,7 +190,19 @@ impl Joined {
         Next::Again
     }
 
-    /// The program is gone and has not read what came: the peer is told by a reset, as by any system.
+    /// Whether the program has closed its end and wants the stream broken off by that (`SO_LINGER` of no time): a reset and no
+    /// end before it, or the peer would take what it has for all (RFC 9293, section 3.10.5).
+    fn is_broken_off(&self) -> bool {
+        if !self.options.breaks_off() {
+            return false;
+        }
+        let mut polled = [PollFd::new(&self.unix, PollFlags::empty())];
+        // Asked here, as a close may be found by reading before it is reported.
+        let asked = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+        self.gone || asked.is_ok() && polled[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// The program is gone and has not read what came, or breaks the stream off: the peer is told by a reset, as by any system.
     fn abandoned(&self) -> Next {
         let _ = self.stream.set_linger(Some(Duration::ZERO));
         Next::Over(None)
@@ -227,6 +242,9 @@ impl Joined {
 
     /// The program writes no more, and all of it has been passed on.
     fn peer_told(&mut self) -> Next {
+        if self.is_broken_off() {
+            return self.abandoned();
+        }
         if !self.to_peer.told {
             self.to_peer.told = true;
             // If the stream is broken, reading from it says so.

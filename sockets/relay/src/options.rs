@@ -50,6 +50,14 @@ impl Default for Options {
     }
 }
 
+/// The number that an option of IP is set to: those may have one octet (ip(7)).
+fn octet_or_number(value: &[u8]) -> Result<i32, Errno> {
+    match *value {
+        [octet] | [octet, _] | [octet, _, _] => Ok(octet.into()),
+        _ => number_at(value, 0),
+    }
+}
+
 fn number_at(value: &[u8], at: usize) -> Result<i32, Errno> {
     let octets = value.get(at..at + 4).ok_or(Errno::INVAL)?;
     octets
@@ -108,7 +116,10 @@ impl Options {
         if (level, option) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
             return self.set_congestion(stream, value);
         }
-        let number = number_at(value, 0)?;
+        let number = match level {
+            libc::IPPROTO_IP => octet_or_number(value)?,
+            _ => number_at(value, 0)?,
+        };
         match (level, option) {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => {
                 self.keepalive = number != 0;
@@ -208,10 +219,14 @@ impl Options {
 
     fn apply_linger(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
         // A close never waits here; what is not sent goes in the background, unless there is no time at all.
-        let breaks = self.linger == Some(0);
         apply(stream, |stream| {
-            stream.set_linger(breaks.then_some(Duration::ZERO))
+            stream.set_linger(self.breaks_off().then_some(Duration::ZERO))
         })
+    }
+
+    /// Whether a close breaks the stream off.
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.linger == Some(0)
     }
 
     fn set_congestion(
@@ -246,10 +261,11 @@ impl Options {
                 return Ok(tcp_info(&info.unwrap_or_default()));
             }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let mut name = CONGESTION[self.congestion.unwrap_or(0)]
-                    .0
-                    .as_bytes()
-                    .to_vec();
+                let info = stream.map(TcpStream::info).and_then(Result::ok);
+                let ours = info.map_or("", |info| info.congestion);
+                let runs = CONGESTION.iter().position(|(_, name)| *name == ours);
+                let at = runs.or(self.congestion).unwrap_or(0);
+                let mut name = CONGESTION[at].0.as_bytes().to_vec();
                 name.resize(CONGESTION_NAME_OCTETS, 0);
                 return Ok(name);
             }

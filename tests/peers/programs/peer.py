@@ -4,6 +4,7 @@ import errno
 import socket
 import struct
 import threading
+import time
 
 from common import CONTROL, PATIENCE
 
@@ -28,8 +29,8 @@ def peer():
         for line in one.makefile():
             words = line.split()
             try:
-                globals()["task_" + words[0]](*words[1:])
-                one.sendall(b"done\n")
+                said = globals()["task_" + words[0]](*words[1:]) or "done"
+                one.sendall(said.encode() + b"\n")
             except OSError as error:
                 one.sendall(errno.errorcode[error.errno].encode() + b"\n")
         one.close()
@@ -88,6 +89,47 @@ def task_connect(host, port, how):
         one.close()
     else:
         HELD.append(one)
+
+
+def task_read():
+    """What the last stream held gives to the end: its octets, and how it ends."""
+    one = HELD.pop()
+    data, how = b"", "end"
+    try:
+        while part := one.recv(100):
+            data += part
+    except OSError as error:
+        how = errno.errorcode[error.errno]
+    one.close()
+    return f"{data.decode()} {how}"
+
+
+CROWD = []
+
+
+def task_crowd(host, port, count):
+    """So many connect at once, and each sends an octet once it stands."""
+
+    def one_of_them():
+        try:
+            with socket.create_connection((host, int(port)), timeout=2 * PATIENCE) as one:
+                one.sendall(b"x")
+                assert one.recv(1) == b""
+            CROWD.append("served")
+        except OSError as error:
+            CROWD.append(errno.errorcode.get(error.errno, "too late"))
+
+    CROWD.clear()
+    for _ in range(int(count)):
+        threading.Thread(target=one_of_them, daemon=True).start()
+
+
+def task_crowded():
+    for _ in range(200):
+        if len(CROWD) == 12:
+            break
+        time.sleep(0.05)
+    return " ".join(sorted(CROWD))
 
 
 def task_datagrams(host, port, count):

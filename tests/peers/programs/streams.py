@@ -271,6 +271,62 @@ class Streams:
         one.close()
         return self.ask("release")
 
+    def test_stream_linger_is_no_end_to_the_peer(self):
+        one = self.accepted(4516, "read")
+        one.sendall(b"partial")
+        time.sleep(0.2)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+        return self.ask("read")
+
+    def test_stream_close_is_an_end_to_the_peer(self):
+        one = self.accepted(4517, "read")
+        one.sendall(b"whole")
+        one.close()
+        return self.ask("read")
+
+    def test_stream_cork_lets_go(self):
+        one = self.accepted(4518, "echo")
+        one.setsockopt(SOL_TCP, socket.TCP_CORK, 1)
+        one.sendall(b"corked")
+        return exactly(one, 6)
+
+    def test_stream_full_queue_resets_nobody(self):
+        with socket.socket() as listener:
+            listener.bind((self.ours, 4519))
+            listener.listen(2)
+            listener.settimeout(PATIENCE)
+            crowd = self.ask("crowd", self.ours, 4519, 12)
+            time.sleep(0.5)
+            data = []
+            for _ in range(12):
+                one, _ = listener.accept()
+                one.settimeout(PATIENCE)
+                data.append(one.recv(1))
+                one.close()
+            return (crowd, data, self.ask("crowded"))
+
+    def test_stream_small_writes_behind_full_segments(self):
+        one = self.stream(4007)
+        begun = time.monotonic()
+        for _ in range(50):
+            one.sendall(bytes(1500))
+            exactly(one, 1500)
+        # With a wait for a delayed acknowledgement it would be two seconds.
+        return time.monotonic() - begun < 1.5
+
+    def test_stream_option_of_one_octet(self):
+        one = self.stream(4007)
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, bytes([16]))
+        return one.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)
+
+    def test_stream_options_carried_into_the_connection(self):
+        one = socket.socket()
+        one.setsockopt(SOL_TCP, socket.TCP_CONGESTION, b"reno")
+        one.settimeout(PATIENCE)
+        one.connect((self.other, 4007))
+        return one.getsockopt(SOL_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
     def test_stream_options(self):
         one = self.stream(4007)
         return tried_options(one) + [socket_option(one, socket.SO_TYPE), socket_option(one, socket.SO_PROTOCOL)]
