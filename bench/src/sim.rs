@@ -182,7 +182,7 @@ fn text(hosts: usize) -> String {
     let mut text = format!(
         "host \"h{{n}}\" count={hosts} {{\n sim link=\"lan{{n/{LINK_HOSTS}}}\"\n eth sim\n arp eth\n ip arp {{ \
          address \"10.{{n/{LINK_HOSTS}/250}}.{{n/{LINK_HOSTS}%250}}.{{n%{LINK_HOSTS}+1}}/24\"; }}\n udp ip\n \
-         echo udp port=7\n}}\n"
+         echo udp port=\"{{n%2+{PORT}}}\"\n}}\n"
     );
     for link in 0..hosts.div_ceil(LINK_HOSTS) {
         let _ = writeln!(text, "link lan{link} delay=\"{DELAY_NS}ns\"");
@@ -190,12 +190,17 @@ fn text(hosts: usize) -> String {
     text
 }
 
+/// The port of the echo of even hosts; that of odd ones is the next, since an echo does not answer
+/// what comes from a port that its own host serves.
+const PORT: u16 = 4000;
+
 /// Has the host's echo send the first datagram to its neighbour's.
 fn kick(cx: &Kernel, from: [u8; 4], to: [u8; 4]) -> Result<(), OpenError> {
     let echo = cx.find_protocol("echo").ok_or(OpenError::NoLower)?;
     let udp = cx.find_protocol("udp").ok_or(OpenError::NoLower)?;
-    let at = |host: [u8; 4]| Participant::of(Part::Host(host.into())).with(Part::port(7));
-    let session = udp.open(cx, Upper::new(&echo), Participants::pair(at(from), at(to)))?;
+    let at = |host: [u8; 4], port| Participant::of(Part::Host(host.into())).with(Part::port(port));
+    let ends = Participants::pair(at(from, PORT), at(to, PORT + 1));
+    let session = udp.open(cx, Upper::new(&echo), ends)?;
     let message = cx.pool().alloc(HEADROOM, OCTETS);
     let message = message.map_err(|_| OpenError::NoBuffers)?;
     session.push(cx, message).map_err(|_| OpenError::NoRoute)

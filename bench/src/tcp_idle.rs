@@ -128,7 +128,8 @@ struct Pair {
 impl Pair {
     fn new(count: usize) -> Result<Self, String> {
         let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
-        let tcp = format!("tcp ip sessions_max={}", count.max(16));
+        // One network may have three quarters of a table.
+        let tcp = format!("tcp ip sessions_max={}", (count / 3 * 4).max(16) + 16);
         let host = |number| Host::with_timers(&pool, number, &tcp, count + 64);
         let (a, b) = (host(1), host(2));
         let server = b.cx.add_protocol("server", "server", Server);
