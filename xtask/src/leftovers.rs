@@ -46,10 +46,8 @@ pub(crate) fn mark() -> String {
 
 /// Whether a namespace was made by a test of the run with this mark.
 fn is_of(namespace: &str, mark: &str) -> bool {
-    let last = namespace
-        .strip_prefix("xkt-")
-        .and_then(|n| n.rsplit('-').next());
-    last == Some(mark)
+    let parts: Vec<&str> = namespace.split('-').collect();
+    matches!(parts[..], ["xkt", _, _, _, run] if run == mark)
 }
 
 fn names_in(dir: &str) -> Vec<String> {

@@ -113,12 +113,15 @@ fn patiently(arguments: &[&str]) -> Output {
     }
 }
 
-/// A graph of the repository with something of its own to this test: a port or a path.
-fn own(name: &str, from: &str, to: &str) -> PathBuf {
-    let text = std::fs::read_to_string(file(name)).expect("a graph");
-    assert!(text.contains(from), "{text}");
-    let path = std::env::temp_dir().join(format!("xk-call-{}-{name}", std::process::id()));
-    std::fs::write(&path, text.replace(from, to)).expect("written");
+/// A graph of the repository with something of its own to a test, `of`: a port or a path.
+fn own(of: &str, name: &str, changes: &[(&str, &str)]) -> PathBuf {
+    let mut text = std::fs::read_to_string(file(name)).expect("a graph");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{text}");
+        text = text.replace(from, to);
+    }
+    let path = std::env::temp_dir().join(format!("xk-call-{}-{of}-{name}", std::process::id()));
+    std::fs::write(&path, text).expect("written");
     path
 }
 
@@ -161,7 +164,11 @@ fn calls_a_server_of_onc_rpc_in_another_process() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("its number").port();
     drop(socket);
-    let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
+    let server = own(
+        "one",
+        "rpc-server.kdl",
+        &[("port2049", &format!("port{port}"))],
+    );
     let (to, client) = (format!("port{port}@127.0.0.1"), file("rpc-client.kdl"));
     let by_graph = ["call", &client, "--to", &to];
     let by_name = ["call", "--over", "sun", "--to", &to];
@@ -173,7 +180,10 @@ fn calls_all_hosts_of_a_network() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("its number").port();
     drop(socket);
-    let server = own("rpc-server.kdl", "port2049", &format!("port{port}"));
+    // A socket at one address of the system does not get what is sent to all.
+    let port_at_all = format!("port{port}");
+    let changes = [("port2049", &*port_at_all), (" local=\"127.0.0.1\"", "")];
+    let server = own("all", "rpc-server.kdl", &changes);
     let (x, to) = (file("procedures.x"), format!("port{port}@127.255.255.255"));
     let running = Running::start(&server);
     let all = &["call", "--over", "sun", "--broadcast", "--to"][..];
@@ -205,8 +215,8 @@ fn calls_a_server_through_shared_memory() {
     let socket = std::env::temp_dir().join(format!("xk-call-{}.sock", std::process::id()));
     let from = "xk-shm-rpc.sock";
     let to = socket.display().to_string();
-    let server = own("rpc-shm-a.kdl", from, &to);
-    let client = own("rpc-shm-b.kdl", from, &to);
+    let server = own("shm", "rpc-shm-a.kdl", &[(from, &to)]);
+    let client = own("shm", "rpc-shm-b.kdl", &[(from, &to)]);
     let graph = client.display().to_string();
     calls_another(&server, &[&["call", &graph]]);
     let _ = std::fs::remove_file(client);
@@ -231,7 +241,11 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
         std::env::temp_dir().join(name).display().to_string()
     };
     let (socket, control) = (temporary("shm"), temporary("control"));
-    let server = own("rpc-deadline-server.kdl", "xk-deadline.sock", &socket);
+    let server = own(
+        "deadline",
+        "rpc-deadline-server.kdl",
+        &[("xk-deadline.sock", &socket)],
+    );
     let graph = server.display().to_string();
     let running = Running::start_with(&["run", &graph, "--control", &control, "--for", "60s"]);
     let typed = |line: &str, before: &str| {
