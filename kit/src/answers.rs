@@ -1,8 +1,10 @@
-//! What may go back to a source that has proved nothing. Whoever sends a datagram says himself where it came from; what is
-//! answered goes there, to somebody who may never have asked. So an answer is at most [`TIMES_MAX`] times as long as what
-//! asked for it, or is taken from an allowance of its source, of the source's neighbours and of all ([`Allowance`]); nobody
-//! answers many, or a port that answers by itself ([`may_serve`]); and the same octets do not come back for ever
-//! ([`Repeats`]).
+//! What may go back to a source that has proved nothing.
+//!
+//! The sender of a datagram writes its source address, and the answer goes to that address, which
+//! may never have asked. So an answer is at most [`TIMES_MAX`] times as long as its question, or is
+//! taken from an allowance of its source, of the source's neighbours and of all ([`Allowance`]).
+//! Messages to many, and messages from ports that answer by themselves, get no answer
+//! ([`may_serve`]), and a loop of the same octets ends ([`Repeats`]).
 //!
 //! A peer that has returned something which we sent to it has proved that it is there: [`is_proved`].
 
@@ -37,7 +39,7 @@ pub fn is_proved(cx: &Kernel, session: &SessionRef) -> bool {
     session.ask(cx, PeerProved).is_some()
 }
 
-/// The host, or else the station, behind a session, for [`Allowance`]; those of whom nothing is known are one source.
+/// The host, or else the station, behind a session, for [`Allowance`]; 0 if neither is known.
 #[must_use]
 pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
     let host = Ipv4Addr::UNSPECIFIED;
@@ -51,8 +53,8 @@ pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
     })
 }
 
-/// Whether what comes by a session was sent to one host alone, for whoever answers it but was not made to serve many (RFC 1122,
-/// section 4.1.3.6).
+/// Whether what comes by a session was sent to one host alone, for protocols whose answers are not
+/// made for broadcasts and groups (RFC 1122, section 4.1.3.6).
 ///
 /// # Errors
 /// That it was not.
@@ -65,9 +67,10 @@ pub fn is_for_one(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reas
     }
 }
 
-/// Whether an application that answers whatever comes, and was made for one peer at a time, may take the session that it is offered
-/// by `open_done`: not if it is for a broadcast or a group, nor if the peer's port is reserved, or
-/// is served here and so, likely, there. Two that answer would never cease to answer each other.
+/// Whether an application that answers every message, of one peer at a time, may take the session
+/// that `open_done` offers: not if it is for a broadcast or a group, nor if the peer's port is
+/// reserved, or is served here and so, likely, there. Two such applications would answer each other
+/// without end.
 ///
 /// # Errors
 /// Why not.
@@ -95,16 +98,16 @@ pub fn may_serve(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reaso
     Ok(())
 }
 
-/// Places for sources, and for their neighbours: those with the same number but for the last eight bits.
+/// Places for sources, and for their neighbours, which differ in the last eight bits alone.
 const SOURCES: usize = 1024;
 const NEIGHBOURS: usize = 256;
 /// How many times the allowance of one source all its neighbours have together, and all sources.
 const NEIGHBOURS_SHARE: u64 = 4;
 const ALL_SHARE: u64 = 64;
 
-/// How many octets may go to sources that have proved nothing, beyond what may always go. The places are fixed, and found by a
-/// hash that nobody outside knows: sources may share one, and then its allowance. So many forged sources use up what may go to
-/// all, and none gives another more.
+/// How many octets may go to sources that have proved nothing, beyond [`TIMES_MAX`] times their own.
+/// The number of places is fixed, and a hash under a secret finds a source's: sources may share one,
+/// and then its allowance. Many forged sources use up what may go to all; none gives another more.
 pub struct Allowance {
     /// Nanoseconds for an octet, in 1024 parts; 0 if nothing is allowed.
     cost: u64,
@@ -173,12 +176,13 @@ impl Allowance {
 const FRONT: usize = 64;
 /// How many messages are remembered.
 const REMEMBERED: usize = 256;
-/// The same message may come so often at once, and one more after each pause.
+/// How often one message may come at once; one more may come after each [`PAUSE`].
 const TIMES: u64 = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Messages that came of late, for an application that gives them back over layers that do not tell who asks from who answers: what
-/// comes again and again is answered by somebody who does likewise. One that is dropped ends a loop.
+/// Messages that came of late, for an application that returns them over layers that do not tell
+/// questions from answers: one that comes again and again is returned by its peer, too. Dropping it
+/// once ends the loop.
 #[derive(Default)]
 pub struct Repeats {
     /// Made when first needed.
