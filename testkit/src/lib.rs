@@ -46,3 +46,14 @@ pub mod signals_unsafe;
 pub mod streams;
 pub mod tshark;
 pub mod vectors;
+
+/// The graph of a host alone, whose packets to itself go round within it.
+pub const ALONE: &str = r#"
+host alone {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    udp ip
+    tcp ip
+}
+"#;

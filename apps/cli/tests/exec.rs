@@ -3,18 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use xk_testkit::needs_program;
 use xk_testkit::signals_unsafe::usual;
-
-const ALONE: &str = r#"
-host alone {
-    loopback
-    ip loopback { address "10.0.0.1/24"; }
-    icmp ip
-    udp ip
-    tcp ip
-}
-"#;
+use xk_testkit::{ALONE, needs_program};
 
 /// A graph file of the test's own, which goes with it.
 struct Graph(PathBuf);

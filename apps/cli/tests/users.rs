@@ -9,21 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::{ALONE, needs_program, needs_root};
 
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
-
-const ALONE: &str = r#"
-host alone {
-    loopback
-    ip loopback { address "10.0.0.1/24"; }
-    icmp ip
-    udp ip
-    tcp ip
-}
-"#;
 
 /// A folder of the test's own, which goes with it.
 struct Folder(PathBuf);

@@ -6,17 +6,7 @@ mod streams;
 
 use std::time::Duration;
 use xk_net::{Here, Setup, Stack, Thread};
-
-/// A host alone, whose packets to itself go round within it.
-const ALONE: &str = r#"
-host alone {
-    loopback
-    ip loopback { address "10.0.0.1/24"; }
-    icmp ip
-    udp ip
-    tcp ip
-}
-"#;
+use xk_testkit::ALONE;
 
 /// Longer than anything takes here, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,16 +8,7 @@ use std::time::Duration;
 use xk_net::{Setup, Stack, Thread};
 use xk_relay::{Folder, Relay};
 use xk_request::VARIABLE;
-
-const ALONE: &str = r#"
-host alone {
-    loopback
-    ip loopback { address "10.0.0.1/24"; }
-    icmp ip
-    udp ip
-    tcp ip
-}
-"#;
+use xk_testkit::ALONE;
 
 /// Longer than anything takes here, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
