@@ -104,7 +104,7 @@ impl StandIns {
 }
 
 /// What holds of a layer that chooses between a link, its first lower, and what reaches all, its second (paper 001, sections 3.1 and 5).
-pub static LINK_OR_NET: StackingRules = StackingRules {
+pub const LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber {
         on: "eth",
         from: "ip",

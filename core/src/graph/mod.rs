@@ -116,6 +116,8 @@ pub struct StackingRules {
     pub own_address: Option<&'static str>,
     /// The parameter that names what only one of its kind on a host can have: a device, a file.
     pub sole: Option<&'static str>,
+    /// True if a push or an open may wait in it. That calls wait needs no saying.
+    pub waits: bool,
 }
 
 impl StackingRules {
@@ -128,6 +130,7 @@ impl StackingRules {
         rising: None,
         own_address: None,
         sole: None,
+        waits: false,
     };
 
     /// Gives every kind that has a number to follow from by now, and none that follows, the latter, for programs that compose

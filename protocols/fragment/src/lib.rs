@@ -72,7 +72,7 @@ pub use table::FragmentFigures;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
 use xk_core::numbers::Number;
 
 const fn bound(
@@ -102,7 +102,10 @@ pub static ENTRY: Entry = Entry {
         families: &[Family::Host, Family::Link],
     },
     header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
+    stacking_rules: Some(&StackingRules {
+        waits: true,
+        ..StackingRules::NONE
+    }),
     numbers: &[
         Number {
             upper: "fragment",

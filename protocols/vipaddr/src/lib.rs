@@ -67,7 +67,7 @@ pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -84,7 +84,10 @@ pub static ENTRY: Entry = Entry {
     },
     header_octets: 0,
     numbers: &[],
-    stacking_rules: Some(&xk_kit::standins::LINK_OR_NET),
+    stacking_rules: Some(&StackingRules {
+        waits: true,
+        ..xk_kit::standins::LINK_OR_NET
+    }),
     parameters: &[
         ParamSpec::new(
             "ether_base",

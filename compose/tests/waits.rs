@@ -1,0 +1,87 @@
+//! What would wait on a real host waits in the simulator as well.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use xk_catalog::Catalog;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::Time;
+use xk_core::control::Report;
+use xk_core::graph::Realm;
+
+/// Two hosts, `above` on IP on both, and on top of it a client or a server.
+fn pair(above: &str, client: &str, server: &str) -> String {
+    let host = |name: &str, last: u8, top: &str| {
+        format!(
+            "host {name} {{\nsim link=lan\neth sim\narp eth\n\
+             ip arp {{ address \"10.0.0.{last}/24\"; }}\n{above}\n{top}\n}}\n"
+        )
+    };
+    format!(
+        "{}{}link lan delay=\"1ms\"\n",
+        host("a", 1, client),
+        host("b", 2, server)
+    )
+}
+
+/// What the client of a graph says.
+fn report(source: &str) -> Report {
+    let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+    let kernel = world.kernel(world.find("a").unwrap()).unwrap();
+    let probe = kernel.find_protocol("probe").unwrap();
+    probe.ask(kernel, Report::default()).unwrap()
+}
+
+fn line<'r>(report: &'r Report, name: &str) -> Option<&'r str> {
+    let found = report.lines.iter().find(|(line, _)| line == name);
+    found.map(|(_, value)| &**value)
+}
+
+/// `fragment` keeps so many messages: who has more to send waits until one of them may go.
+#[test]
+fn messages_wait_for_a_place_without_a_layer_of_calls() {
+    let source = pair(
+        "fragment ip",
+        "probe fragment to=\"10.0.0.2\" count=200 interval=\"5ms\" size=16000 timeout=\"30s\"",
+        "echo fragment",
+    );
+    let report = report(&source);
+    assert_eq!(line(&report, "received"), Some("200"), "{:?}", report.lines);
+}
+
+/// Whether a file in the folder or below has a semaphore in it: nothing else makes a shepherd wait.
+fn has_semaphore(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().any(|file| {
+        let path = file.unwrap().path();
+        match path.is_dir() {
+            true => has_semaphore(&path),
+            false => fs::read_to_string(path).unwrap().contains("Semaphore"),
+        }
+    })
+}
+
+/// Every protocol with a semaphore has calls, or says that it waits.
+#[test]
+fn who_waits_says_so() {
+    let protocols = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocols");
+    let mut waiting = Vec::new();
+    for entry in Catalog::standard().entries() {
+        let sources = protocols.join(entry.kind).join("src");
+        let calls = entry.realm == Realm::Rpc || entry.below.realms == [Realm::Rpc];
+        // A wire, or a second name of one of these, has no folder.
+        if calls || !sources.exists() || !has_semaphore(&sources) {
+            continue;
+        }
+        waiting.push(entry.kind);
+        let says = entry.stacking_rules.is_some_and(|rules| rules.waits);
+        assert!(
+            says,
+            "`{}` waits, and its entry does not say so",
+            entry.kind
+        );
+    }
+    assert_eq!(waiting, ["fragment", "vipaddr"]);
+}
