@@ -13,6 +13,8 @@ use core::any::Any;
 pub trait Question: Any {
     /// Its name, as `xk` lists it.
     const NAME: &'static str;
+    /// True if layers ask it of those above them: a layer that fits any edge passes it up.
+    const UPWARD: bool = false;
 }
 
 /// Whether the question was understood.
@@ -41,6 +43,7 @@ impl Answer {
 /// ```
 pub struct Ask<'a> {
     name: &'static str,
+    is_upward: bool,
     question: &'a mut dyn Any,
     /// The layers that have passed it up.
     passed_up_by: Vec<ProtocolId>,
@@ -51,6 +54,7 @@ impl<'a> Ask<'a> {
     pub fn new<Q: Question>(question: &'a mut Q) -> Self {
         Self {
             name: Q::NAME,
+            is_upward: Q::UPWARD,
             question,
             passed_up_by: Vec::new(),
         }
@@ -70,6 +74,11 @@ impl<'a> Ask<'a> {
     /// The question's name.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Whether it is one that layers ask of those above them.
+    pub fn is_upward(&self) -> bool {
+        self.is_upward
     }
 
     /// The question, if it is a `Q`.

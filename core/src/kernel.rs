@@ -305,13 +305,22 @@ impl Kernel {
         &self.shepherds
     }
 
-    /// The number that selects messages for the protocol `upper` on the protocol `lower`.
+    /// The number that selects messages for the protocol `upper` on the protocol `lower`, or on what
+    /// lies below that if it passes numbers through.
     pub fn type_number(&self, upper: ProtocolId, lower: ProtocolId) -> Option<u32> {
         let protocols = self.protocols.borrow();
-        let kind = |id: ProtocolId| protocols.get(id.0 as usize).map(|p| p.head().kind());
-        self.numbers
-            .borrow()
-            .find((upper, kind(upper)?), (lower, kind(lower)?))
+        let at = |id: ProtocolId| protocols.get(id.0 as usize);
+        let upper = (upper, at(upper)?.head().kind());
+        let numbers = self.numbers.borrow();
+        let mut lower = at(lower)?;
+        loop {
+            let head = lower.head();
+            let found = numbers.find(upper, (head.id(), head.kind()));
+            if found.is_some() {
+                return found;
+            }
+            lower = lower.numbers_below()?;
+        }
     }
 
     /// Something that whoever runs the kernel has put beside it, such as a simulated network.

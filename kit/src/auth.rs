@@ -69,6 +69,7 @@ pub struct IssueShorthand {
 
 impl Question for IssueShorthand {
     const NAME: &'static str = "issue-shorthand";
+    const UPWARD: bool = true;
 }
 
 /// Asked of a session that sends whole credentials: the shorthand in the verifier of the latest reply. It is handed over.

@@ -70,6 +70,7 @@ pub struct LargestPush {
 
 impl Question for LargestPush {
     const NAME: &'static str = "largest-push";
+    const UPWARD: bool = true;
 }
 
 /// Asked upwards, of a protocol about to open one below: it takes the length of its messages, or more than hosts and its number,
@@ -79,6 +80,7 @@ pub struct NeedsPseudoHeader;
 
 impl Question for NeedsPseudoHeader {
     const NAME: &'static str = "needs-pseudo-header";
+    const UPWARD: bool = true;
 }
 
 /// What a caller asks of one call. An attribute of the request; without it the layers' own timers decide alone, and nobody can

@@ -11,6 +11,12 @@ macro_rules! question {
             const NAME: &'static str = $name;
         }
     };
+    ($type:ty, $name:literal, upward) => {
+        impl Question for $type {
+            const NAME: &'static str = $name;
+            const UPWARD: bool = true;
+        }
+    };
 }
 
 /// The largest message that can be pushed, in octets, fragmentation below included.
@@ -149,7 +155,7 @@ pub struct HostConflict {
     /// The other station.
     pub address: [u8; 6],
 }
-question!(HostConflict, "host-conflict");
+question!(HostConflict, "host-conflict", upward);
 
 /// Tells the wire or link layer to take frames for this group address as well.
 #[derive(Clone, Copy, Debug)]
@@ -269,7 +275,7 @@ pub struct NetworkError {
     /// How many of them are known; at least 8 (RFC 792).
     pub start_len: usize,
 }
-question!(NetworkError, "network-error");
+question!(NetworkError, "network-error", upward);
 
 /// Asked upwards by a network layer before it believes a report that anybody may have written (RFC 5927, section 4.1): is this the
 /// beginning of something that you have sent, and that nobody has acknowledged? Who cannot know does not answer.
@@ -284,7 +290,7 @@ pub struct IsOutstanding {
     /// Out: whether it is.
     pub is: bool,
 }
-question!(IsOutstanding, "is-outstanding");
+question!(IsOutstanding, "is-outstanding", upward);
 
 /// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
 pub struct DeliverError {
@@ -334,7 +340,7 @@ pub struct SendError {
     /// True if the packet came as a link-layer broadcast or multicast: then nobody is told.
     pub link_broadcast: bool,
 }
-question!(SendError, "send-error");
+question!(SendError, "send-error", upward);
 
 /// Asked of a network layer by its error protocol: put these questions to me from now on.
 pub struct RegisterErrorProtocol {

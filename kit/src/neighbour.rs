@@ -159,6 +159,7 @@ pub struct WayChanged {
 
 impl Question for WayChanged {
     const NAME: &'static str = "way-changed";
+    const UPWARD: bool = true;
 }
 
 /// Whether the peer of a session may be behind routers, so that an answer takes long.

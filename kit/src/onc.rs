@@ -186,6 +186,7 @@ pub struct CarriesCredentials {
 
 impl Question for CarriesCredentials {
     const NAME: &'static str = "carries-credentials";
+    const UPWARD: bool = true;
 }
 
 /// What one credential or verifier is made of.

@@ -6,8 +6,9 @@
 
 mod table;
 
-use crate::control::{HostConflict, IsOutstanding, NetworkError};
+use crate::control::{IsOutstanding, NetworkError};
 use crate::offload::Offloads;
+use crate::stream::StreamNotice;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -260,39 +261,42 @@ impl<F: Filter> Shared<F> {
         Ok((session, joint))
     }
 
-    /// A report from below goes to the receiver of the session that it is about.
-    fn report(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        if let Some(error) = ask.get::<NetworkError>() {
-            let found = error.session.as_ref().and_then(|lower| self.find(lower));
-            let Some((session, joint)) = found else {
-                return Some(Answer::Unknown);
-            };
-            error.session = Some(session);
-            return Some(joint.upper.control(cx, ask));
-        }
-        if let Some(question) = ask.get::<IsOutstanding>() {
-            let Some((session, joint)) = self.find(&question.session) else {
-                return Some(Answer::Unknown);
-            };
-            question.session = session;
-            return Some(joint.upper.control(cx, ask));
-        }
-        ask.get::<HostConflict>()?;
-        let ports = self.ports.borrow();
-        let first = ports.first()?.object.id();
-        if !ask.goes_up_by(first) {
-            return Some(Answer::Unknown);
-        }
-        let uppers: Vec<_> = ports.iter().map(|port| port.receiver.clone()).collect();
-        drop(ports);
-        let answered = uppers
-            .iter()
-            .any(|upper| upper.control(cx, ask).is_answered());
-        Some(if answered {
-            Answer::Answered
+    /// A question from below goes up: one about a session to whom that belongs, any other to the
+    /// protocol that stands at the port it was asked of. What came back down ends here.
+    fn ask_above(&self, cx: &Kernel, port: usize, ask: &mut Ask<'_>) -> Answer {
+        let mut found = None;
+        let mut exchange = |session: &mut SessionRef| {
+            found = self.find(session);
+            if let Some((own, _)) = &found {
+                *session = own.clone();
+            }
+        };
+        let names_session = if let Some(question) = ask.get::<NetworkError>() {
+            question.session.iter_mut().for_each(&mut exchange);
+            true
+        } else if let Some(question) = ask.get::<IsOutstanding>() {
+            exchange(&mut question.session);
+            true
+        } else if let Some(question) = ask.get::<StreamNotice>() {
+            exchange(&mut question.session);
+            true
         } else {
-            Answer::Unknown
-        })
+            false
+        };
+        if names_session {
+            return found.map_or(Answer::Unknown, |(_, joint)| joint.upper.control(cx, ask));
+        }
+        let ports = self.ports.borrow();
+        let found = ports.first().zip(ports.get(port));
+        let Some((layer, receiver)) = found.map(|(l, p)| (l.object.id(), p.receiver.clone()))
+        else {
+            return Answer::Unknown;
+        };
+        drop(ports);
+        if !ask.goes_up_by(layer) {
+            return Answer::Unknown;
+        }
+        receiver.control(cx, ask)
     }
 }
 
@@ -482,8 +486,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
             list.total = table.len();
             return Answer::Answered;
         }
-        if let Some(answer) = self.shared.report(cx, ask) {
-            return answer;
+        if ask.is_upward() {
+            return self.shared.ask_above(cx, self.port, ask);
         }
         let forward = |ask: &mut Ask<'_>| self.shared.lower.control(cx, ask);
         self.shared.filter.control(cx, ask, &forward)
@@ -491,6 +495,10 @@ impl<F: Filter> Protocol for PassThrough<F> {
 
     fn lower(&self) -> Option<&ProtocolRef> {
         Some(&self.shared.lower)
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {

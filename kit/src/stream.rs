@@ -20,6 +20,12 @@ macro_rules! question {
             const NAME: &'static str = $name;
         }
     };
+    ($type:ty, $name:literal, upward) => {
+        impl Question for $type {
+            const NAME: &'static str = $name;
+            const UPWARD: bool = true;
+        }
+    };
 }
 
 /// Why a stream broke.
@@ -62,7 +68,7 @@ pub struct StreamNotice {
     /// What has happened.
     pub event: StreamEvent,
 }
-question!(StreamNotice, "stream-notice");
+question!(StreamNotice, "stream-notice", upward);
 
 /// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked before a peer is answered, and
 /// again before it is connected: where there is no room nothing is said to the peer, which tries again. A protocol above that
@@ -76,7 +82,7 @@ pub struct StreamRoom {
     /// Out: there is no room.
     pub full: bool,
 }
-question!(StreamRoom, "stream-room");
+question!(StreamRoom, "stream-room", upward);
 
 /// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be, [`StreamEvent::Writable`]
 /// follows when there are at least half of those.

@@ -166,6 +166,12 @@ pub trait Protocol {
             .map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
+    /// True for a layer on which those above have the type numbers that they have on its
+    /// [`lower`](Self::lower).
+    fn passes_numbers(&self) -> bool {
+        false
+    }
+
     /// The protocol below that unknown questions are forwarded to.
     fn lower(&self) -> Option<&ProtocolRef> {
         None

@@ -343,6 +343,11 @@ impl ProtocolRef {
         self.0.body.control(cx, self, ask)
     }
 
+    /// See [`Protocol::passes_numbers`]: the layer whose numbers hold on this one.
+    pub(crate) fn numbers_below(&self) -> Option<&ProtocolRef> {
+        self.0.body.lower().filter(|_| self.0.body.passes_numbers())
+    }
+
     /// Asks a question and gives back what was answered.
     pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
         self.control(cx, &mut Ask::new(&mut question))

@@ -1,0 +1,146 @@
+//! Layers that look on fit any edge: what works without one works with it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use xk_catalog::Catalog;
+use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
+use xk_core::Time;
+use xk_core::control::Report;
+use xk_lang::Value;
+
+/// What is put at every edge, each as it passes everything on.
+const FILTERS: [&str; 3] = ["tracer", "fault", "pcap file=\"/dev/null\""];
+/// How long a graph runs, in virtual time.
+const RUN: Duration = Duration::from_secs(20);
+/// Graphs with more hosts, or with a flood, are simulated with filters in the long run alone.
+const HOSTS_FEW: usize = 20;
+
+/// What every upper end says: its host, its name, whether it has finished and not failed, and its
+/// counts of what came, apart from what depends on chance.
+type Told = Vec<(String, String, bool, Vec<String>)>;
+
+/// Starts a graph and lets its upper ends finish.
+fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> {
+    let config = SimulationConfig::default();
+    let mut world = simulate(graph, config).map_err(|mistakes| mistakes.to_string())?;
+    start_world(graph, &mut world).map_err(|mistakes| mistakes.to_string())?;
+    world.run_until_finished(Time::ZERO + RUN);
+    let mut told = Told::new();
+    for host in graph.graph().expand() {
+        let Some(kernel) = world.find(&host.name).and_then(|id| world.kernel(id)) else {
+            continue;
+        };
+        for protocol in kernel.protocols() {
+            if let Some(report) = protocol.ask(kernel, Report::default()) {
+                let lines = report.lines.into_iter();
+                let lines =
+                    lines.filter(|(name, _)| exactly && ["received", "replies"].contains(&&**name));
+                let lines = lines
+                    .map(|(name, count)| format!("{name} {count}"))
+                    .collect();
+                let done = report.finished && !report.failed;
+                told.push((host.name.to_string(), protocol.name().into(), done, lines));
+            }
+        }
+    }
+    told.sort();
+    world.stop();
+    Ok(told)
+}
+
+/// `source` with `filter` at the edge from the node `at` of a host down to its lower `place`.
+fn with_filter(
+    source: &str,
+    graph: &CheckedGraph,
+    edge: (usize, usize, usize),
+    filter: &str,
+) -> String {
+    let (host, at, place) = edge;
+    let node = &graph.graph().hosts[host].nodes[at];
+    let lower = &node.lowers[place];
+    let mut edits = vec![(lower.span, "looking_on".to_owned())];
+    for block in &node.children {
+        let on = block.param("on").map(|on| &on.value);
+        if let Some(on) = on.filter(|on| on.value == Value::Text(lower.value.clone())) {
+            edits.push((on.span, "looking_on".to_owned()));
+        }
+    }
+    edits.sort_by_key(|(span, _)| span.offset);
+    let mut text = source.to_owned();
+    for (span, with) in edits.iter().rev() {
+        text.replace_range(span.offset..span.end(), with);
+    }
+    let (kind, params) = filter.split_once(' ').unwrap_or((filter, ""));
+    let line = format!(
+        "{kind} {} name=looking_on {params}\n",
+        lower.span.of(source)
+    );
+    text.insert_str(node.span.offset, &line);
+    text
+}
+
+/// What the upper ends say otherwise than before.
+fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
+    let after = match after {
+        Ok(after) if after == *before => return None,
+        Ok(after) => after,
+        Err(mistakes) => return Some(mistakes),
+    };
+    let pairs = before.iter().zip(&after).filter(|(b, a)| b != a);
+    let pairs = pairs.map(|(b, a)| format!("{a:?} instead of {b:?}"));
+    Some(pairs.collect::<Vec<_>>().join("; "))
+}
+
+#[test]
+fn a_filter_fits_every_edge() {
+    let catalog = Catalog::standard();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|e| e == "kdl"))
+        .collect();
+    files.sort();
+    let long = std::env::var_os("XK_LONG").is_some();
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for path in files {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let source = fs::read_to_string(&path).unwrap();
+        let graph = check(&source, &name, &catalog).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        if !long && (graph.host_count() > HOSTS_FEW || source.contains("noise ")) {
+            continue;
+        }
+        // Where a link loses frames, the number of frames decides what is lost.
+        let exactly = !["loss", "corrupt"].iter().any(|word| source.contains(word));
+        let Ok(before) = told(&graph, exactly) else {
+            // It reaches outside of the simulation.
+            continue;
+        };
+        for (host, of) in graph.graph().hosts.iter().enumerate() {
+            for (at, node) in of.nodes.iter().enumerate() {
+                for (place, lower) in node.lowers.iter().enumerate() {
+                    for filter in FILTERS {
+                        let text = with_filter(&source, &graph, (host, at, place), filter);
+                        let with = check(&text, &name, &catalog).map_err(|e| e.to_string());
+                        let after = with.and_then(|with| told(&with, exactly));
+                        tried += 1;
+                        if let Some(what) = difference(&before, after) {
+                            let edge = format!("{} > {}", node.name, lower.value);
+                            wrong.push(format!("{name} {}: {filter} at {edge}: {what}", of.name));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{tried} edges with filters");
+    assert!(tried > 500);
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
