@@ -105,11 +105,18 @@ const NEIGHBOURS: usize = 256;
 const NEIGHBOURS_SHARE: u64 = 4;
 const ALL_SHARE: u64 = 64;
 
-/// How many octets may go to sources that have proved nothing, beyond [`TIMES_MAX`] times their own.
-/// The number of places is fixed, and a hash under a secret finds a source's: sources may share one,
-/// and then its allowance. Many forged sources use up what may go to all; none gives another more.
+/// How much may go to sources that have proved nothing: octets beyond [`TIMES_MAX`] times their own,
+/// or messages. The number of places is fixed, and a hash under a secret finds a source's: sources
+/// may share one, and then its allowance. Many forged sources use up what may go to all; none gives
+/// another more.
+///
+/// What is left of a shared allowance would tell a source what others were sent: whether forged
+/// questions of theirs had answers, and so which ports and connections there are (CVE-2016-5696,
+/// CVE-2020-25705). So a source's own allowance comes first, and what sources share is charged by
+/// chance: nothing to twice the price, and up to a half of it before the first after a quiet time.
+/// A source alone gets all of its own nevertheless.
 pub struct Allowance {
-    /// Nanoseconds for an octet, in 1024 parts; 0 if nothing is allowed.
+    /// Nanoseconds for a unit, in 1024 parts; 0 if nothing is allowed.
     cost: u64,
     /// Nanoseconds of arrears that are allowed.
     burst: u64,
@@ -118,7 +125,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `rate` octets in a second for each source, and `burst` at once.
+    /// `rate` units in a second for each source, and `burst` at once; of its neighbours and of all
+    /// together 4 and 64 times as many.
     #[must_use]
     pub fn new(rate: u64, burst: u64) -> Self {
         let cost = (1024 * 1_000_000_000u64).checked_div(rate).unwrap_or(0);
@@ -136,9 +144,9 @@ impl Allowance {
         answer + answer / 64 <= TIMES_MAX * asked || self.take(cx, source, answer)
     }
 
-    /// Takes so many octets from the allowance of a source, if there are as many.
+    /// Takes so many units from the allowance of a source, if there are as many.
     #[cold]
-    pub fn take(&self, cx: &Kernel, source: u64, octets: usize) -> bool {
+    pub fn take(&self, cx: &Kernel, source: u64, units: usize) -> bool {
         if self.cost == 0 {
             return false;
         }
@@ -146,29 +154,44 @@ impl Allowance {
         let (secret, paid) = self
             .paid
             .get_or_init(|| (cx.secret(), vec![Cell::new(0); places]));
-        let (now, price) = (cx.now().as_ns(), octets as u64 * self.cost / 1024);
+        let (now, price) = (cx.now().as_ns(), units as u64 * self.cost / 1024);
         let place = |of: u64, count: usize| (secret.hash(&[of]) % count as u64) as usize;
-        let shares = [
-            (place(source, SOURCES), 1),
-            // Another number than any source has.
-            (
-                SOURCES + place(1 << 63 | source >> 8, NEIGHBOURS),
-                NEIGHBOURS_SHARE,
-            ),
+        let own = paid.get(place(source, SOURCES));
+        let Some((own, then)) = own.and_then(|own| Some((own, self.room(own, now, price)?))) else {
+            return false;
+        };
+        // Another number than any source has.
+        let neighbours = SOURCES + place(1 << 63 | source >> 8, NEIGHBOURS);
+        let random = cx.random();
+        let shared = [
+            (neighbours, NEIGHBOURS_SHARE),
             (SOURCES + NEIGHBOURS, ALL_SHARE),
         ];
-        let then = shares.map(|(at, share)| {
+        let shared = shared.map(|(at, share)| {
             let place = paid.get(at)?;
-            let then = place.get().max(now) + price / share;
-            (then <= now + self.burst).then_some((place, then))
+            if place.get() <= now {
+                place.set(now + random.below(self.burst / 2 + 1));
+            }
+            // There is room for the price, and up to twice as much is charged: free of charge, a
+            // crowd would find a way through what is used up.
+            let price = price / share;
+            let then = self.room(place, now, price)?;
+            Some((place, then - price + price * random.below(3)))
         });
-        let is_allowed = then.iter().all(Option::is_some);
+        let is_allowed = shared.iter().all(Option::is_some);
         if is_allowed {
-            for (place, then) in then.into_iter().flatten() {
+            own.set(then);
+            for (place, then) in shared.into_iter().flatten() {
                 place.set(then);
             }
         }
         is_allowed
+    }
+
+    /// Until when a place is paid for with this price; `None` if that is too much.
+    fn room(&self, place: &Cell<u64>, now: u64, price: u64) -> Option<u64> {
+        let then = place.get().max(now) + price;
+        (then <= now + self.burst).then_some(then)
     }
 }
 
@@ -193,12 +216,14 @@ pub struct Repeats {
 type Came = (u64, u64);
 
 impl Repeats {
-    /// Whether this message, which came now, has not come too often.
-    pub fn may_come(&self, cx: &Kernel, message: &Message) -> bool {
+    /// Whether this message, which came now by `session`, has not come too often. What comes by
+    /// others does not count, or they could tell what this one was sent.
+    pub fn may_come(&self, cx: &Kernel, session: &SessionRef, message: &Message) -> bool {
         let mut front = [0; FRONT];
         message.copy_to(0, &mut front);
-        let mut words = [message.len() as u64; FRONT / 8 + 1];
-        for (word, octets) in words.iter_mut().zip(front.as_chunks::<8>().0) {
+        let mut words = [message.len() as u64; FRONT / 8 + 2];
+        words[1] = session.id().0;
+        for (word, octets) in words.iter_mut().skip(2).zip(front.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*octets);
         }
         let (secret, places) = self

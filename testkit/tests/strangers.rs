@@ -12,6 +12,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_sim::World;
+use xk_testkit::everything;
 
 /// What all frames and the simulation depend on.
 const SEED: u64 = 20_261_122;
@@ -299,6 +300,21 @@ fn every_layer_that_takes_messages_is_tried() {
         assert!(
             named.contains(entry.kind) != is_elsewhere,
             "`{}` stands in none of the stacks, or in the list of others too",
+            entry.kind
+        );
+    }
+}
+
+#[test]
+fn a_host_of_everything_has_every_kind_that_is_not_excused() {
+    let kinds: BTreeSet<&str> = everything::kinds().collect();
+    for entry in xk_catalog::PROTOCOLS {
+        let excuse = everything::ELSEWHERE
+            .iter()
+            .find(|(kind, _)| *kind == entry.kind);
+        assert!(
+            kinds.contains(entry.kind) != excuse.is_some(),
+            "`{}` stands in no host of everything, or is excused too",
             entry.kind
         );
     }

@@ -84,7 +84,7 @@ impl Protocol for Echo {
         if message.attribute::<LinkCast>().is_some() {
             return Err(this.refuse(message, &TO_MANY));
         }
-        if self.is_even.get() && !self.repeats.may_come(cx, &message) {
+        if self.is_even.get() && !self.repeats.may_come(cx, lower, &message) {
             return Err(this.refuse(message, &LOOP));
         }
         self.received.set(self.received.get() + 1);

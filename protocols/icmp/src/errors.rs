@@ -102,7 +102,7 @@ impl Icmp {
             this.discard(packet, &reasons::NOT_TOLD);
             return;
         };
-        if !self.shared.limit.take(cx.now()) {
+        if !self.shared.limit.take(cx, u64::from(src.to_bits()), 1) {
             this.discard(packet, &reasons::RATE_LIMITED);
             return;
         }

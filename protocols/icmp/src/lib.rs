@@ -25,8 +25,10 @@
 //!   port, fragmentation needed with the next maximum, source route failed, prohibited), time exceeded
 //!   and parameter problem. The packet is quoted as far as 576 octets allow (RFC 1812, section 4.3.2.3).
 //! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources that
-//!   are no single host (RFC 1122, section 3.2.2). Errors are limited in rate by a token bucket (RFC 1812,
-//!   section 4.3.2.8), answers by another one if the graph says so; what goes beyond is "rate limited".
+//!   are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each host (RFC 1812,
+//!   section 4.3.2.8), answers as well if the graph says so; what goes beyond is "rate limited". The neighbours
+//!   of a host (/24) get 4 times as much together, all hosts 64 times; how much that is varies by chance, so
+//!   that no host sees in its errors how many others get (`kit/src/answers.rs`).
 //! - Errors that arrive go down to the layer that sent the packet and from there to who stands above it.
 //!   Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
 //!
@@ -38,9 +40,9 @@
 //! # Parameters
 //! - `broadcast_echo`: whether echo requests to broadcasts and groups are answered.
 //! - `timestamp`: whether time stamp requests are answered.
-//! - `errors_per_second`: how many errors it sends per second; 0 for none.
-//! - `errors_burst`: how many it may send at once after a quiet time.
-//! - `answers_per_second`: how many echo and time stamp requests it answers per second; 0: all.
+//! - `errors_per_second`: how many errors it sends to a host per second; 0 for none.
+//! - `errors_burst`: how many it may send to it at once after a quiet time.
+//! - `answers_per_second`: how many echo and time stamp requests of a host it answers per second; 0: all.
 //! - `answers_burst`: how many it may answer at once after a quiet time, if not all.
 //! - `sessions_max`: how many sessions it holds.
 //! - `sources_max`: for how many sources drops are counted apart.
@@ -68,7 +70,6 @@ extern crate std;
 mod errors;
 #[doc(hidden)]
 pub mod fuzz;
-mod limit;
 mod protocol;
 mod session;
 pub mod wire;
@@ -119,8 +120,8 @@ pub static ENTRY: Entry = Entry {
                 min: 0,
                 max: 1_000_000,
             },
-            "1000",
-            "how many errors it sends per second",
+            "16",
+            "how many errors it sends to a host per second",
         ),
         ParamSpec::new(
             "errors_burst",
@@ -129,7 +130,7 @@ pub static ENTRY: Entry = Entry {
                 max: 1_000_000,
             },
             "50",
-            "how many errors it may send at once",
+            "how many errors it may send to a host at once",
         ),
         ParamSpec::new(
             "answers_per_second",
@@ -138,7 +139,7 @@ pub static ENTRY: Entry = Entry {
                 max: 100_000_000,
             },
             "0",
-            "how many echo and time stamp requests it answers per second; 0: all",
+            "how many echo and time stamp requests of a host it answers per second; 0: all",
         ),
         ParamSpec::new(
             "answers_burst",

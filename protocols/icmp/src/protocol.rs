@@ -1,6 +1,5 @@
 //! The protocol object: opens, demultiplexes, answers requests.
 
-use crate::limit::Bucket;
 use crate::session::{EchoSession, Key, owner, put_header, sum};
 use crate::wire::{HEADER_LEN, Header, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
@@ -14,6 +13,7 @@ use xk_core::object::{OpenError, PushError, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
+use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
 use xk_kit::talkers::{Source, Talkers};
 
@@ -69,10 +69,10 @@ pub(crate) struct Shared {
     pub(crate) owners: Map<(u64, u32), SessionRef>,
     broadcast_echo: bool,
     timestamp: bool,
-    /// How many errors may be sent.
-    pub(crate) limit: Bucket,
-    /// How many requests may be answered, if not all.
-    answers: Option<Bucket>,
+    /// How many errors may be sent to a host.
+    pub(crate) limit: Allowance,
+    /// How many requests of a host may be answered, if not all.
+    answers: Option<Allowance>,
     /// The hosts whose messages were dropped.
     talkers: Talkers,
     kept: RefCell<VecDeque<SessionRef>>,
@@ -92,13 +92,13 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (cx, params) = (build.cx, build.params);
     let key = cx.secret();
     let sessions_max = params.number("sessions_max", 1024usize).min(65_536);
-    let limit = Bucket::new(
-        params.number("errors_per_second", 1000),
+    let limit = Allowance::new(
+        params.number("errors_per_second", 16),
         params.number("errors_burst", 50),
     );
     let per_second = params.number("answers_per_second", 0);
     let answers =
-        (per_second > 0).then(|| Bucket::new(per_second, params.number("answers_burst", 1000)));
+        (per_second > 0).then(|| Allowance::new(per_second, params.number("answers_burst", 1000)));
     build.add(Icmp {
         shared: Rc::new(Shared {
             lower: build.lower(0)?,
@@ -123,8 +123,9 @@ impl Shared {
     }
 
     /// Takes a place among the answers of this moment, if there is one.
-    fn may_answer(&self, cx: &Kernel) -> bool {
-        self.answers.as_ref().is_none_or(|b| b.take(cx.now()))
+    fn may_answer(&self, cx: &Kernel, lower: &SessionRef) -> bool {
+        let limit = self.answers.as_ref();
+        limit.is_none_or(|limit| limit.take(cx, answers::source(cx, lower), 1))
     }
 
     /// An identifier that no session on `lower` has, and that no other peer can foretell.
@@ -307,7 +308,7 @@ impl Icmp {
             header,
             Ok(Header::EchoRequest(_) | Header::TimestampRequest(_))
         );
-        if request && !self.shared.may_answer(cx) {
+        if request && !self.shared.may_answer(cx, lower) {
             return Err(this.refuse(message, &reasons::RATE_LIMITED));
         }
         match header {

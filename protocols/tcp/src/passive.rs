@@ -6,7 +6,7 @@ use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
 use crate::session::{Link, TcpSession, make_way};
-use crate::table::{allow, key, ports};
+use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
@@ -24,9 +24,6 @@ pub(crate) static BAD_HANDSHAKE: Reason = Reason::new("bad handshake", Class::Ba
 
 /// About how many octets an answer to a SYN has, the header of IP included.
 const SYN_OCTETS: usize = 60;
-
-/// How many challenges are sent in a second (RFC 5961, section 7).
-pub(crate) const CHALLENGES_MAX: u32 = 100;
 
 /// Whether the protocol above takes one peer more.
 fn has_room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> bool {
@@ -188,7 +185,7 @@ impl Tcp {
             .receive_buffer
             .min(u32::from(u16::MAX));
         if !header.seq.within(note.syn.irs + 1, window.max(1)) {
-            if allow(&self.table.challenges, CHALLENGES_MAX, cx.now()) {
+            if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
                 let ack = Header {
                     window: window as u16,
                     ..Header::new(

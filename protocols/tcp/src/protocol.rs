@@ -3,7 +3,7 @@
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
 use crate::session::{Link, TcpSession, can_be_replaced, make_way, start};
-use crate::table::{Limits, Table, allow, key, ports, settings};
+use crate::table::{Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -16,15 +16,13 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
+use xk_kit::answers;
 use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
     ANY_HOST, Origin, definite, enable_of, ephemeral, is_free, key_of, less_header, local_host,
 };
 use xk_kit::stream::{StreamNotice, StreamSet};
-
-/// How many resets for segments of no connection are sent in a second.
-const RESETS_MAX: u32 = 1000;
 
 /// So many ports are looked at for one that was not used lately.
 const UNUSED_TRIES: u32 = 64;
@@ -392,7 +390,7 @@ impl Tcp {
         let why = &reason::NO_PORT;
         self.table.talkers.blame(cx, lower, header.src, why);
         if let Some(reset) = header.answering_reset(message.len().saturating_sub(length))
-            && allow(&self.table.resets, RESETS_MAX, cx.now())
+            && self.table.unfit.take(cx, answers::source(cx, lower), 1)
         {
             let origin = self.table.origins.of(cx, lower);
             crate::output::send_alone(cx, lower, &origin, &reset);

@@ -5,7 +5,7 @@ use crate::cookie::Cookies;
 use crate::isn::Secrets;
 use crate::pending::Pending;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::graph::Params;
 use xk_core::object::SessionTable;
@@ -107,6 +107,9 @@ pub(crate) fn settings(params: &Params) -> Settings {
 const REPEATED_RATE: u64 = 1 << 10;
 const REPEATED_BURST: u64 = 8 << 10;
 
+/// How many resets and challenges for segments of no connection go to one host in a second.
+const UNFIT_RATE: u64 = 1000;
+
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
@@ -124,10 +127,8 @@ pub(crate) struct Table {
     /// How sessions to come are to behave.
     pub(crate) settings: RefCell<Rc<Settings>>,
     pub(crate) secrets: Secrets,
-    /// How many challenges may still be sent in this second (RFC 5961, section 7), and since when it lasts.
-    pub(crate) challenges: Cell<(u32, u64)>,
-    /// How many resets for nobody may still be sent in this second, and since when it lasts.
-    pub(crate) resets: Cell<(u32, u64)>,
+    /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC 5961, section 7).
+    pub(crate) unfit: Allowance,
 }
 
 impl Table {
@@ -144,8 +145,7 @@ impl Table {
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(Rc::new(settings)),
             secrets: Secrets::of(cx),
-            challenges: Cell::new((0, u64::MAX)),
-            resets: Cell::new((0, u64::MAX)),
+            unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
         }
     }
 
@@ -157,15 +157,4 @@ impl Table {
         self.origins.clear();
         self.talkers.clear();
     }
-}
-
-/// Takes one from an allowance of `per_second`; false if it is used up.
-pub(crate) fn allow(allowance: &Cell<(u32, u64)>, per_second: u32, now: xk_core::Time) -> bool {
-    let second = now.as_ms() / 1000;
-    let (mut left, since) = allowance.get();
-    if since != second {
-        left = per_second;
-    }
-    allowance.set((left.saturating_sub(1), second));
-    left > 0
 }

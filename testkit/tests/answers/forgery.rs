@@ -106,6 +106,22 @@ impl Frame {
         new
     }
 
+    /// The same in the name of another host, with checksums that are right or, of UDP, absent.
+    pub(crate) fn in_name_of(&self, host: [u8; 4]) -> Self {
+        let mut new = self.clone();
+        let words = |frame: &Self| [26, 28].map(|at| frame.get(at));
+        new.0[26..30].copy_from_slice(&host);
+        let [a, b] = words(self).map(|word| !word);
+        let [c, d] = words(&new);
+        match self.0[23] {
+            6 => new.put(50, !folded([!self.get(50), a, b, c, d])),
+            17 => new.put(40, 0),
+            _ => {}
+        }
+        new.seal();
+        new
+    }
+
     /// The same to another host, by the link to all or as before; a datagram without a checksum.
     pub(crate) fn sent_to(&self, host: [u8; 4], by_all: bool) -> Self {
         let mut new = self.clone();
@@ -293,6 +309,39 @@ impl Scene {
 }
 
 impl Scene {
+    /// How many octets each answer has that the victim sends to the source of a message which comes
+    /// `times` times, from as many ports, right after `others`; all from one seed.
+    pub(crate) fn answers_after(
+        &self,
+        forgery: &Forgery,
+        others: &[Frame],
+        times: usize,
+    ) -> Vec<usize> {
+        self.seed.set(1);
+        let (mut world, watch) = self.world();
+        if world.start_host(forgery.victim).is_err() {
+            return Vec::new();
+        }
+        for frame in &forgery.before {
+            send(&mut world, forgery.sender, frame);
+        }
+        world.run_until(Time::from_ms(100));
+        let own = (0..times).map(|n| forgery.frame.sent_from(20_000 + n as u16));
+        let own: Vec<Frame> = own.collect();
+        for frame in others.iter().chain(&own) {
+            send(&mut world, forgery.sender, frame);
+            let next = world.now() + Duration::from_micros(100);
+            world.run_until(next);
+        }
+        let end = world.now() + Duration::from_millis(500);
+        world.run_until(end);
+        world.stop();
+        let (seen, source) = (watch.0.take(), forgery.frame.from());
+        let to_source = seen.into_iter().map(|(_, frame)| frame);
+        let own = to_source.filter(|frame| frame.to() == source && !frame.is_arp());
+        own.map(|frame| frame.octets()).collect()
+    }
+
     /// What all hosts, alive, send in the last second of twenty, after one of them has sent these frames.
     pub(crate) fn rest(&self, sender: &str, frames: &[Frame]) -> Vec<Frame> {
         let (mut world, watch) = self.world();

@@ -328,3 +328,35 @@ fn who_serves_one_does_not_answer_what_is_sent_to_many() {
     }
     assert!(tried > 50, "only {tried}");
 }
+
+/// How many messages another host has sent before, as many as any limit of a second lets, and how
+/// many follow of one's own.
+const OTHERS: usize = 1200;
+const OWN: usize = 20;
+
+#[test]
+fn what_one_is_answered_does_not_tell_what_others_are() {
+    let mut tried = 0;
+    let mut told = Vec::new();
+    for (name, text) in servers() {
+        let scene = Scene::new(&name, &text);
+        let recorded = scene.forgeries(2);
+        for forgery in recorded.iter().filter(|f| f.is_to("h1") && f.frame.is_ip()) {
+            // Forged: the answers go elsewhere.
+            let other = forgery.frame.in_name_of([10, 0, 77, 9]);
+            let others = (0..OTHERS).map(|n| other.sent_from(30_000 + n as u16));
+            let others: Vec<Frame> = others.collect();
+            let alone = scene.answers_after(forgery, &[], OWN);
+            let after = scene.answers_after(forgery, &others, OWN);
+            tried += usize::from(!alone.is_empty());
+            if alone != after {
+                let (before, now) = (alone.len(), after.len());
+                told.push(format!(
+                    "{name}: {forgery}: {before} answers, {now} after others"
+                ));
+            }
+        }
+    }
+    assert!(tried > 10, "only {tried}");
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}

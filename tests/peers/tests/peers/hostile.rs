@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use xk_peers::scene::{DEVICE, Lan, OURS, PATIENCE, Wire, end};
+use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
+use xk_testkit::everything;
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_program, needs_root};
 
@@ -46,15 +47,19 @@ struct Victim {
     running: Running,
     control: PathBuf,
     xk: String,
+    /// Linux's device that attacks come from.
+    attackers: &'static str,
 }
 
 impl Victim {
     /// `None`, and the test is skipped, if there is no command.
     fn start(test: &str, wire: Wire) -> Option<Self> {
-        Self::start_with(test, wire, "")
+        let layers = "udp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n\
+                      tcp ip\necho tcp name=stream port=7";
+        Self::start_with(test, wire, layers)
     }
 
-    /// The same, with more layers.
+    /// The same, with other layers above IP and ICMP.
     fn start_with(test: &str, wire: Wire, layers: &str) -> Option<Self> {
         let xk = command();
         if !xk.is_file() {
@@ -64,8 +69,7 @@ impl Victim {
         let lan = Lan::new(test, wire);
         let graph = format!(
             "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
-             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\nudp ip sessions_max=4096\necho udp port=7\ndiscard udp port=9\n\
-             tcp ip\necho tcp name=stream port=7\n{layers}\n}}\n",
+             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\n{layers}\n}}\n",
             lan.wire_line()
         );
         let xk = xk.to_string_lossy().into_owned();
@@ -79,6 +83,7 @@ impl Victim {
             running,
             control: control.clone(),
             xk,
+            attackers: DEVICE,
         };
         victim.ping_calmly();
         Some(victim)
@@ -140,8 +145,9 @@ fn send_noise(victim: &Victim, kind: &str, frames: u64, rate: u64, seed: u64) ->
 /// The same for noise with these parameters.
 fn attack(victim: &Victim, what: &str, frames: u64, rate: u64, seed: u64) -> Duration {
     let graph = format!(
-        "host attacker {{\npacket device={DEVICE} address=\"02:00:00:00:00:66\"\n\
-         noise packet to=\"{OURS}\" ether=\"{STATION}\" {what} rate={rate} count={frames} seed={seed}\n}}\n"
+        "host attacker {{\npacket device={} address=\"02:00:00:00:00:66\"\n\
+         noise packet to=\"{OURS}\" ether=\"{STATION}\" {what} rate={rate} count={frames} seed={seed}\n}}\n",
+        victim.attackers
     );
     let file = write(&victim.lan, "attacker.kdl", &graph);
     let begun = Instant::now();
@@ -391,29 +397,6 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
     victim.end();
 }
 
-/// One layer of each kind that takes messages, besides those that every victim has.
-const EVERYTHING: &str = r#"reqrep udp
-    sunselect reqrep
-    authsys sunselect
-    authnone sunselect
-    sunprog authsys authnone
-    portmap sunprog
-    procedures portmap at="*@version1@program536870913@port2049"
-    rm tcp
-    reqrep rm name=stream-reqrep
-    sunselect stream-reqrep name=stream-sunselect
-    sunprog stream-sunselect name=stream-sunprog
-    procedures stream-sunprog name=stream-procedures at="*@version1@program536870914@port2050"
-    "null" ip
-    echo "null" name=null-echo
-    fragment ip
-    channel fragment
-    select channel
-    deadline select
-    procedures deadline name=select-procedures
-    mrpc ip
-    procedures mrpc name=mrpc-procedures"#;
-
 /// A call of procedure 0 (RFC 5531, section 9), which does nothing.
 fn null_call(xid: u32) -> Vec<u8> {
     let words = [xid, 0, 2, 536_870_913, 1, 0, 0, 0, 0, 0];
@@ -455,15 +438,77 @@ fn asks_all(victim: &Victim) {
     asked.unwrap();
 }
 
+/// Linux's end becomes a hub with a place for attackers, which hear what goes to the victim, and
+/// one for a host of ours, which hears what is for it.
+fn add_places(victim: &mut Victim) {
+    let (net, linux) = (&victim.lan.scene.net, &victim.lan.linux);
+    let ip = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        linux.ip(&words).unwrap();
+    };
+    ip("link add hub type bridge");
+    linux.up("hub").unwrap();
+    for (at_hub, device) in [("a0", ATTACKERS), ("c0", ASKERS)] {
+        net.veth(linux, at_hub, linux, device).unwrap();
+        ip(&format!("link set {at_hub} master hub"));
+    }
+    ip(&format!("link set {DEVICE} master hub"));
+    // It learns where those who ask are, and nothing else: all others hear what is for the victim
+    // and for forged stations, and no forged station draws off what is for others.
+    for device in [DEVICE, "a0"] {
+        ip(&format!("link set {device} type bridge_slave learning off"));
+    }
+    ip("link set c0 type bridge_slave flood off");
+    ip(&format!("addr flush dev {DEVICE}"));
+    linux.address("hub", &format!("{LINUX}/24")).unwrap();
+    victim.attackers = ATTACKERS;
+}
+
+/// The places of [`add_places`].
+const ATTACKERS: &str = "a1";
+const ASKERS: &str = "c1";
+
+/// A host that asks all servers of the victim's, with these times and counts.
+fn ask_everything(victim: &Victim, times: &str) -> Running {
+    let graph = format!(
+        "host askers {{\npacket device={ASKERS} address=\"02:00:00:00:00:55\"\neth packet\narp eth\n\
+         ip arp {{ address \"10.9.0.5/8\"; }}\nicmp ip\n{}\n{}\n}}\n",
+        everything::LAYERS,
+        everything::askers(OURS, "", times)
+    );
+    let file = write(&victim.lan, "askers.kdl", &graph);
+    let command = [&victim.xk, "run", "--no-control", &file];
+    victim.lan.linux.spawn(&command).unwrap()
+}
+
+/// What each asker asked and what was answered, as the closing lines of the command have it.
+fn asked_and_answered(said: &str) -> Vec<(&'static str, u64, u64)> {
+    let of = |name| {
+        let find = |line| str::strip_prefix(line, name)?.strip_prefix(": ");
+        let line = said.lines().find_map(find);
+        let numbers = |word: &str| {
+            let pairs = line.unwrap_or_default().split(", ");
+            let mut found = pairs.filter_map(|pair| pair.strip_prefix(word)?.trim().parse().ok());
+            found.next()
+        };
+        let asked = numbers("sent ").or(numbers("calls ")).unwrap_or(0);
+        let answered = numbers("received ").or(numbers("replies ")).unwrap_or(0);
+        (name, asked, answered)
+    };
+    everything::asker_names().map(of).collect()
+}
+
 /// Forged hosts begin more conversations of each kind than any table has idle sessions, and
 /// complete handshakes that they make no use of. Everybody else is served, before, while and after.
 pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     needs_root!();
     needs_program!("ip", "ping");
     let test = "serves_in_spite_of_strangers";
-    let Some(victim) = Victim::start_with(test, wire, EVERYTHING) else {
+    let layers = [everything::LAYERS, everything::SERVERS].concat();
+    let Some(mut victim) = Victim::start_with(test, wire, &layers) else {
         return;
     };
+    add_places(&mut victim);
     let is_long = std::env::var_os("XK_LONG").is_some();
     let (frames, rate) = if is_long {
         (2_000_000, 50_000)
@@ -471,6 +516,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
         (6000, 10_000)
     };
     asks_all(&victim);
+    println!("VmRSS {} KiB before", victim.resident_kib());
     // One that stays, and is heard from now and then.
     let address = format!("{OURS}:7").parse().unwrap();
     let old = victim
@@ -492,12 +538,27 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
         "kind=calls port=2049",
         "kind=pings",
         "kind=connects port=7 answers=#true",
+        "kind=replays",
         "kind=mixed port=2049",
     ]) {
         let what = format!("sources=\"10.64.0.0/15\" {what}");
+        let asking = ask_everything(&victim, "count=0 interval=\"20ms\"");
+        asking.wait_for("Ctrl-C ends it", PATIENCE).unwrap();
         let took = attack(&victim, &what, frames, rate, seed);
+        end(&asking);
         println!("{what}: {frames} frames in {took:.1?}, seed {seed}");
+        for (name, asked, answered) in asked_and_answered(&asking.output()) {
+            println!("  meanwhile {name}: {answered} of {asked}");
+            let percent = 100 * answered / asked.max(1);
+            assert!(percent >= ANSWERED_PERCENT_MIN, "{name}");
+        }
         asks_all(&victim);
+        let asking = ask_everything(&victim, "count=20 interval=\"20ms\"");
+        asking.wait(PATIENCE).unwrap();
+        for (name, asked, answered) in asked_and_answered(&asking.output()) {
+            let is_served = asked == 20 && answered >= 18;
+            assert!(is_served, "{name}: {answered} of {asked}");
+        }
         talk("still there?");
         let resident = victim.resident_kib();
         println!("VmRSS {resident} KiB");

@@ -1,0 +1,127 @@
+//! A host of every protocol of the catalog that can stand on a wire, and one that asks all of its
+//! servers, for attacks in the simulator and on real devices.
+
+use std::fmt::Write as _;
+
+/// The lines of a graph above `arp`, `ip` and `icmp`, of the host that serves as of the one that
+/// asks.
+pub const LAYERS: &str = r#"
+    udp ip
+    fault udp
+    tracer fault ring=10
+    reqrep udp
+    sunselect reqrep
+    authsys sunselect
+    authshort sunselect authsys
+    authnone sunselect
+    sunprog authshort authnone
+    portmap sunprog
+    tcp ip
+    rm tcp
+    reqrep rm name=stream-reqrep
+    sunselect stream-reqrep name=stream-sunselect
+    sunprog stream-sunselect name=stream-sunprog
+    vipadv arp
+    vip vipadv ip
+    "null" vip
+    vipaddr vipadv ip
+    fragment vipaddr
+    vipsize vipaddr fragment
+    channel vipsize
+    select channel
+    deadline select
+    rdgram channel
+    fragment ip name=ip-fragment { number "ip"=201; }
+    channel ip-fragment name=ip-channel
+    forward ip-channel
+    mrpc ip
+"#;
+
+/// The lines of what serves.
+pub const SERVERS: &str = r#"
+    echo udp port=7
+    discard udp port=9
+    echo tracer name=filtered port=11
+    procedures portmap at="*@version1@program536870913@port2049"
+    echo tcp name=stream port=7
+    procedures stream-sunprog name=stream-procedures at="*@version1@program536870914@port2050"
+    echo "null" name=null-echo
+    procedures deadline name=deadline-procedures
+    echo rdgram name=rdgram-echo
+    procedures forward name=forward-procedures
+    procedures mrpc name=mrpc-procedures
+"#;
+
+/// The kinds of the catalog that stand in no such host, and why.
+pub const ELSEWHERE: &[(&str, &str)] = &[
+    ("caller", "asks; the host that asks has it"),
+    ("host-eth", "a wire"),
+    ("host-udp", "a wire"),
+    ("loop", "a wire"),
+    ("loopback", "a wire"),
+    ("noise", "attacks"),
+    ("packet", "a wire"),
+    ("pcap", "writes a file of all that passes"),
+    ("probe", "asks; the host that asks has it"),
+    ("shm", "a wire"),
+    ("sim", "a wire"),
+    ("tap", "a wire"),
+    ("xdp", "a wire"),
+];
+
+/// Who asks: the layer, its name, and which server.
+const ASKERS: &[(&str, &str, &str)] = &[
+    ("probe icmp", "pings", ""),
+    ("probe udp", "datagrams", "port7@"),
+    ("probe tracer", "filtered", "port11@"),
+    ("probe tcp", "streams", "port7@"),
+    ("probe \"null\"", "frames", ""),
+    ("probe rdgram", "reliable", ""),
+    (
+        "caller portmap",
+        "calls",
+        "procedure1@version1@program536870913@port2049@",
+    ),
+    (
+        "caller stream-sunprog",
+        "records",
+        "procedure1@version1@program536870914@port2050@",
+    ),
+    ("caller deadline", "selects", "procedure1@"),
+    ("caller forward", "forwards", "procedure1@"),
+    ("caller mrpc", "sprite", "procedure1@"),
+];
+
+/// The names of those who ask, in the graph of [`askers`].
+pub fn asker_names() -> impl Iterator<Item = &'static str> {
+    ASKERS.iter().map(|(_, name, _)| *name)
+}
+
+/// The lines of those who ask all servers of the host `to`, each with `prefix` before its name and
+/// `times`, parameters such as `count=10 interval="50ms"`.
+#[must_use]
+pub fn askers(to: &str, prefix: &str, times: &str) -> String {
+    let mut lines = String::new();
+    for (layer, name, server) in ASKERS {
+        let patience = match layer.starts_with("probe") {
+            true => "timeout=\"2s\"",
+            false => "",
+        };
+        let _ = writeln!(
+            lines,
+            "    {layer} name={prefix}{name} to=\"{server}{to}\" {times} {patience}"
+        );
+    }
+    lines
+}
+
+/// The kinds that such a host has, on its wire.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    let lines = LAYERS.lines().chain(SERVERS.lines());
+    let kinds = lines.filter_map(|line| line.split_whitespace().next());
+    let below = ["eth", "arp", "ip", "icmp"];
+    below
+        .into_iter()
+        .chain(kinds)
+        .map(|kind| kind.trim_matches('"'))
+}
