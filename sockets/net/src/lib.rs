@@ -51,6 +51,7 @@ mod tcp;
 mod udp;
 
 pub use driver::{Driver, Here, Thread};
+pub use layer::Sharing;
 pub use poller::{Event, Mode, Poller};
 pub use ready::{Ready, Watch, WatchId};
 pub use setup::Setup;

@@ -4,6 +4,7 @@ use crate::address::{each, v4};
 use crate::driver::{Driver, Here, Setting};
 use crate::error::invalid;
 use crate::handle::Handle;
+use crate::layer::Sharing;
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
 use rustix::io::Errno;
@@ -355,18 +356,18 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
-        let listener = Self::reserve(stack, local, false)?;
+        let listener = Self::reserve(stack, local, Sharing::default())?;
         listener.set_backlog(Some(backlog))?;
         Ok(listener)
     }
 
-    /// Keeps an address without listening there yet: who connects is refused until [`set_backlog`](Self::set_backlog). Others
-    /// who share (`SO_REUSEADDR`) may have it, too, as long as nobody listens.
+    /// Keeps an address without listening there yet: connections are refused until
+    /// [`set_backlog`](Self::set_backlog). Others may share it.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
-    pub fn reserve(stack: &Stack<D>, local: SocketAddr, shares: bool) -> io::Result<Self> {
-        let socket = stack.driver.reserve(v4(local)?, shares)?;
+    pub fn reserve(stack: &Stack<D>, local: SocketAddr, sharing: Sharing) -> io::Result<Self> {
+        let socket = stack.driver.reserve(v4(local)?, sharing)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
@@ -381,6 +382,14 @@ impl<D: Driver> TcpListener<D> {
             .driver
             .set(&handle.socket, Setting::Backlog(backlog))?;
         Ok(())
+    }
+
+    /// With which others it has its address from now on; those that have it already keep it.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
+        Ok(self.0.driver.set(&self.0.socket, Setting::Share(sharing))?)
     }
 
     /// Waits for the next peer.

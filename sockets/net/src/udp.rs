@@ -3,7 +3,7 @@
 use crate::address::{each, v4};
 use crate::driver::{Driver, Here, Setting};
 use crate::handle::Handle;
-use crate::layer::Received;
+use crate::layer::{Received, Sharing};
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
 use std::fmt;
@@ -25,19 +25,23 @@ impl<D: Driver> UdpSocket<D> {
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
     pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
         each(local, |local| {
-            let socket = stack.driver.datagrams(local, false)?;
+            let socket = stack.driver.datagrams(local, Sharing::default())?;
             Ok(Self(Handle::new(&stack.driver, socket)))
         })
     }
 
-    /// The same at a port that connected sockets made by this call may have already, as `SO_REUSEADDR` allows: they keep their
-    /// peers, and this socket hears everybody else.
+    /// The same at a port that others may have, too. Sockets that are connected hear their peers, and
+    /// of the others all hear what was sent to several hosts.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
-    pub fn bind_shared(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
+    pub fn bind_shared(
+        stack: &Stack<D>,
+        local: impl ToSocketAddrs,
+        sharing: Sharing,
+    ) -> io::Result<Self> {
         each(local, |local| {
-            let socket = stack.driver.datagrams(local, true)?;
+            let socket = stack.driver.datagrams(local, sharing)?;
             Ok(Self(Handle::new(&stack.driver, socket)))
         })
     }
@@ -234,6 +238,14 @@ impl<D: Driver> UdpSocket<D> {
     /// None.
     pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
         self.0.set(Setting::ReceiveBuffer(octets))
+    }
+
+    /// With which others it has its port from now on; those that have it already keep it.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
+        self.0.set(Setting::Share(sharing))
     }
 
     /// The error that waits, told once (`SO_ERROR`).

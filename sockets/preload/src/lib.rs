@@ -19,8 +19,7 @@
 //!
 //! # What it cannot do
 //! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves both. Programs that make system calls by themselves (statically linked ones, Go) are not
-//! reached. A close never waits (`SO_LINGER`), urgent data (`MSG_OOB`) and ancillary data of datagrams (`IP_PKTINFO`) stay away,
-//! and several sockets do not listen at one port (`SO_REUSEPORT`).
+//! reached. A close never waits (`SO_LINGER`), urgent data (`MSG_OOB`) and ancillary data of datagrams (`IP_PKTINFO`) stay away.
 
 mod ask;
 mod heap_unsafe;

@@ -14,6 +14,9 @@ fn is_of_the_internet(level: c_int) -> bool {
     )
 }
 
+/// The option by which sockets share the peers at one port.
+const SHARES_PEERS: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_REUSEPORT);
+
 /// getsockopt(2).
 ///
 /// # Safety
@@ -27,7 +30,10 @@ pub unsafe extern "C" fn getsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     let special = level == libc::SOL_SOCKET
-        && matches!(name, libc::SO_ERROR | libc::SO_DOMAIN | libc::SO_PROTOCOL);
+        && matches!(
+            name,
+            libc::SO_ERROR | libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_REUSEPORT
+        );
     if (special || is_of_the_internet(level))
         && let Some(socket) = ours(fd)
     {
@@ -49,7 +55,7 @@ fn known(fd: c_int, socket: &Name, level: c_int, name: c_int) -> Result<Vec<u8>,
             Family::V4 => libc::AF_INET,
             Family::V6 => libc::AF_INET6,
         },
-        (libc::SOL_SOCKET, _) => match socket.kind {
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => match socket.kind {
             Kind::Stream => libc::IPPROTO_TCP,
             Kind::Datagrams => libc::IPPROTO_UDP,
         },
@@ -117,12 +123,16 @@ pub unsafe extern "C" fn setsockopt(
                 | libc::SO_BROADCAST
                 | libc::SO_RCVBUF
                 | libc::SO_SNDBUF
+                | libc::SO_REUSEADDR
+                | libc::SO_REUSEPORT
         );
     let ours = match shared || is_of_the_internet(level) {
         true => ours(fd),
         false => None,
     };
-    if !is_of_the_internet(level) || ours.is_none() {
+    // The system's sockets in the place of ours know nothing of these.
+    let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
+    if !is_the_relays || ours.is_none() {
         // SAFETY: what the program has handed over is handed on.
         let set = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
         if set != 0 || ours.is_none() {

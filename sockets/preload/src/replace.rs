@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use xk_request::{Family, Kind, Name, Reply, Request, Setting};
+use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, is_of_linux};
 
 /// What came of a call that may be Linux's.
 pub(crate) enum Done {
@@ -24,8 +24,19 @@ pub(crate) enum Done {
     Errno(i32),
 }
 
+/// Where datagrams for no host in particular go from a socket of ours: to its own host, as on Linux.
+pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
+    let host = match (peer.ip().is_unspecified(), ours.family) {
+        (false, _) => *peer.ip(),
+        (true, _) if !ours.local.ip().is_unspecified() => *ours.local.ip(),
+        (true, Family::V4) => Ipv4Addr::LOCALHOST,
+        (true, Family::V6) => LOOPBACK_6,
+    };
+    SocketAddrV4::new(host, peer.port())
+}
+
 /// Options that go with a socket into its new life, and what Linux has them at from the beginning. The relay has the same.
-const CARRIED: [(i32, i32, i32); 13] = [
+const CARRIED: [(i32, i32, i32); 14] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
@@ -40,16 +51,16 @@ const CARRIED: [(i32, i32, i32); 13] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
     (libc::SOL_SOCKET, libc::SO_LINGER, 0),
     (libc::SOL_SOCKET, libc::SO_BROADCAST, 0),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT, 0),
 ];
 /// How the name of Linux's usual congestion control begins.
 const CUBIC: i32 = i32::from_ne_bytes(*b"cubi");
 /// Options that the system's socket has, too.
-const COPIED: [i32; 9] = [
+const COPIED: [i32; 8] = [
     libc::SO_KEEPALIVE,
     libc::SO_LINGER,
     libc::SO_BROADCAST,
     libc::SO_REUSEADDR,
-    libc::SO_REUSEPORT,
     libc::SO_RCVLOWAT,
     libc::SO_PRIORITY,
     libc::SO_OOBINLINE,
@@ -73,8 +84,8 @@ fn of(result: io::Result<Done>) -> Done {
 /// Binds an Internet socket to an address that may be the graph's.
 pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: SocketAddrV4) -> Done {
     let is_on = |option| number(fd, libc::SOL_SOCKET, option) != Some(0);
-    let shares = is_on(libc::SO_REUSEADDR) || kind == Kind::Datagrams && is_on(libc::SO_REUSEPORT);
-    match ask_for_socket(&Request::Bind(kind, family, local, shares)) {
+    let (address, port) = (is_on(libc::SO_REUSEADDR), is_on(libc::SO_REUSEPORT));
+    match ask_for_socket(&Request::Bind(kind, family, local, address, port)) {
         (Reply::Made(id), Some(socket)) => of(replace(fd, &socket, id).map(|()| Done::Ok)),
         (Reply::Outside, _) => Done::Outside,
         (Reply::Errno(number), _) => Done::Errno(number),
@@ -293,7 +304,8 @@ fn to_be_sent_from(
     // What Linux has bound already keeps its port.
     let port = may_send_as_ours(fd.as_raw_fd()).unwrap_or(0);
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
-    let (id, socket) = match ask_for_socket(&Request::Bind(Kind::Datagrams, family, any, false)) {
+    let bind = Request::Bind(Kind::Datagrams, family, any, false, false);
+    let (id, socket) = match ask_for_socket(&bind) {
         (Reply::Made(id), Some(socket)) => (id, socket),
         (Reply::Outside, _) => return Ok(Err(Done::Outside)),
         (Reply::Errno(number), _) => return Ok(Err(Done::Errno(number))),
@@ -324,7 +336,7 @@ fn place_of_host(host: u32) -> usize {
 pub(crate) fn is_known_outside(host: Ipv4Addr) -> bool {
     let host = host.to_bits();
     let known = KNOWN_OUTSIDE[place_of_host(host)].load(Ordering::Relaxed) == host;
-    known && host != 0 || Ipv4Addr::from_bits(host).is_loopback()
+    known && host != 0 || is_of_linux(Ipv4Addr::from_bits(host))
 }
 
 /// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the graph's by it.

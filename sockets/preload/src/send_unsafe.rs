@@ -147,10 +147,15 @@ unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) ->
             drop(name);
             To::Nowhere(libc::EINVAL)
         }
-        Some(name) => match replace::stand_in(name.id, peer) {
-            Ok(path) => To::Path(path, Some(name), family, peer),
-            Err(error) => To::Nowhere(error.raw_os_error()),
-        },
+        Some(name) => {
+            let peer = replace::definite(&name, peer);
+            match replace::stand_in(name.id, peer) {
+                Ok(path) => To::Path(path, Some(name), family, peer),
+                Err(error) => To::Nowhere(error.raw_os_error()),
+            }
+        }
+        // Linux's own host.
+        None if peer.ip().is_unspecified() => To::Said,
         None if replace::is_known_outside(*peer.ip()) => To::Said,
         None => match may_send_as_ours(fd) {
             Some(_) => way(fd, family, None, peer),

@@ -4,7 +4,7 @@ use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, sockadd
 use std::mem::{offset_of, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use xk_request::{Family, Kind, Name};
+use xk_request::{Family, Kind, LOOPBACK_6, Name};
 
 /// The descriptor that a program has handed over; none if it cannot be one.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
@@ -71,6 +71,7 @@ pub(crate) unsafe fn internet(
             let host = Ipv6Addr::from(six.sin6_addr.s6_addr);
             let host = match host.is_unspecified() {
                 true => Ipv4Addr::UNSPECIFIED,
+                false if host.is_loopback() => LOOPBACK_6,
                 false => host.to_ipv4_mapped()?,
             };
             Some((
@@ -111,7 +112,11 @@ pub(crate) unsafe fn give(
     let address = match family {
         Family::V4 => SocketAddr::V4(address),
         Family::V6 => {
-            let host = address.ip().to_ipv6_mapped();
+            let host = match *address.ip() {
+                LOOPBACK_6 => Ipv6Addr::LOCALHOST,
+                Ipv4Addr::UNSPECIFIED => Ipv6Addr::UNSPECIFIED,
+                host => host.to_ipv6_mapped(),
+            };
             SocketAddr::V6(SocketAddrV6::new(host, address.port(), 0, 0))
         }
     };

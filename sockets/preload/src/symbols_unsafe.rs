@@ -118,10 +118,15 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
         }
         (Some(name), Some((family, peer))) => match name.kind {
             Kind::Stream => replace::connect(place, family, Some(&name), peer),
-            Kind::Datagrams => replace::connect_datagrams(place, family, Some(&name), peer),
+            Kind::Datagrams => {
+                let peer = replace::definite(&name, peer);
+                replace::connect_datagrams(place, family, Some(&name), peer)
+            }
         },
         (None, Some((family, peer))) => match may_be_ours(fd) {
             Some(Kind::Stream) => replace::connect(place, family, None, peer),
+            // Linux's own host.
+            Some(Kind::Datagrams) if peer.ip().is_unspecified() => Done::Outside,
             Some(Kind::Datagrams) => replace::connect_datagrams(place, family, None, peer),
             None => Done::Outside,
         },

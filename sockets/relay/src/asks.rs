@@ -15,8 +15,8 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use xk_net::{Source, TcpListener, TcpStream, Thread, UdpSocket};
-use xk_request::{Family, Kind, Name, Reply, Request, Setting, WORDS_MAX};
+use xk_net::{Sharing, Source, TcpListener, TcpStream, Thread, UdpSocket};
+use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, WORDS_MAX, is_of_linux};
 
 /// What is answered, with the descriptor that comes along.
 type Answer = (Reply, Option<OwnedFd>);
@@ -44,8 +44,9 @@ impl Inner {
 
     fn serve(&mut self, asker: OwnedFd, request: Request) {
         let reply = match request {
-            Request::Bind(kind, family, local, shares) => {
-                let (reply, socket) = self.bind(kind, family, local, shares);
+            Request::Bind(kind, family, local, address, port) => {
+                let sharing = Sharing { address, port };
+                let (reply, socket) = self.bind(kind, family, local, sharing);
                 return answer(&asker, &reply, socket.as_ref());
             }
             Request::Connect(family, bound, peer, waits) => {
@@ -95,15 +96,21 @@ impl Inner {
         }
     }
 
-    fn bind(&mut self, kind: Kind, family: Family, local: SocketAddrV4, shares: bool) -> Answer {
-        if local.ip().is_loopback() {
+    fn bind(
+        &mut self,
+        kind: Kind,
+        family: Family,
+        local: SocketAddrV4,
+        sharing: Sharing,
+    ) -> Answer {
+        if is_of_linux(*local.ip()) {
             return (Reply::Outside, None);
         }
-        let mut bound = self.try_bind(kind, family, local, shares);
+        let mut bound = self.try_bind(kind, family, local, sharing);
         let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         // Those of programs that have ended meanwhile are not in the way.
         if bound.as_ref().is_err_and(is_in_use) && self.look_at_port(local.port()) {
-            bound = self.try_bind(kind, family, local, shares);
+            bound = self.try_bind(kind, family, local, sharing);
         }
         match bound {
             Ok((id, socket)) => (Reply::Made(id), Some(socket)),
@@ -116,16 +123,13 @@ impl Inner {
         kind: Kind,
         family: Family,
         local: SocketAddrV4,
-        shares: bool,
+        sharing: Sharing,
     ) -> io::Result<(u64, OwnedFd)> {
         match kind {
-            Kind::Stream => TcpListener::reserve(&self.stack, local.into(), shares)
-                .and_then(|listener| self.bound(family, listener)),
-            Kind::Datagrams => match shares {
-                true => UdpSocket::bind_shared(&self.stack, local),
-                false => UdpSocket::bind(&self.stack, local),
-            }
-            .and_then(|socket| self.bound_datagrams(family, socket)),
+            Kind::Stream => TcpListener::reserve(&self.stack, local.into(), sharing)
+                .and_then(|listener| self.bound(family, listener, sharing)),
+            Kind::Datagrams => UdpSocket::bind_shared(&self.stack, local, sharing)
+                .and_then(|socket| self.bound_datagrams(family, socket, sharing)),
         }
     }
 
@@ -150,6 +154,7 @@ impl Inner {
         &mut self,
         family: Family,
         listener: TcpListener<Thread>,
+        sharing: Sharing,
     ) -> io::Result<(u64, OwnedFd)> {
         listener.set_nonblocking(true)?;
         let local = v4(listener.local_addr()?)?;
@@ -157,7 +162,8 @@ impl Inner {
         let name = self.name(id, Kind::Stream, family, local);
         let (socket, place) = self.folder.place(SocketType::STREAM, &name)?;
         let watch = listener.watch(self.bell.teller(id));
-        let listening = Listening::new(listener, local, family, place, watch);
+        let mut listening = Listening::new(listener, local, family, place, watch);
+        listening.options = Options::of(sharing);
         self.bound.push_back(id);
         self.things
             .insert(id, Thing::Listening(Box::new(listening)));
@@ -168,6 +174,7 @@ impl Inner {
         &mut self,
         family: Family,
         socket: UdpSocket<Thread>,
+        sharing: Sharing,
     ) -> io::Result<(u64, OwnedFd)> {
         socket.set_nonblocking(true)?;
         let local = v4(socket.local_addr()?)?;
@@ -176,7 +183,7 @@ impl Inner {
         let (theirs, place) = self.folder.place(SocketType::DGRAM, &name)?;
         let watch = socket.watch(self.bell.teller(id));
         let (folder, lost) = (Arc::clone(&self.folder), Arc::clone(&self.lost));
-        let datagrams = Datagrams::new(socket, name, place, folder, watch, lost);
+        let datagrams = Datagrams::new(socket, name, place, folder, watch, lost, sharing);
         self.bound.push_back(id);
         self.things
             .insert(id, Thing::Datagrams(Box::new(datagrams)));
@@ -203,8 +210,12 @@ impl Inner {
         }
         // What is bound for any host may still be Linux's.
         let for_any = local.is_none_or(|local| local.ip().is_unspecified());
-        if peer.ip().is_loopback() && for_any {
+        if is_of_linux(*peer.ip()) && for_any {
             return answer(&asker, &Reply::Outside, None);
+        }
+        if *peer.ip() == LOOPBACK_6 {
+            let number = Errno::NETUNREACH.raw_os_error();
+            return answer(&asker, &Reply::Errno(number), None);
         }
         if let Some(id) = bound {
             self.close_listening(id);
@@ -250,7 +261,7 @@ impl Inner {
     }
 
     fn peer(&mut self, id: u64, peer: SocketAddrV4, only: bool) -> Reply {
-        if peer.ip().is_loopback() && only {
+        if is_of_linux(*peer.ip()) && only {
             return Reply::Outside;
         }
         let stack = self.stack.clone();
@@ -281,10 +292,10 @@ impl Inner {
     /// if that is new.
     fn has_outside(&mut self, id: u64, is_wide: bool) -> bool {
         let made = self.with_datagrams(id, |inner, datagrams, _| {
-            let gone = datagrams.outside_number();
+            let gone = datagrams.outside_numbers().to_vec();
             let made = datagrams.widen(is_wide, |socket| inner.listens_outside(id, socket));
             if made {
-                inner.forget(gone.as_slice());
+                inner.forget(&gone);
             }
             made
         });
@@ -329,7 +340,7 @@ impl Inner {
         for setting in settings {
             let set = match self.things.get_mut(&id) {
                 Some(Thing::Joined(joined)) => joined.options.set(Some(&joined.stream), setting),
-                Some(Thing::Listening(listening)) => listening.options.set(None, setting),
+                Some(Thing::Listening(listening)) => listening.set(setting),
                 Some(Thing::Datagrams(datagrams)) => datagrams.set(setting),
                 // Whatever it is, it has no effect any more.
                 _ => Ok(()),

@@ -15,8 +15,8 @@ use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xk_net::{Source, Stack, Thread, UdpSocket, WatchId};
-use xk_request::{Name, Setting, stand_in};
+use xk_net::{Sharing, Source, Stack, Thread, UdpSocket, WatchId};
+use xk_request::{Name, Setting, is_of_linux, stand_in};
 
 /// How many peers a socket has at once; the one that was silent longest makes room.
 const STAND_INS_MAX: usize = 256;
@@ -60,8 +60,8 @@ pub(crate) struct Datagrams {
     down: Option<(SocketAddrV4, Vec<u8>)>,
     /// What was taken from the program and not yet given to the stack.
     up: Option<(SocketAddrV4, Vec<u8>)>,
-    /// Linux's side, if it is bound for any host, and its number in the relay.
-    outside: Option<(Outside, u64)>,
+    /// Linux's side, if it is bound for any host, and its numbers in the relay.
+    outside: Option<(Outside, Vec<u64>)>,
     error: Option<Errno>,
     broadcast: bool,
     options: Options,
@@ -104,6 +104,7 @@ impl Datagrams {
         folder: Arc<Folder>,
         watch: WatchId,
         lost: Arc<AtomicU64>,
+        sharing: Sharing,
     ) -> Self {
         Self {
             socket,
@@ -119,7 +120,7 @@ impl Datagrams {
             outside: None,
             error: None,
             broadcast: false,
-            options: Options::default(),
+            options: Options::of(sharing),
             lost,
         }
     }
@@ -127,12 +128,14 @@ impl Datagrams {
     /// The numbers of all stand-ins and of Linux's side.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let peers = self.peers.values().map(|peer| peer.number);
-        peers.chain(self.outside_number()).collect()
+        let outside = self.outside_numbers().iter().copied();
+        peers.chain(outside).collect()
     }
 
-    /// The number of Linux's side.
-    pub(crate) fn outside_number(&self) -> Option<u64> {
-        self.outside.as_ref().map(|(_, number)| *number)
+    /// The numbers of Linux's side.
+    pub(crate) fn outside_numbers(&self) -> &[u64] {
+        let outside = self.outside.as_ref();
+        outside.map_or(&[], |(_, numbers)| numbers)
     }
 
     /// Has Linux's side, if it is bound for any host and hears everybody; a wide one in the place of one that is not. True if
@@ -140,17 +143,21 @@ impl Datagrams {
     pub(crate) fn widen(
         &mut self,
         is_wide: bool,
-        watch: impl FnOnce(&std::net::UdpSocket) -> io::Result<u64>,
+        watch: impl FnMut(&std::net::UdpSocket) -> io::Result<u64>,
     ) -> bool {
-        let has_it = |(outside, _): &(Outside, u64)| !is_wide || outside.is_wide();
+        let has_it = |(outside, _): &(Outside, Vec<u64>)| !is_wide || outside.is_wide();
         let is_for_any = self.name.local.ip().is_unspecified() && self.only.is_none();
         if !is_for_any || self.outside.as_ref().is_some_and(has_it) {
             return false;
         }
         // The port is free for the other only then.
         self.outside = None;
-        let made = Outside::bind(self.port(), is_wide)
-            .and_then(|made| watch(made.socket()).map(|number| (made, number)));
+        let sharing = self.options.sharing;
+        let made =
+            Outside::bind(self.name.family, self.port(), sharing, is_wide).and_then(|made| {
+                let numbers: io::Result<_> = made.sockets().iter().map(watch).collect();
+                Ok((made, numbers?))
+            });
         self.outside = made.ok();
         self.outside.is_some()
     }
@@ -179,7 +186,12 @@ impl Datagrams {
         if setting.level == libc::IPPROTO_TCP {
             return Err(Errno::NOPROTOOPT);
         }
+        let before = self.options.sharing;
         self.options.set(None, setting)?;
+        if self.options.sharing != before {
+            let set = self.socket.set_sharing(self.options.sharing);
+            return set.map_err(|error| number_of(&error));
+        }
         if (setting.level, setting.option) == (libc::SOL_SOCKET, libc::SO_BROADCAST) {
             self.broadcast = setting.value.iter().any(|octet| *octet != 0);
             let set = self.socket.set_broadcast(self.broadcast);
@@ -232,7 +244,7 @@ impl Datagrams {
             self.stand_in(peer, false, &mut gone, watch)?;
             return Ok(gone);
         }
-        let mut is_outside = self.goes_outside(peer) || peer.ip().is_loopback();
+        let mut is_outside = self.goes_outside(peer) || is_of_linux(*peer.ip());
         if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() && !is_outside {
             let reached = probe(stack, peer, self.broadcast);
             let no_way = |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
@@ -241,7 +253,7 @@ impl Datagrams {
                 reached?;
             }
         }
-        let reaches = |(outside, _): &(Outside, u64)| outside.reaches(peer);
+        let reaches = |(outside, _): &(Outside, Vec<u64>)| outside.reaches(peer);
         if is_outside && !self.outside.as_ref().is_some_and(reaches) {
             return Err(Errno::NETUNREACH.into());
         }

@@ -2,7 +2,7 @@
 
 use crate::asks::answer;
 use crate::folder::{Folder, Place};
-use crate::options::Options;
+use crate::options::{Options, errno};
 use crate::outside;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -13,7 +13,7 @@ use std::net::{
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
-use xk_request::{Family, Kind, Name, Reply};
+use xk_request::{Family, Kind, Name, Reply, Setting};
 
 /// How many peers may wait to be accepted, whatever a program says (Linux's `somaxconn`).
 const BACKLOG_MAX: u32 = 4096;
@@ -111,7 +111,8 @@ impl Listening {
         self.listener.set_backlog(Some(backlog))?;
         let was = std::mem::replace(&mut self.state, State::Listens);
         if was != State::Listens && self.local.ip().is_unspecified() {
-            self.outside = outside::listeners(self.family, self.local.port());
+            let sharing = self.options.sharing;
+            self.outside = outside::listeners(self.family, self.local.port(), sharing);
         }
         if was != State::Shut {
             return Ok(None);
@@ -127,6 +128,20 @@ impl Listening {
         let (socket, place) = folder.place(SocketType::STREAM, &name)?;
         self.place = place;
         Ok(Some(socket))
+    }
+
+    /// Sets an option of it, and of the streams to come.
+    ///
+    /// # Errors
+    /// As for a stream's.
+    pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
+        let before = self.options.sharing;
+        self.options.set(None, setting)?;
+        if self.options.sharing != before {
+            let set = self.listener.set_sharing(self.options.sharing);
+            return set.map_err(|error| errno(&error));
+        }
+        Ok(())
     }
 
     /// The octets of an option's value.

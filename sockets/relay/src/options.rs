@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
-use xk_net::{KeepAlive, StreamInfo, StreamSetting, TcpStream, Thread};
+use xk_net::{KeepAlive, Sharing, StreamInfo, StreamSetting, TcpStream, Thread};
 use xk_request::Setting;
 
 /// The congestion controls by the names that both sides know.
@@ -25,6 +25,8 @@ pub(crate) struct Options {
     linger: Option<i32>,
     congestion: Option<usize>,
     segment_max: Option<u16>,
+    /// With which others the socket has its port, if it is bound.
+    pub(crate) sharing: Sharing,
     /// What only advises, or is only asked back.
     others: HashMap<(i32, i32), i32>,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             linger: None,
             congestion: None,
             segment_max: None,
+            sharing: Sharing::default(),
             others: HashMap::new(),
         }
     }
@@ -98,11 +101,19 @@ fn only_advises(level: i32, option: i32) -> bool {
 }
 
 /// What the error of a layer below is called.
-fn errno(error: &io::Error) -> Errno {
+pub(crate) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::INVAL)
 }
 
 impl Options {
+    /// Those of a socket that was bound so.
+    pub(crate) fn of(sharing: Sharing) -> Self {
+        Self {
+            sharing,
+            ..Self::default()
+        }
+    }
+
     /// Sets one, on the stream, too, if there is one.
     ///
     /// # Errors
@@ -132,6 +143,14 @@ impl Options {
             }
             (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => {
                 set_buffer(stream, option, number)
+            }
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
+                self.sharing.address = number != 0;
+                Ok(())
+            }
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => {
+                self.sharing.port = number != 0;
+                Ok(())
             }
             // Datagrams' affair.
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => Ok(()),
@@ -269,6 +288,7 @@ impl Options {
                 name.resize(CONGESTION_NAME_OCTETS, 0);
                 return Ok(name);
             }
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => i32::from(self.sharing.port),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(self.nodelay),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => i32::from(self.cork),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => seconds(self.times.idle),

@@ -11,7 +11,7 @@
 //! A request is a line of words, and so is the answer; see [`Request`] and [`Reply`].
 
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
 /// The variable of the environment that holds the [`Ticket`] of the stack.
@@ -24,6 +24,15 @@ pub const VALUE_OCTETS_MAX: usize = 512;
 pub const FOLDER_OCTETS_MAX: usize = 64;
 /// What the relay's names begin with, followed by the number of a descriptor of its own and a slash.
 const OWN_DESCRIPTORS: &str = "/proc/self/fd/";
+
+/// The host `::1` where all addresses are of version 4: its last four octets. No host has it as an
+/// address of version 4 (RFC 1122, section 3.2.1.3).
+pub const LOOPBACK_6: Ipv4Addr = Ipv4Addr::new(0, 0, 0, 1);
+
+/// Whether a host is Linux's own in any case: a loopback address of either version.
+pub fn is_of_linux(host: Ipv4Addr) -> bool {
+    host.is_loopback() || host == LOOPBACK_6
+}
 
 /// What a program needs to speak to a stack. Its environment has it, which the system shows to its own user alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,9 +114,9 @@ pub struct Setting {
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Take a local address, and pass on what comes there; if true, as `SO_REUSEADDR` has it. Answered by
-    /// [`Reply::Made`].
-    Bind(Kind, Family, SocketAddrV4, bool),
+    /// Take a local address, and pass on what comes there, with others as `SO_REUSEADDR` and
+    /// `SO_REUSEPORT` (in this order) have it. Answered by [`Reply::Made`].
+    Bind(Kind, Family, SocketAddrV4, bool, bool),
     /// Connect to a peer, from a bound socket if there is one. Answered by [`Reply::Made`] at once; if true,
     /// a second answer follows when it is known what has come of it ([`Reply::Errno`]). If false, the socket is
     /// not ready to be written until then.
@@ -311,8 +320,8 @@ impl FromStr for Name {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind(kind, family, local, reuse) => {
-                write!(f, "bind {kind} {family} {local} {reuse}")
+            Self::Bind(kind, family, local, address, port) => {
+                write!(f, "bind {kind} {family} {local} {address} {port}")
             }
             Self::Connect(family, bound, peer, waits) => {
                 let bound = or_none(bound.as_ref());
@@ -345,7 +354,13 @@ impl FromStr for Request {
         let mut words = text.split(' ');
         let words: &mut dyn Iterator<Item = &str> = &mut words;
         Ok(match words.next() {
-            Some("bind") => Self::Bind(word(words)?, word(words)?, word(words)?, word(words)?),
+            Some("bind") => Self::Bind(
+                word(words)?,
+                word(words)?,
+                word(words)?,
+                word(words)?,
+                word(words)?,
+            ),
             Some("connect") => {
                 Self::Connect(word(words)?, maybe(words)?, word(words)?, word(words)?)
             }
@@ -424,8 +439,8 @@ mod tests {
             value: value.into(),
         };
         let requests = [
-            Request::Bind(Kind::Stream, Family::V6, at, false),
-            Request::Bind(Kind::Datagrams, Family::V4, at, true),
+            Request::Bind(Kind::Stream, Family::V6, at, false, true),
+            Request::Bind(Kind::Datagrams, Family::V4, at, true, false),
             Request::Connect(Family::V4, Some(7), at, true),
             Request::Connect(Family::V4, None, at, false),
             Request::Status(3),
@@ -483,7 +498,8 @@ mod tests {
             "status x true",
             "connect 4 - 1.2.3.4:80",
             "connect 4 - 1.2.3.4:80 xk.1.2",
-            "bind x 4 1.2.3.4:5 true",
+            "bind x 4 1.2.3.4:5 true true",
+            "bind d 4 1.2.3.4:5 true",
             "set 1 2",
             "set 1 2 3 0g",
             "set 1 2 3 x0",

@@ -144,20 +144,106 @@ class Datagrams:
         with self.datagrams(4604) as one:
             return one.getsockname()
 
+    def shared(self, *options, host=None, port=4605):
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.settimeout(PATIENCE)
+        for option in options:
+            one.setsockopt(socket.SOL_SOCKET, option, 1)
+        one.bind((host or self.ours, port))
+        return one
+
     def test_datagrams_shared_port(self):
-        def shared():
-            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with self.shared(socket.SO_REUSEADDR) as first:
+            first.connect((self.other, 4007))
+            with self.shared(socket.SO_REUSEADDR) as second:
+                self.ask("datagrams", self.ours, 4605, 1)
+                first.send(b"first")
+                return (second.recvfrom(10), first.recvfrom(10))
+
+    def test_datagrams_shared_address(self):
+        all = [self.shared(socket.SO_REUSEADDR, port=4606) for _ in range(3)]
+        found = []
+        for _ in range(3):
+            self.ask("datagrams", self.ours, 4606, 1)
+            ready, _, _ = select.select(all, [], [], PATIENCE)
+            found.append([all.index(one) for one in ready])
+            all.pop().close()
+        return found
+
+    def test_datagrams_shared_and_a_broadcast(self):
+        everybody = self.ours.rsplit(".", 1)[0] + ".255"
+        all = [self.shared(socket.SO_REUSEADDR, host="0.0.0.0", port=4610) for _ in range(3)]
+        self.ask("datagrams", everybody, 4610, 2)
+        return [(one.recv(10), one.recv(10)) for one in all]
+
+    def test_datagrams_shared_peers(self):
+        with self.shared(socket.SO_REUSEPORT, port=4607) as one, self.shared(socket.SO_REUSEPORT, port=4607) as two:
+            heard = {}
+            for peer in range(40):
+                with self.datagrams() as sender:
+                    for _ in range(2):
+                        sender.sendto(b"x", (self.ours, 4607))
+                        ready, _, _ = select.select([one, two], [], [], PATIENCE)
+                        ready[0].recv(1)
+                        heard.setdefault(peer, set()).add(ready[0] is one)
+            return (max(map(len, heard.values())), len(set.union(*heard.values())))
+
+    def test_datagrams_shared_otherwise(self):
+        found = []
+        for options in ((socket.SO_REUSEADDR, socket.SO_REUSEPORT), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), ()):
+            for others in ((socket.SO_REUSEADDR, socket.SO_REUSEPORT), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), ()):
+                for host in ("0.0.0.0", self.ours):
+                    with self.shared(*options, port=4608):
+                        other = attempt(lambda: self.shared(*others, host=host, port=4608).close())
+                        found.append(other and what(other))
+        return found
+
+    def test_datagrams_shared_later(self):
+        with self.shared(port=4609) as one:
+            found = [one.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)]
+            for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+                one.setsockopt(socket.SOL_SOCKET, option, 1)
+                found.append(one.getsockopt(socket.SOL_SOCKET, option))
+                other = attempt(lambda: self.shared(option, port=4609).close())
+                found.append(other and what(other))
+            return found
+
+    def test_datagrams_to_no_host(self):
+        with self.datagrams(None) as any_host, self.datagrams(None) as own, self.datagrams(None) as fresh:
+            any_host.bind(("0.0.0.0", 0))
+            own.bind((self.ours, 0))
+            to = ("0.0.0.0", any_host.getsockname()[1])
+            found = []
+            for one in (own, any_host, fresh):
+                one.sendto(b"x", to)
+                found.append((any_host.recvfrom(9)[1][0] == self.ours))
+            fresh.connect(to)
+            found.append((fresh.getpeername()[0], fresh.getsockname()[0]))
+            return found
+
+    def test_datagrams_of_version_6_serve_loopback(self):
+        def six(host):
+            one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
             one.settimeout(PATIENCE)
-            one.bind((self.ours, 4605))
+            one.bind((host, 0))
             return one
 
-        first = shared()
-        first.connect((self.other, 4007))
-        second = shared()
-        self.ask("datagrams", self.ours, 4605, 1)
-        first.send(b"first")
-        return (second.recvfrom(10), first.recvfrom(10))
+        with six("::") as one, six("::1") as near, self.datagrams() as graph, self.datagrams(None) as four:
+            port = one.getsockname()[1]
+            four.bind(("127.0.0.1", 0))
+            near.sendto(b"near", ("::1", port))
+            graph.sendto(b"graph", (self.ours, port))
+            four.sendto(b"four", ("127.0.0.1", port))
+            heard = {}
+            for _ in range(3):
+                data, source = one.recvfrom(9)
+                heard[data] = source[0]
+                one.sendto(data.upper(), source)
+            answers = [who.recvfrom(9) for who in (near, graph, four)]
+            answers = [(data, source[0], source[1] == port) for data, source in answers]
+            one.sendto(b"self", ("::", port))
+            itself = one.recvfrom(9)
+            return (one.getsockname()[0], sorted(heard.items()), answers, itself[0], itself[1][0])
 
     def test_datagrams_flags(self):
         one = self.datagrams(connected=4007)

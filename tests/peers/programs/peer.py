@@ -134,6 +134,7 @@ def task_crowded():
 
 def task_datagrams(host, port, count):
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     one.bind(("0.0.0.0", 4020))
     for n in range(int(count)):
         one.sendto(b"%d" % n * (n + 1), (host, int(port)))

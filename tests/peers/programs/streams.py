@@ -87,6 +87,27 @@ class Streams:
         with self.listen(4503) as one:
             return one.getsockname()
 
+    def test_stream_shared_peers(self):
+        def shared():
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            one.bind((self.ours, 4504))
+            one.listen()
+            return one
+
+        with shared() as one, shared() as two:
+            heard = set()
+            for _ in range(40):
+                with socket.create_connection((self.ours, 4504), PATIENCE):
+                    ready, _, _ = select.select([one, two], [], [], PATIENCE)
+                    ready[0].accept()[0].close()
+                    heard.add(ready[0] is one)
+            one.close()
+            with socket.create_connection((self.ours, 4504), PATIENCE):
+                two.settimeout(PATIENCE)
+                left = two.accept()[0].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+            return (len(heard), left, what(attempt(self.listen, 4504)))
+
     def test_stream_foreign_address(self):
         return what(attempt(socket.socket().bind, ("192.0.2.77", 80)))
 

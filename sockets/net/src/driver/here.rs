@@ -1,7 +1,7 @@
 //! The calling thread drives the stack.
 
 use super::drive::{Drive, Scatter, Setting};
-use crate::layer::{Body, Layer, Received, Socket};
+use crate::layer::{Body, Layer, Received, Sharing, Socket};
 use crate::ready::{Condition, Status};
 use crate::setup::Made;
 use rustix::io::Errno;
@@ -97,14 +97,14 @@ impl Drive for Here {
         self.held(self.inner.layer.connect(&self.inner.kernel, local, peer))
     }
 
-    fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {
+    fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Held, Errno> {
         let inner = &self.inner;
-        self.held(inner.layer.reserve(&inner.kernel, local, shares))
+        self.held(inner.layer.reserve(&inner.kernel, local, sharing))
     }
 
-    fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Held, Errno> {
+    fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Held, Errno> {
         let inner = &self.inner;
-        self.held(inner.layer.datagrams(&inner.kernel, local, shares))
+        self.held(inner.layer.datagrams(&inner.kernel, local, sharing))
     }
 
     fn status(socket: &Held) -> &Arc<Status> {

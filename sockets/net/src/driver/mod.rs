@@ -21,7 +21,7 @@ pub trait Driver: Drive {}
 mod drive {
     //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and [`Drive::settle`].
 
-    use crate::layer::Received;
+    use crate::layer::{Received, Sharing};
     use crate::ready::{Condition, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
@@ -43,6 +43,8 @@ mod drive {
         ReceiveBuffer(u32),
         /// How many peers may wait to be accepted; `None` to listen no longer.
         Backlog(Option<usize>),
+        /// With which others it has its port.
+        Share(Sharing),
     }
 
     #[allow(
@@ -58,8 +60,8 @@ mod drive {
             local: Option<SocketAddrV4>,
             peer: SocketAddrV4,
         ) -> Result<Self::Socket, Errno>;
-        fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
-        fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Self::Socket, Errno>;
+        fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
+        fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
         /// The peer that has waited longest, and its address.
@@ -166,6 +168,14 @@ fn drive_set(layer: &Layer, cx: &Kernel, socket: &Socket, setting: Setting) -> R
         }
         (Body::Listener(listener), Setting::Backlog(backlog)) => {
             layer.set_backlog(cx, socket, listener, backlog)
+        }
+        (Body::Listener(listener), Setting::Share(sharing)) => {
+            layer.share_listener(listener, sharing);
+            Ok(())
+        }
+        (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
+            layer.share_datagrams(datagrams, sharing);
+            Ok(())
         }
         _ => Err(Errno::NOPROTOOPT),
     }

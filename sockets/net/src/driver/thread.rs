@@ -5,7 +5,7 @@ use super::entrance::{Door, Entrance};
 use super::here::FAREWELL;
 use super::port::{Kind, Port};
 use super::pump::Inside;
-use crate::layer::{Body, Received, Socket, Sockets};
+use crate::layer::{Body, Received, Sharing, Socket, Sockets};
 use crate::ready::{Condition, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
@@ -191,12 +191,12 @@ impl Drive for Thread {
         self.open(move |cx, inside| inside.layer.connect(cx, local, peer))
     }
 
-    fn reserve(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.reserve(cx, local, shares))
+    fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.reserve(cx, local, sharing))
     }
 
-    fn datagrams(&self, local: SocketAddrV4, shares: bool) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.datagrams(cx, local, shares))
+    fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Client, Errno> {
+        self.open(move |cx, inside| inside.layer.datagrams(cx, local, sharing))
     }
 
     fn status(socket: &Client) -> &Arc<Status> {

@@ -1,6 +1,6 @@
 //! Datagrams: one port, any peers or one.
 
-use super::ports::Transport;
+use super::ports::{Sharing, Transport};
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
 use crate::error;
@@ -16,7 +16,7 @@ use xk_core::object::{PushError, Refused};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, reason,
 };
-use xk_kit::attribute::Peer;
+use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::control::{IsMany, MyPort, NetworkErrorKind};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
@@ -37,14 +37,20 @@ pub(crate) struct Received {
     pub(crate) from: SocketAddrV4,
 }
 
+/// The sockets that have one address together; most are alone.
+pub(super) struct Group {
+    /// Receives from everybody, and keeps the port.
+    session: SessionRef,
+    /// Their places in the table, the newest last.
+    members: RefCell<Vec<u32>>,
+}
+
 /// One port that datagrams come to.
 pub(crate) struct Datagrams {
     local: Cell<SocketAddrV4>,
     bound: SocketAddrV4,
-    /// Gives the port to others like it while it is connected.
-    shares: bool,
-    /// Receives from everybody, and keeps the port.
-    all: RefCell<Option<SessionRef>>,
+    sharing: Cell<Sharing>,
+    group: Rc<Group>,
     /// The one peer, if the socket is connected.
     one: RefCell<Option<(SessionRef, SocketAddrV4)>>,
     arrived: RefCell<VecDeque<(Message, SocketAddrV4)>>,
@@ -58,14 +64,19 @@ pub(crate) struct Datagrams {
 impl Datagrams {
     #[inline]
     pub(super) fn has(&self, session: &SessionRef) -> bool {
-        self.all.borrow().as_ref() == Some(session)
+        self.group.session == *session
             || matches!(&*self.one.borrow(), Some((one, _)) if one == session)
     }
 
     pub(super) fn forget(&self) {
-        drop(self.all.take());
         drop(self.one.take());
         drop(self.arrived.take());
+    }
+
+    /// Whether others have its address, too.
+    #[inline]
+    pub(super) fn is_in_company(&self) -> bool {
+        self.group.members.borrow().len() > 1
     }
 
     pub(super) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
@@ -219,9 +230,7 @@ impl Datagrams {
         if to.ip().is_broadcast() && !self.broadcast.get() {
             return Err(Errno::ACCESS);
         }
-        // It is missing only if a connected socket has given it away.
-        let all = self.all.borrow().clone().ok_or(Errno::ISCONN)?;
-        Ok((all, Some(to)))
+        Ok((self.group.session.clone(), Some(to)))
     }
 
     /// Whether datagrams may go to everybody.
@@ -269,8 +278,7 @@ pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
 }
 
 impl Layer {
-    /// A socket for datagrams at `local`; at a free port if that is zero. If it `shares`, connected sockets that do are not
-    /// in the way.
+    /// A socket for datagrams at `local`; at a free port if that is zero.
     ///
     /// # Errors
     /// Why not.
@@ -278,19 +286,16 @@ impl Layer {
         &self,
         cx: &Kernel,
         local: SocketAddrV4,
-        shares: bool,
+        sharing: Sharing,
     ) -> Result<Rc<Socket>, Errno> {
         let udp = self.udp()?;
         self.check_local(cx, &udp, *local.ip())?;
-        if shares && local.port() != 0 {
-            self.vacate(cx, local);
-        }
-        let (bound, session) = self.bind_datagrams(cx, &udp, local)?;
+        let (bound, group) = self.bind_datagrams(cx, &udp, local, sharing)?;
         let added = self.add(Body::Datagrams(Datagrams {
             local: Cell::new(bound),
             bound,
-            shares,
-            all: RefCell::new(Some(session.clone())),
+            sharing: Cell::new(sharing),
+            group: Rc::clone(&group),
             one: RefCell::default(),
             arrived: RefCell::default(),
             arrived_octets: Cell::new(0),
@@ -301,30 +306,87 @@ impl Layer {
         }));
         match added {
             Ok(socket) => {
-                session.head().set_tag(socket.tag());
+                group.members.borrow_mut().push(socket.place);
+                group.session.head().set_tag(socket.tag());
                 socket.status.raise(Ready::WRITABLE);
                 Ok(socket)
             }
             Err(error) => {
-                session.close(cx);
-                self.ports.unbind(Transport::Udp, bound);
+                self.leave(cx, &group, bound);
+                self.ports.unbind(Transport::Udp, bound, sharing);
                 Err(error)
             }
         }
     }
 
-    /// Has a connected socket that shares its port keep no more of it than its peer.
-    fn vacate(&self, cx: &Kernel, local: SocketAddrV4) {
-        for socket in self.table.borrow().iter().flatten() {
-            let Body::Datagrams(other) = &socket.body else {
-                continue;
-            };
-            let yields = other.shares && other.bound == local && other.one.borrow().is_some();
-            if yields && let Some(session) = other.all.take() {
-                session.close(cx);
-                self.ports.unbind(Transport::Udp, local);
+    /// A group without members gives its port back; else the newest of those left hears.
+    fn leave(&self, cx: &Kernel, group: &Group, bound: SocketAddrV4) {
+        match group.members.borrow().last() {
+            Some(newest) => group.session.head().set_tag(newest + 1),
+            None => {
+                self.groups.borrow_mut().remove(&bound);
+                group.session.close(cx);
             }
         }
+    }
+
+    /// The sockets of a group, the newest first.
+    fn members(&self, group: &Group) -> Vec<Rc<Socket>> {
+        let table = self.table.borrow();
+        let at = |place: &u32| table.get(*place as usize).cloned().flatten();
+        group.members.borrow().iter().rev().filter_map(at).collect()
+    }
+
+    /// A datagram has arrived for an address that several sockets have. As on Linux those that are
+    /// not connected hear it: all of them what was sent to several hosts; else the newest, or the one
+    /// that a hash of the peer's address names among those that share peers.
+    #[cold]
+    pub(super) fn spread(
+        &self,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        tagged: &Socket,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Body::Datagrams(datagrams) = &tagged.body else {
+            return Err(this.refuse(message, &reason::CLOSED));
+        };
+        let mut members = match datagrams.group.session == *lower {
+            true => self.members(&datagrams.group),
+            false => Vec::new(),
+        };
+        let hears = |socket: &Rc<Socket>| match &socket.body {
+            Body::Datagrams(member) => member.one.borrow().is_none(),
+            Body::Stream(_) | Body::Listener(_) => false,
+        };
+        members.retain(hears);
+        let Some(newest) = members.first() else {
+            return datagrams.take(this, lower, &tagged.status, message);
+        };
+        if message.attribute::<LinkCast>().is_some() {
+            for member in &members[1..] {
+                if let (Body::Datagrams(body), Ok(copy)) = (&member.body, message.try_clone()) {
+                    body.take(this, lower, &member.status, copy)?;
+                }
+            }
+        } else if shares_peers(newest) {
+            members.retain(shares_peers);
+            let peer = message.attribute::<Peer>();
+            let at = peer.map_or(0, |peer| self.place_among(members.len(), peer));
+            members.swap(0, at);
+        }
+        match members.first().map(|member| (&member.body, member)) {
+            Some((Body::Datagrams(body), member)) => {
+                body.take(this, lower, &member.status, message)
+            }
+            _ => Err(this.refuse(message, &reason::CLOSED)),
+        }
+    }
+
+    /// From now on `socket` shares its port so.
+    pub(crate) fn share_datagrams(&self, datagrams: &Datagrams, sharing: Sharing) {
+        let change = (datagrams.sharing.replace(sharing), sharing);
+        self.ports.share(Transport::Udp, datagrams.bound, change);
     }
 
     fn bind_datagrams(
@@ -332,12 +394,16 @@ impl Layer {
         cx: &Kernel,
         udp: &ProtocolRef,
         local: SocketAddrV4,
-    ) -> Result<(SocketAddrV4, SessionRef), Errno> {
+        sharing: Sharing,
+    ) -> Result<(SocketAddrV4, Rc<Group>), Errno> {
         let this = self.this()?;
         let tries = if local.port() == 0 { TRIES } else { 1 };
         for _ in 0..tries {
             if local.port() != 0 {
-                self.ports.bind(Transport::Udp, local, false)?;
+                self.ports.bind(Transport::Udp, local, sharing)?;
+                if let Some(group) = self.groups.borrow().get(&local) {
+                    return Ok((local, Rc::clone(group)));
+                }
             }
             let everybody = Participant::of(Part::Any);
             let participants = Participants::pair(participant(local), everybody);
@@ -345,21 +411,33 @@ impl Layer {
             let session = match opened {
                 Ok(session) => session,
                 Err(error) => {
-                    self.ports.unbind(Transport::Udp, local);
+                    self.ports.unbind(Transport::Udp, local, sharing);
                     return Err(error::of_open(error, true));
                 }
             };
             if local.port() != 0 {
-                return Ok((local, session));
+                return Ok((local, self.group(local, session)));
             }
             let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
             let bound = SocketAddrV4::new(*local.ip(), port);
-            if self.ports.bind(Transport::Udp, bound, false).is_ok() {
-                return Ok((bound, session));
+            // A port that is free shares nothing yet.
+            let alone = Sharing::default();
+            if self.ports.bind(Transport::Udp, bound, alone).is_ok() {
+                self.ports.share(Transport::Udp, bound, (alone, sharing));
+                return Ok((bound, self.group(bound, session)));
             }
             session.close(cx);
         }
         Err(Errno::ADDRINUSE)
+    }
+
+    fn group(&self, bound: SocketAddrV4, session: SessionRef) -> Rc<Group> {
+        let group = Rc::new(Group {
+            session,
+            members: RefCell::default(),
+        });
+        self.groups.borrow_mut().insert(bound, Rc::clone(&group));
+        group
     }
 
     /// From now on `socket` speaks with `peer` alone; with everybody if that is `None`.
@@ -377,16 +455,9 @@ impl Layer {
         };
         let (udp, this) = (self.udp()?, self.this()?);
         // First, because the session to the same peer may be the same one.
-        if let Some((session, _)) = datagrams.one.take() {
-            session.close(cx);
-        }
+        self.disconnect(cx, datagrams);
         datagrams.local.set(datagrams.bound);
         let Some(peer) = peer else {
-            if datagrams.all.borrow().is_none() {
-                let (_, session) = self.bind_datagrams(cx, &udp, datagrams.bound)?;
-                session.head().set_tag(socket.tag());
-                *datagrams.all.borrow_mut() = Some(session);
-            }
             return Ok(());
         };
         let is_broadcast = !peer.ip().is_multicast() && IsMany::ask(cx, &udp, Some(*peer.ip()));
@@ -407,14 +478,32 @@ impl Layer {
         Ok(())
     }
 
-    pub(super) fn close_datagrams(&self, cx: &Kernel, datagrams: &Datagrams) {
-        if let Some((session, _)) = datagrams.one.take() {
-            session.close(cx);
+    /// Lets go of the session with the one peer, which another of the group may have, too.
+    fn disconnect(&self, cx: &Kernel, datagrams: &Datagrams) {
+        let Some((session, _)) = datagrams.one.take() else {
+            return;
+        };
+        if datagrams.is_in_company() {
+            let members = self.members(&datagrams.group);
+            if let Some(heir) = members.iter().find(|member| member.has(&session)) {
+                session.head().set_tag(heir.tag());
+            }
         }
-        if let Some(session) = datagrams.all.take() {
-            session.close(cx);
-            self.ports.unbind(Transport::Udp, datagrams.bound);
-        }
+        session.close(cx);
+    }
+
+    pub(super) fn close_datagrams(&self, cx: &Kernel, socket: &Socket, datagrams: &Datagrams) {
+        self.disconnect(cx, datagrams);
+        let (group, bound) = (&datagrams.group, datagrams.bound);
+        let is_another = |place: &u32| *place != socket.place;
+        group.members.borrow_mut().retain(is_another);
+        self.leave(cx, group, bound);
+        let sharing = datagrams.sharing.get();
+        self.ports.unbind(Transport::Udp, bound, sharing);
         drop(datagrams.arrived.take());
     }
+}
+
+fn shares_peers(socket: &Rc<Socket>) -> bool {
+    matches!(&socket.body, Body::Datagrams(member) if member.sharing.get().port)
 }

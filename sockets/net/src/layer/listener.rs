@@ -1,6 +1,6 @@
 //! Listening: peers that have connected wait here to be accepted.
 
-use super::ports::Transport;
+use super::ports::{Sharing, Transport};
 use super::stream::{Stream, reads_by_hand};
 use super::{Body, Layer, Socket, ends};
 use crate::error;
@@ -16,6 +16,7 @@ use xk_core::object::Enable;
 use xk_core::{
     Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
+use xk_kit::attribute::Peer;
 use xk_kit::ports::ephemerals;
 
 /// A stream that a peer has opened, and the peer's address.
@@ -24,12 +25,19 @@ type Arrived = (Rc<Socket>, SocketAddrV4);
 /// One who listens.
 pub(crate) struct Listener {
     pub(crate) local: SocketAddrV4,
-    /// `None` while the port is only kept.
-    enable: Cell<Option<Enable>>,
+    sharing: Cell<Sharing>,
+    /// False while the port is only kept.
+    listens: Cell<bool>,
     backlog: Cell<usize>,
     /// Peers that have connected and that no program has been given, be they here or on their way to it.
     unaccepted: Arc<AtomicUsize>,
     waiting: RefCell<VecDeque<Arrived>>,
+}
+
+/// Those who listen at one address together; most do so alone.
+pub(super) struct Listeners {
+    enable: Enable,
+    sockets: Vec<Rc<Socket>>,
 }
 
 impl Listener {
@@ -61,8 +69,7 @@ impl Listener {
 }
 
 impl Layer {
-    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others who share have it, too, as
-    /// long as nobody listens.
+    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others may share it.
     ///
     /// # Errors
     /// Why not.
@@ -70,25 +77,26 @@ impl Layer {
         &self,
         cx: &Kernel,
         local: SocketAddrV4,
-        shares: bool,
+        sharing: Sharing,
     ) -> Result<Rc<Socket>, Errno> {
         self.check_local(cx, &self.tcp()?, *local.ip())?;
         let local = match local.port() {
-            0 => self.free_port(cx, local, shares)?,
+            0 => self.free_port(cx, local, sharing)?,
             _ => {
-                self.ports.bind(Transport::Tcp, local, shares)?;
+                self.ports.bind(Transport::Tcp, local, sharing)?;
                 local
             }
         };
         let added = self.add(Body::Listener(Listener {
             local,
-            enable: Cell::new(None),
+            sharing: Cell::new(sharing),
+            listens: Cell::new(false),
             backlog: Cell::new(1),
             unaccepted: Arc::default(),
             waiting: RefCell::default(),
         }));
         if added.is_err() {
-            self.ports.unbind(Transport::Tcp, local);
+            self.ports.unbind(Transport::Tcp, local, sharing);
         }
         added
     }
@@ -109,20 +117,37 @@ impl Layer {
             return Ok(());
         };
         listener.backlog.set(backlog.max(1));
-        if listener.enable.get().is_none() {
-            let own = self.table.borrow().get(socket.place as usize).cloned();
-            let own = own.flatten().ok_or(Errno::BADF)?;
-            self.ports.listen(listener.local, true)?;
-            match self.enable(cx, &self.tcp()?, &self.this()?, listener.local) {
-                Ok(enable) => listener.enable.set(Some(enable)),
-                Err(error) => {
-                    let _ = self.ports.listen(listener.local, false);
-                    return Err(error);
-                }
-            }
-            self.listeners.borrow_mut().insert(listener.local, own);
+        if listener.listens.get() {
+            return Ok(());
         }
-        Ok(())
+        let own = self.table.borrow().get(socket.place as usize).cloned();
+        let own = own.flatten().ok_or(Errno::BADF)?;
+        let (local, sharing) = (listener.local, listener.sharing.get());
+        self.ports.listen(local, sharing, true)?;
+        if let Some(together) = self.listeners.borrow_mut().get_mut(&local) {
+            together.sockets.push(own);
+            listener.listens.set(true);
+            return Ok(());
+        }
+        match self.enable(cx, &self.tcp()?, &self.this()?, local) {
+            Ok(enable) => {
+                let sockets = vec![own];
+                let alone = Listeners { enable, sockets };
+                self.listeners.borrow_mut().insert(local, alone);
+                listener.listens.set(true);
+                Ok(())
+            }
+            Err(error) => {
+                let _ = self.ports.listen(local, sharing, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// From now on a socket that keeps a port shares it so.
+    pub(crate) fn share_listener(&self, listener: &Listener, sharing: Sharing) {
+        let change = (listener.sharing.replace(sharing), sharing);
+        self.ports.share(Transport::Tcp, listener.local, change);
     }
 
     fn enable(
@@ -146,40 +171,56 @@ impl Layer {
         &self,
         cx: &Kernel,
         local: SocketAddrV4,
-        shares: bool,
+        sharing: Sharing,
     ) -> Result<SocketAddrV4, Errno> {
         for port in ephemerals(cx) {
             let local = SocketAddrV4::new(*local.ip(), port);
-            if self.ports.bind(Transport::Tcp, local, shares).is_ok() {
+            // A port that is free shares nothing yet.
+            let alone = Sharing::default();
+            if self.ports.bind(Transport::Tcp, local, alone).is_ok() {
+                self.ports.share(Transport::Tcp, local, (alone, sharing));
                 return Ok(local);
             }
         }
         Err(Errno::ADDRINUSE)
     }
 
-    /// Who listens at `local`.
-    fn listener_at(&self, local: SocketAddrV4) -> Option<Rc<Socket>> {
+    /// The socket that listens at `local` and has room: of several the one that a hash of the peer's
+    /// address names. Without room the first.
+    fn listener_at(&self, local: SocketAddrV4, peer: Option<Peer>) -> Option<Rc<Socket>> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         let listeners = self.listeners.borrow();
-        let found = listeners.get(&local).or_else(|| listeners.get(&any));
-        found.map(Rc::clone)
+        let found = listeners.get(&local).or_else(|| listeners.get(&any))?;
+        let has_room = |socket: &&Rc<Socket>| match &socket.body {
+            Body::Listener(listener) => !listener.is_full(),
+            Body::Stream(_) | Body::Datagrams(_) => false,
+        };
+        let all = found.sockets.iter();
+        let count = all.clone().filter(has_room).count();
+        let at = match peer {
+            Some(peer) if count > 1 => self.place_among(count, peer),
+            _ => 0,
+        };
+        let chosen = all.filter(has_room).nth(at);
+        chosen.or_else(|| found.sockets.first()).map(Rc::clone)
     }
 
     /// Whether there is no room for one peer more at `local`.
     pub(super) fn is_full(&self, local: SocketAddrV4) -> bool {
-        let is_listener_full = self
-            .listener_at(local)
-            .is_some_and(|socket| match &socket.body {
-                Body::Listener(listener) => listener.is_full(),
-                Body::Stream(_) | Body::Datagrams(_) => false,
-            });
+        let is_listener_full =
+            self.listener_at(local, None)
+                .is_some_and(|socket| match &socket.body {
+                    Body::Listener(listener) => listener.is_full(),
+                    Body::Stream(_) | Body::Datagrams(_) => false,
+                });
         is_listener_full || !self.has_place()
     }
 
     /// A peer has connected.
     pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
         let (local, peer) = ends(cx, session);
-        let Some(socket) = self.listener_at(local) else {
+        let (host, port) = (*peer.ip(), peer.port());
+        let Some(socket) = self.listener_at(local, Some(Peer { host, port })) else {
             return Err(&reason::NO_PORT);
         };
         let Body::Listener(listener) = &socket.body else {
@@ -201,10 +242,10 @@ impl Layer {
 
     /// Listens no longer; whoever waits is turned away (RFC 9293, section 3.10.4).
     fn turn_away(&self, cx: &Kernel, listener: &Listener) {
-        if let (Some(enable), Ok(tcp)) = (listener.enable.take(), self.tcp()) {
-            tcp.open_disable(cx, enable);
-            let _ = self.ports.listen(listener.local, false);
-            self.listeners.borrow_mut().remove(&listener.local);
+        if listener.listens.replace(false) {
+            let (local, sharing) = (listener.local, listener.sharing.get());
+            let _ = self.ports.listen(local, sharing, false);
+            self.stop_listening(cx, local);
         }
         for (socket, _) in listener.waiting.take() {
             listener.unaccepted.fetch_sub(1, Ordering::Relaxed);
@@ -215,9 +256,29 @@ impl Layer {
         }
     }
 
+    /// Forgets those at an address that do not listen any more.
+    fn stop_listening(&self, cx: &Kernel, local: SocketAddrV4) {
+        let mut listeners = self.listeners.borrow_mut();
+        let Some(together) = listeners.get_mut(&local) else {
+            return;
+        };
+        let listens =
+            |socket: &Rc<Socket>| matches!(&socket.body, Body::Listener(one) if one.listens.get());
+        together.sockets.retain(listens);
+        if !together.sockets.is_empty() {
+            return;
+        }
+        let last = listeners.remove(&local);
+        drop(listeners);
+        if let (Some(last), Ok(tcp)) = (last, self.tcp()) {
+            tcp.open_disable(cx, last.enable);
+        }
+    }
+
     /// Gives the port back.
     pub(super) fn close_listener(&self, cx: &Kernel, listener: &Listener) {
         self.turn_away(cx, listener);
-        self.ports.unbind(Transport::Tcp, listener.local);
+        self.ports
+            .unbind(Transport::Tcp, listener.local, listener.sharing.get());
     }
 }

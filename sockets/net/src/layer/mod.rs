@@ -11,13 +11,16 @@ mod stream;
 
 pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received};
 pub(crate) use listener::Listener;
+pub use ports::Sharing;
 pub(crate) use socket::{Body, Socket};
 pub(crate) use stream::Stream;
 
 use crate::ready::Ready;
+use datagram::Group;
+use listener::Listeners;
 use ports::Ports;
 use rustix::io::Errno;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
@@ -26,8 +29,9 @@ use xk_core::object::Refused;
 use xk_core::wire::Wire;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, reason,
+    Secret, SessionRef, reason,
 };
+use xk_kit::attribute::Peer;
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
 use xk_kit::stream::{StreamInfo, StreamNotice, StreamRoom};
 
@@ -65,7 +69,10 @@ pub(crate) struct Layer {
     table: RefCell<Vec<Option<Rc<Socket>>>>,
     free: RefCell<Vec<u32>>,
     ports: Ports,
-    listeners: RefCell<HashMap<SocketAddrV4, Rc<Socket>>>,
+    listeners: RefCell<HashMap<SocketAddrV4, Listeners>>,
+    groups: RefCell<HashMap<SocketAddrV4, Rc<Group>>>,
+    /// For what spreads peers over sockets that share a port.
+    secret: Cell<Option<Secret>>,
 }
 
 /// The protocol object.
@@ -113,12 +120,15 @@ impl Layer {
             free: RefCell::default(),
             ports: Ports::default(),
             listeners: RefCell::default(),
+            groups: RefCell::default(),
+            secret: Cell::new(None),
         }
     }
 
     /// Puts the protocol on top of the kernel's graph.
     pub(crate) fn stand(&self, cx: &Kernel, sockets: Sockets, places: Places) {
         *self.places.borrow_mut() = places;
+        self.secret.set(Some(cx.secret()));
         *self.this.borrow_mut() = Some(cx.add_protocol("sockets", "sockets", sockets));
     }
 
@@ -190,7 +200,7 @@ impl Layer {
         match &socket.body {
             Body::Stream(stream) => stream.close(cx),
             Body::Listener(listener) => self.close_listener(cx, listener),
-            Body::Datagrams(datagrams) => self.close_datagrams(cx, datagrams),
+            Body::Datagrams(datagrams) => self.close_datagrams(cx, socket, datagrams),
         }
         let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED | Ready::ERROR;
         socket
@@ -238,6 +248,13 @@ impl Layer {
             Some(answer) if !answer.local => Err(Errno::ADDRNOTAVAIL),
             _ => Ok(()),
         }
+    }
+
+    /// Which of so many sockets a peer is for.
+    fn place_among(&self, count: usize, peer: Peer) -> usize {
+        let words = [u64::from(peer.host.to_bits()), peer.port.into()];
+        let hash = self.secret.get().map_or(0, |secret| secret.hash(&words));
+        (((hash >> 32) * count as u64) >> 32) as usize
     }
 
     /// Where a connection to nowhere goes: to this host, as on Linux.
@@ -305,6 +322,9 @@ impl Protocol for Sockets {
         };
         match &socket.body {
             Body::Stream(stream) => stream.take(&socket.status, message),
+            Body::Datagrams(datagrams) if datagrams.is_in_company() => {
+                self.layer.spread(this, lower, &socket, message)?;
+            }
             Body::Datagrams(datagrams) => datagrams.take(this, lower, &socket.status, message)?,
             Body::Listener(_) => return Err(this.refuse(message, &reason::CLOSED)),
         }
@@ -361,6 +381,7 @@ impl Protocol for Sockets {
         layer.places.borrow_mut().tcp = None;
         layer.places.borrow_mut().udp = None;
         drop(layer.listeners.take());
+        drop(layer.groups.take());
         drop(layer.this.take());
     }
 

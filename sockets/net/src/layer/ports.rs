@@ -12,17 +12,40 @@ pub(crate) enum Transport {
     Udp,
 }
 
+/// With which others a socket may have its port, as the options of socket(7) say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// With others that have this, too (`SO_REUSEADDR`): the newest of them hears what is not sent to
+    /// several hosts. Of those for streams one may listen.
+    pub address: bool,
+    /// With others that have this, too (`SO_REUSEPORT`): a hash of the peer's address says which of
+    /// them hears.
+    pub port: bool,
+}
+
+impl Sharing {
+    /// With any that share.
+    pub(crate) const ANY: Self = Self {
+        address: true,
+        port: true,
+    };
+}
+
 /// One who has a port.
 struct Kept {
     host: Ipv4Addr,
-    /// Others may have it, too, who do (`SO_REUSEADDR`), as long as nobody listens.
-    shares: bool,
+    sharing: Sharing,
     listens: bool,
 }
 
 impl Kept {
     fn overlaps(&self, host: Ipv4Addr) -> bool {
         host == self.host || host.is_unspecified() || self.host.is_unspecified()
+    }
+
+    fn is_shared(&self, sharing: Sharing) -> bool {
+        self.sharing.address && sharing.address && !self.listens
+            || self.sharing.port && sharing.port
     }
 }
 
@@ -39,48 +62,72 @@ impl Ports {
         &self,
         transport: Transport,
         address: SocketAddrV4,
-        shares: bool,
+        sharing: Sharing,
     ) -> Result<(), Errno> {
         let host = *address.ip();
         let mut ports = self.0.borrow_mut();
         let all = ports.entry((transport, address.port())).or_default();
-        let is_in_the_way =
-            |kept: &Kept| kept.overlaps(host) && !(shares && kept.shares && !kept.listens);
+        let is_in_the_way = |kept: &Kept| kept.overlaps(host) && !kept.is_shared(sharing);
         if all.iter().any(is_in_the_way) {
             return Err(Errno::ADDRINUSE);
         }
         all.push(Kept {
             host,
-            shares,
+            sharing,
             listens: false,
         });
         Ok(())
     }
 
-    /// Somebody listens at a port that he has, or no longer.
+    /// A socket listens at a port that it has, or no longer.
     ///
     /// # Errors
-    /// `EADDRINUSE` if another does.
-    pub(crate) fn listen(&self, address: SocketAddrV4, on: bool) -> Result<(), Errno> {
+    /// `EADDRINUSE` if another does that does not share it.
+    pub(crate) fn listen(
+        &self,
+        address: SocketAddrV4,
+        sharing: Sharing,
+        on: bool,
+    ) -> Result<(), Errno> {
         let host = *address.ip();
         let mut ports = self.0.borrow_mut();
         let all = ports.entry((Transport::Tcp, address.port())).or_default();
-        if on && all.iter().any(|kept| kept.listens && kept.overlaps(host)) {
+        let is_in_the_way =
+            |kept: &Kept| kept.listens && kept.overlaps(host) && !kept.is_shared(sharing);
+        if on && all.iter().any(is_in_the_way) {
             return Err(Errno::ADDRINUSE);
         }
-        let mut those = all.iter_mut();
-        if let Some(kept) = those.find(|kept| kept.host == host && kept.listens != on) {
+        let is_it =
+            |kept: &&mut Kept| (kept.host, kept.sharing, kept.listens) == (host, sharing, !on);
+        if let Some(kept) = all.iter_mut().find(is_it) {
             kept.listens = on;
         }
         Ok(())
     }
 
-    /// Gives it back; who listened does not any more.
-    pub(crate) fn unbind(&self, transport: Transport, address: SocketAddrV4) {
+    /// A socket that has a port shares it otherwise from now on.
+    pub(crate) fn share(
+        &self,
+        transport: Transport,
+        address: SocketAddrV4,
+        (before, now): (Sharing, Sharing),
+    ) {
+        let mut ports = self.0.borrow_mut();
+        let all = ports.entry((transport, address.port())).or_default();
+        let is_it = |kept: &&mut Kept| (kept.host, kept.sharing) == (*address.ip(), before);
+        if let Some(kept) = all.iter_mut().find(is_it) {
+            kept.sharing = now;
+        }
+    }
+
+    /// Gives it back; a socket that listened does not any more.
+    pub(crate) fn unbind(&self, transport: Transport, address: SocketAddrV4, sharing: Sharing) {
         let mut ports = self.0.borrow_mut();
         let key = (transport, address.port());
         if let Some(all) = ports.get_mut(&key) {
-            let is_it = |kept: &Kept| kept.host == *address.ip() && !kept.listens;
+            let is_it = |kept: &Kept| {
+                (kept.host, kept.sharing, kept.listens) == (*address.ip(), sharing, false)
+            };
             if let Some(place) = all.iter().position(is_it) {
                 all.swap_remove(place);
             }
@@ -95,20 +142,33 @@ impl Ports {
 mod tests {
     use super::*;
 
+    const ALONE: Sharing = Sharing {
+        address: false,
+        port: false,
+    };
+    const ADDRESS: Sharing = Sharing {
+        address: true,
+        port: false,
+    };
+    const PORT: Sharing = Sharing {
+        address: false,
+        port: true,
+    };
+
     #[test]
     fn one_port_may_be_bound_for_several_hosts_but_not_for_any_besides() {
         let ports = Ports::default();
         let at = |text: &str| text.parse::<SocketAddrV4>().unwrap();
-        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), false), Ok(()));
-        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.2:80"), false), Ok(()));
-        assert_eq!(ports.bind(Transport::Udp, at("0.0.0.0:80"), false), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), ALONE), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.2:80"), ALONE), Ok(()));
+        assert_eq!(ports.bind(Transport::Udp, at("0.0.0.0:80"), ALONE), Ok(()));
         let taken = Err(Errno::ADDRINUSE);
-        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), false), taken);
-        assert_eq!(ports.bind(Transport::Tcp, at("0.0.0.0:80"), false), taken);
-        ports.unbind(Transport::Tcp, at("10.0.0.1:80"));
-        ports.unbind(Transport::Tcp, at("10.0.0.2:80"));
-        assert_eq!(ports.bind(Transport::Tcp, at("0.0.0.0:80"), false), Ok(()));
-        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), false), taken);
+        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), ALONE), taken);
+        assert_eq!(ports.bind(Transport::Tcp, at("0.0.0.0:80"), ALONE), taken);
+        ports.unbind(Transport::Tcp, at("10.0.0.1:80"), ALONE);
+        ports.unbind(Transport::Tcp, at("10.0.0.2:80"), ALONE);
+        assert_eq!(ports.bind(Transport::Tcp, at("0.0.0.0:80"), ALONE), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), ALONE), taken);
     }
 
     #[test]
@@ -116,17 +176,32 @@ mod tests {
         let ports = Ports::default();
         let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
         let taken = Err(Errno::ADDRINUSE);
-        assert_eq!(ports.bind(Transport::Tcp, at, true), Ok(()));
-        assert_eq!(ports.bind(Transport::Tcp, at, true), Ok(()));
-        assert_eq!(ports.bind(Transport::Tcp, at, false), taken);
-        assert_eq!(ports.listen(at, true), Ok(()));
-        assert_eq!(ports.listen(at, true), taken);
-        assert_eq!(ports.bind(Transport::Tcp, at, true), taken);
-        assert_eq!(ports.listen(at, false), Ok(()));
-        assert_eq!(ports.listen(at, true), Ok(()));
-        ports.unbind(Transport::Tcp, at);
-        assert_eq!(ports.listen(at, false), Ok(()));
-        ports.unbind(Transport::Tcp, at);
-        assert_eq!(ports.bind(Transport::Tcp, at, false), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at, ALONE), taken);
+        assert_eq!(ports.listen(at, ADDRESS, true), Ok(()));
+        assert_eq!(ports.listen(at, ADDRESS, true), taken);
+        assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), taken);
+        assert_eq!(ports.listen(at, ADDRESS, false), Ok(()));
+        assert_eq!(ports.listen(at, ADDRESS, true), Ok(()));
+        ports.unbind(Transport::Tcp, at, ADDRESS);
+        assert_eq!(ports.listen(at, ADDRESS, false), Ok(()));
+        ports.unbind(Transport::Tcp, at, ADDRESS);
+        assert_eq!(ports.bind(Transport::Tcp, at, ALONE), Ok(()));
+    }
+
+    #[test]
+    fn those_who_share_peers_listen_together() {
+        let ports = Ports::default();
+        let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
+        let taken = Err(Errno::ADDRINUSE);
+        assert_eq!(ports.bind(Transport::Tcp, at, PORT), Ok(()));
+        assert_eq!(ports.listen(at, PORT, true), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), taken);
+        assert_eq!(ports.bind(Transport::Tcp, at, Sharing::ANY), Ok(()));
+        assert_eq!(ports.listen(at, Sharing::ANY, true), Ok(()));
+        assert_eq!(ports.bind(Transport::Tcp, at, ALONE), taken);
+        ports.share(Transport::Tcp, at, (Sharing::ANY, ADDRESS));
+        assert_eq!(ports.bind(Transport::Tcp, at, PORT), taken);
     }
 }

@@ -1,6 +1,6 @@
 //! One end of a stream.
 
-use super::ports::Transport;
+use super::ports::{Sharing, Transport};
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
 use crate::error;
@@ -406,12 +406,12 @@ impl Layer {
         let bound = local.port() != 0;
         if bound {
             // Others may be bound there as well, if they do not listen.
-            self.ports.bind(Transport::Tcp, local, true)?;
+            self.ports.bind(Transport::Tcp, local, Sharing::ANY)?;
         }
         let opened = tcp.open(cx, Upper::new(&this), participants);
         if bound {
             // From now on the session itself keeps others away from both ends.
-            self.ports.unbind(Transport::Tcp, local);
+            self.ports.unbind(Transport::Tcp, local, Sharing::ANY);
         }
         let session = opened.map_err(|error| error::of_open(error, false))?;
         let body = Stream::new(session.clone(), Phase::Connecting, ends(cx, &session));

@@ -4,7 +4,7 @@ use crate::{A_MOMENT, PATIENCE, on_both};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Source, Stack, UdpSocket};
+use xk_net::{Driver, Sharing, Source, Stack, UdpSocket};
 
 on_both!(
     a_datagram_arrives_with_its_sender,
@@ -29,6 +29,8 @@ on_both!(
     shutdown_ends_a_connected_socket,
     many_sockets_keep_apart,
     a_connected_socket_may_share_its_port,
+    the_newest_that_shares_its_address_hears,
+    a_hash_says_who_hears_of_those_that_share_peers,
 );
 
 fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {
@@ -284,21 +286,26 @@ fn many_sockets_keep_apart<D: Driver>(stack: &Stack<D>) {
     }
 }
 
+/// Sockets at 10.0.0.1:700 that share it.
+fn sharing<D: Driver>(
+    stack: &Stack<D>,
+    address: bool,
+    port: bool,
+) -> std::io::Result<UdpSocket<D>> {
+    let sharing = Sharing { address, port };
+    let socket = UdpSocket::bind_shared(stack, "10.0.0.1:700", sharing)?;
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    Ok(socket)
+}
+
 fn a_connected_socket_may_share_its_port<D: Driver>(stack: &Stack<D>) {
     let ((peer, to), (other, from)) = (bind(stack), bind(stack));
     let at: SocketAddr = "10.0.0.1:700".parse().unwrap();
-    let shared = || {
-        let socket = UdpSocket::bind_shared(stack, at)?;
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Ok::<_, std::io::Error>(socket)
-    };
-    let one = shared().unwrap();
-    // It hears everybody, so nobody else may; nor may one that does not share.
-    assert_eq!(shared().unwrap_err().kind(), ErrorKind::AddrInUse);
+    let one = sharing(stack, true, false).unwrap();
     one.connect(to).unwrap();
     let alone = UdpSocket::bind(stack, at).unwrap_err();
     assert_eq!(alone.kind(), ErrorKind::AddrInUse);
-    let two = shared().unwrap();
+    let two = sharing(stack, true, false).unwrap();
     peer.send_to(b"one", at).unwrap();
     other.send_to(b"two", at).unwrap();
     let mut buffer = [0; 16];
@@ -306,10 +313,81 @@ fn a_connected_socket_may_share_its_port<D: Driver>(stack: &Stack<D>) {
     assert_eq!(&buffer[..3], b"one");
     assert_eq!(two.recv_from(&mut buffer).unwrap(), (3, from));
     assert_eq!(&buffer[..3], b"two");
-    // The port is the other's now.
-    assert_eq!(one.disconnect().unwrap_err().kind(), ErrorKind::AddrInUse);
+    // Both have the same peer: the newer hears, and leaves it to the other.
+    two.connect(to).unwrap();
+    peer.send_to(b"both", at).unwrap();
+    assert_eq!(two.recv_from(&mut buffer).unwrap(), (4, to));
     drop(two);
+    peer.send_to(b"left", at).unwrap();
+    assert_eq!(one.recv_from(&mut buffer).unwrap(), (4, to));
     one.disconnect().unwrap();
     other.send_to(b"again", at).unwrap();
     assert_eq!(one.recv_from(&mut buffer).unwrap(), (5, from));
+}
+
+/// Which of `sockets` the next datagram comes to.
+fn hearing<D: Driver>(sockets: &[UdpSocket<D>]) -> usize {
+    let deadline = Instant::now() + PATIENCE;
+    for socket in sockets {
+        socket.set_nonblocking(true).unwrap();
+    }
+    while Instant::now() < deadline {
+        for (at, socket) in sockets.iter().enumerate() {
+            if socket.recv(&mut [0; 16]).is_ok() {
+                return at;
+            }
+        }
+        std::thread::yield_now();
+    }
+    panic!("no socket hears");
+}
+
+fn the_newest_that_shares_its_address_hears<D: Driver>(stack: &Stack<D>) {
+    let (peer, _) = bind(stack);
+    let at = "10.0.0.1:700";
+    let mut all: Vec<_> = (0..3)
+        .map(|_| sharing(stack, true, false).unwrap())
+        .collect();
+    let refused = [(false, false), (false, true)].map(|(address, port)| {
+        let refused = sharing(stack, address, port).unwrap_err();
+        refused.kind() == ErrorKind::AddrInUse
+    });
+    assert_eq!(refused, [true; 2]);
+    for left in (0..3).rev() {
+        peer.send_to(b"newest", at).unwrap();
+        assert_eq!(hearing(&all), left);
+        all.pop();
+    }
+    drop(UdpSocket::bind(stack, at).unwrap());
+    // Set later it holds as well.
+    let alone = UdpSocket::bind(stack, at).unwrap();
+    assert!(sharing(stack, true, false).is_err());
+    let address = Sharing {
+        address: true,
+        port: false,
+    };
+    alone.set_sharing(address).unwrap();
+    sharing(stack, true, false).unwrap();
+}
+
+fn a_hash_says_who_hears_of_those_that_share_peers<D: Driver>(stack: &Stack<D>) {
+    let at = "10.0.0.1:700";
+    let all: Vec<_> = (0..4)
+        .map(|_| sharing(stack, false, true).unwrap())
+        .collect();
+    let mut heard = [0; 4];
+    for _ in 0..64 {
+        let (peer, _) = bind(stack);
+        let hears = [0; 3].map(|_| {
+            peer.send_to(b"x", at).unwrap();
+            hearing(&all)
+        });
+        // A peer stays with its socket.
+        assert!(hears.iter().all(|at| *at == hears[0]), "{hears:?}");
+        heard[hears[0]] += 1;
+    }
+    assert!(
+        heard.iter().all(|count| (4..=40).contains(count)),
+        "{heard:?}"
+    );
 }

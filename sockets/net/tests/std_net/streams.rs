@@ -4,13 +4,14 @@ use crate::{A_MOMENT, PATIENCE, on_both};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Mode, Poller, Ready, Source, Stack, TcpListener, TcpStream};
+use xk_net::{Driver, Mode, Poller, Ready, Sharing, Source, Stack, TcpListener, TcpStream};
 
 on_both!(
     octets_arrive_in_order,
     port_zero_is_any_free_one,
     a_port_is_listened_at_once,
     a_listener_frees_its_port,
+    listeners_that_share_peers_each_have_some,
     addresses_are_those_of_both_ends,
     nobody_there_is_a_refusal,
     connecting_has_a_timeout,
@@ -91,6 +92,44 @@ fn a_listener_frees_its_port<D: Driver>(stack: &Stack<D>) {
         drop((one, other, listener));
         assert_eq!(errno(TcpStream::connect(stack, "10.0.0.1:80")), Some(111));
     }
+}
+
+fn listeners_that_share_peers_each_have_some<D: Driver>(stack: &Stack<D>) {
+    let at: SocketAddr = "10.0.0.1:80".parse().unwrap();
+    let port = Sharing {
+        address: false,
+        port: true,
+    };
+    let listen = || {
+        let listener = TcpListener::reserve(stack, at, port)?;
+        listener.set_backlog(Some(64))?;
+        listener.set_nonblocking(true)?;
+        std::io::Result::Ok(listener)
+    };
+    let mut all = vec![listen().unwrap(), listen().unwrap()];
+    assert_eq!(errno(TcpListener::bind(stack, at)), Some(98));
+    let mut heard = [0; 2];
+    for _ in 0..32 {
+        let _one = TcpStream::connect(stack, at).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(at) = all.iter().position(|listener| listener.accept().is_ok()) {
+                heard[at] += 1;
+                break;
+            }
+        }
+    }
+    assert_eq!(heard.iter().sum::<i32>(), 32);
+    assert!(heard.iter().all(|count| *count > 0), "{heard:?}");
+    // The first that listened leaves the port to the other.
+    drop(all.remove(0));
+    let _one = TcpStream::connect(stack, at).unwrap();
+    let begun = Instant::now();
+    while all[0].accept().is_err() {
+        assert!(begun.elapsed() < PATIENCE, "nobody is accepted");
+    }
+    drop(all);
+    assert_eq!(errno(TcpStream::connect(stack, at)), Some(111));
 }
 
 fn addresses_are_those_of_both_ends<D: Driver>(stack: &Stack<D>) {
