@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::object::ProtocolRef;
 use crate::time::Time;
 use core::any::Any;
+use core::time::Duration;
 
 /// What an executor sleeps on, for wires whose descriptors come and go.
 ///
@@ -20,11 +21,17 @@ pub trait Sleeper {
 
     /// Takes `fd` out again. It must still be open.
     fn remove(&self, fd: &dyn Any);
+
+    /// Ends the sleep that is about to begin, and no other, while `fd` is readable, and keeps it
+    /// open until then: on Unix, `fd` is a `std::rc::Rc` of an `OwnedFd`. For few descriptors,
+    /// which are looked at one by one, and cost nothing while nothing sleeps.
+    fn until_readable(&self, fd: &dyn Any);
 }
 
 /// The executor's view of a wire.
 pub trait Wire {
-    /// Takes at most `budget` arrivals and passes them up. Answers how many it took.
+    /// Takes at most `budget` arrivals and passes them up. Answers how many it took. After one that
+    /// took some, one may be put off and take none, so that what follows from them goes first.
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize;
 
     /// Sends what was pushed since the last flush.
@@ -32,8 +39,8 @@ pub trait Wire {
         let _ = (cx, this);
     }
 
-    /// Shows what owns the file descriptor that becomes readable on arrivals, as for [`Sleeper`],
-    /// if there is one to sleep on.
+    /// Shows what owns the file descriptor that becomes readable on arrivals, but for those of
+    /// which [`rest`](Self::rest) tells, as for [`Sleeper`], if there is one to sleep on.
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
         let _ = see;
     }
@@ -53,6 +60,14 @@ pub trait Wire {
     fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
         let _ = (cx, this, sleeper);
         true
+    }
+
+    /// Sleeps until something arrives, for at most `limit`, in place of an executor that has
+    /// nothing but this wire to sleep on. False, at once, if it cannot. The call that waits takes
+    /// the arrival too, so one system call does the work of two.
+    fn sleep(&self, cx: &Kernel, this: &ProtocolRef, limit: Duration) -> bool {
+        let _ = (cx, this, limit);
+        false
     }
 
     /// The executor has slept, or has thought better of it.

@@ -1,17 +1,24 @@
 //! Sleeping on file descriptors.
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A set of descriptors to sleep on.
 pub(crate) struct Epoll {
     set: OwnedFd,
+    /// What ends the next sleep besides.
+    pub(crate) polled: RefCell<Vec<Rc<OwnedFd>>>,
 }
 
+/// How many descriptors are polled one by one, usually.
+const POLLED_USUAL: usize = 4;
 /// How many descriptors one wake-up reports at most; the rest come with the next.
 const REPORTS_MAX: usize = 16;
 
@@ -19,6 +26,7 @@ impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             set: epoll::create(CreateFlags::CLOEXEC)?,
+            polled: RefCell::default(),
         })
     }
 
@@ -58,10 +66,25 @@ impl Epoll {
 
     /// Sleeps until a descriptor reports or `timeout` is over. Calls `report` with each number.
     pub(crate) fn wait(&self, timeout: Option<Duration>, mut report: impl FnMut(u64)) {
-        let timeout = timeout.map(|t| Timespec {
+        let mut timeout = timeout.map(|t| Timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(t.subsec_nanos()),
         });
+        let mut polled = self.polled.borrow_mut();
+        if !polled.is_empty() {
+            let mut fds: SmallVec<[PollFd<'_>; POLLED_USUAL]> = SmallVec::new();
+            fds.push(PollFd::new(&self.set, PollFlags::IN));
+            fds.extend(polled.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            let is_set_ready =
+                poll(&mut fds, timeout.as_ref()).is_ok() && !fds[0].revents().is_empty();
+            drop(fds);
+            polled.clear();
+            if !is_set_ready {
+                return;
+            }
+            timeout = Some(Timespec::default());
+        }
+        drop(polled);
         let mut room = [const { MaybeUninit::<Event>::uninit() }; REPORTS_MAX];
         // An interrupted sleep reports nothing; the loop looks why.
         if let Ok((events, _)) = epoll::wait(&self.set, &mut room, timeout.as_ref()) {

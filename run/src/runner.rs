@@ -283,6 +283,12 @@ impl Sleeper for Epoll {
             Epoll::remove(self, fd);
         }
     }
+
+    fn until_readable(&self, fd: &dyn Any) {
+        if let Some(fd) = fd.downcast_ref::<Rc<OwnedFd>>() {
+            self.polled.borrow_mut().push(Rc::clone(fd));
+        }
+    }
 }
 
 impl Drop for Runner {
@@ -432,6 +438,8 @@ impl Inner {
         if rests {
             self.sleep_until_signalled(now);
         }
+        // What was not polled after all is not kept open.
+        self.epoll.polled.borrow_mut().clear();
         for (protocol, _) in &self.wires {
             if let Some(wire) = protocol.wire() {
                 wire.woken(&self.kernel, protocol);
@@ -456,7 +464,20 @@ impl Inner {
         stats.sleeps += 1;
         self.stats.set(stats);
         self.slept.set(true);
-        self.report(Some(timeout));
+        if !self.sleeps_on_its_wire(timeout) {
+            self.report(Some(timeout));
+        }
+    }
+
+    /// Leaves the sleep to the only wire, if there is nothing else to sleep on and it can.
+    fn sleeps_on_its_wire(&self, timeout: Duration) -> bool {
+        let [(only, _)] = &*self.wires else {
+            return false;
+        };
+        self.watched.borrow().iter().all(Option::is_none)
+            && only
+                .wire()
+                .is_some_and(|wire| wire.sleep(&self.kernel, only, timeout))
     }
 
     /// Sleeps for at most `timeout` and calls the watchers whose descriptors report.

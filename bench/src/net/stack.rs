@@ -47,7 +47,7 @@ fn wire_line(end: &End, wire: Wire) -> String {
             format!("host-eth local=\"{mine}\" peer=\"{other}\" mtu=1500 name=wire")
         }
         Wire::Shm => format!("shm path=\"{meeting}\" name=wire"),
-        Wire::HostUdp => "host-udp name=wire".into(),
+        Wire::HostUdp => "host-udp local=\"127.0.0.1\" name=wire".into(),
     }
 }
 

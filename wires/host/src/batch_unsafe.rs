@@ -139,7 +139,13 @@ pub(crate) struct Receiver {
     controls: Box<[Control; BATCH]>,
     /// Which places were prepared and not used since.
     ready: [bool; BATCH],
+    /// How many calls in a row have found one datagram, or were not asked for more.
+    singles: u8,
 }
+
+/// After so many calls for one datagram that found it, one asks for many: where they come one by
+/// one, the call for many takes longer, for it looks for the second.
+const SINGLES_MAX: u8 = 16;
 
 impl Receiver {
     pub(crate) fn new() -> Self {
@@ -150,6 +156,7 @@ impl Receiver {
             names: Box::new([Name([0; NAME_OCTETS]); BATCH]),
             controls: Box::new([Control([0; CONTROL_OCTETS]); BATCH]),
             ready: [false; BATCH],
+            singles: 0,
         }
     }
 
@@ -192,7 +199,16 @@ impl Receiver {
         wanted
     }
 
-    /// Takes at most `wanted` datagrams without waiting and shows each; answers how many there were.
+    /// How many datagrams the next call is to ask for, of `budget`.
+    pub(crate) fn wanted(&self, budget: usize) -> usize {
+        match self.singles {
+            0..SINGLES_MAX => 1,
+            _ => budget.min(BATCH),
+        }
+    }
+
+    /// Takes at most `wanted` datagrams and shows each; answers how many there were. If it `waits`,
+    /// it waits for the first, as long as the socket does.
     ///
     /// # Errors
     /// What the system says, such as `WouldBlock`, or an error about a datagram sent before; `OutOfMemory` if the
@@ -201,26 +217,37 @@ impl Receiver {
         &mut self,
         socket: BorrowedFd<'_>,
         (pool, headroom): (&Pool, usize),
-        wanted: usize,
+        (wanted, waits): (usize, bool),
         mut each: impl FnMut(Received),
     ) -> io::Result<usize> {
         let ready = self.prepare(pool, headroom, wanted.min(BATCH));
         if ready == 0 {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
+        let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
+        let fd = socket.as_raw_fd();
+        let headers = self.headers.as_mut_ptr();
         // SAFETY: the first `ready` headers were prepared now or by an earlier call and not used since: each points to a
         // name, two slices and control data in boxes of `self`, and the slices to the octets of two messages that
         // `self.places` has held since and that nobody else sees (`front_mut` gives only such).
         let count = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                ready as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-                ptr::null_mut(),
-            )
+            if ready == 1 {
+                libc::recvmsg(fd, &raw mut (*headers).msg_hdr, flags)
+            } else {
+                let none = ptr::null_mut();
+                libc::recvmmsg(fd, headers, ready as _, flags as _, none) as isize
+            }
         };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        let mut count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        if ready == 1 {
+            self.headers[0].msg_len = count as u32;
+            count = 1;
+        }
+        self.singles = match (wanted, count) {
+            (1, _) => self.singles.saturating_add(1),
+            (_, 1) => 0,
+            _ => SINGLES_MAX,
+        };
         for at in 0..count.min(BATCH) {
             each(self.take(at));
         }
@@ -430,16 +457,20 @@ impl<'a> Filling<'a> {
             };
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let fd = socket.as_raw_fd();
         // SAFETY: the first `count` headers were filled above: each points to a name in a box, to its own part of
         // `slices` and to its parcel's control data, none of which moves before the call returns; the slices point to
         // octets borrowed for `'a`, which the system only reads.
         let taken = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                count as libc::c_uint,
-                flags as _,
-            )
+            if count == 1 {
+                // The call for many takes longer for one.
+                match libc::sendmsg(fd, &raw const headers[0].msg_hdr, flags) {
+                    -1 => -1,
+                    _ => 1,
+                }
+            } else {
+                libc::sendmmsg(fd, headers.as_mut_ptr(), count as _, flags as _) as isize
+            }
         };
         usize::try_from(taken).map_err(|_| io::Error::last_os_error())
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef};
 
-use crate::batch_unsafe::{Arrival, BATCH, Received, Receiver};
+use crate::batch_unsafe::{Arrival, Received, Receiver};
 use crate::socket::{Complaint, DEVICE_ERROR, OVERFLOW, Socket, reason_of};
 
 /// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
@@ -14,7 +14,17 @@ const HEADROOM: usize = 128;
 /// How many complaints one look takes; the rest wait for the next.
 const COMPLAINTS_MAX: usize = 64;
 
-/// Shows what the socket has to `each`, at most `budget` datagrams or runs of them.
+/// What a look takes from a socket.
+#[derive(Clone, Copy)]
+pub(crate) enum Take {
+    /// At most so many datagrams, or runs of them, that are there.
+    Now(usize),
+    /// One, waited for as long as the socket does.
+    Wait,
+}
+
+/// Shows what the socket has to `each`. False if more than what was asked for may be there, and
+/// nothing but another look tells.
 ///
 /// # Errors
 /// The socket has something to complain about: see [`complaints`].
@@ -22,41 +32,50 @@ pub(crate) fn receive(
     (socket, receiver): (&Socket, &mut Receiver),
     pool: &Pool,
     this: &ProtocolRef,
-    budget: usize,
+    take: Take,
     mut each: impl FnMut(Arrival),
-) -> io::Result<()> {
-    let mut left = budget;
+) -> io::Result<bool> {
+    let (mut left, waits) = match take {
+        Take::Now(budget) => (budget, false),
+        Take::Wait => (1, true),
+    };
     while left > 0 {
-        let wanted = left.min(BATCH);
-        let outcome = receiver.receive(socket.fd().as_fd(), (pool, HEADROOM), wanted, |received| {
-            match received {
-                Received::Arrival(arrival) => {
-                    for _ in 0..socket.lost(&arrival.notes) {
-                        this.head().drops().count(&OVERFLOW);
+        let wanted = receiver.wanted(left);
+        let how = (wanted, waits);
+        let outcome =
+            receiver.receive(
+                socket.fd().as_fd(),
+                (pool, HEADROOM),
+                how,
+                |received| match received {
+                    Received::Arrival(arrival) => {
+                        for _ in 0..socket.lost(&arrival.notes) {
+                            this.head().drops().count(&OVERFLOW);
+                        }
+                        each(arrival);
                     }
-                    each(arrival);
-                }
-                Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
-            }
-        });
+                    Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
+                },
+            );
         match outcome {
-            Ok(count) if count == wanted => left -= count,
+            Ok(count) if count == wanted && wanted > 1 => left -= count,
             Ok(count) => {
                 let lost = if count > 0 { socket.lost_untold() } else { 0 };
                 for _ in 0..lost {
                     this.head().drops().count(&OVERFLOW);
                 }
-                return Ok(());
+                return Ok(true);
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::Interrupted if !waits => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Ok(true),
                 // The pool counts its own failures; the datagrams stay where they are.
-                io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => return Ok(()),
+                io::ErrorKind::OutOfMemory => return Ok(false),
                 _ => return Err(error),
             },
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Takes a run of datagrams of `segment` octets each apart, without copying; 0 stands for a single one.

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
 
 use xk_core::Reason;
 use xk_core::reason::Class;
@@ -39,12 +41,16 @@ pub(crate) struct Setup {
 /// Octets of the receive buffer for a tunnel; less if the system allows this process no more.
 const TUNNEL_OCTETS: usize = 4 << 20;
 
+/// The shortest wait that is left to the system's call, in milliseconds: a few of its ticks.
+const WAIT_MS_MIN: u64 = 16;
 /// How many losses one look tells of; the rest is for the next.
 const LOST_AT_ONCE: u32 = 1 << 16;
 
 /// An open socket.
 pub(crate) struct Socket {
-    socket: OwnedFd,
+    socket: Rc<OwnedFd>,
+    /// How long a call that waits for an arrival waits at most (`SO_RCVTIMEO`); zero: without end.
+    patience: Cell<Duration>,
     /// How many overflows have been told of.
     overflows: Cell<u32>,
     /// The system does not tell of them by itself.
@@ -77,14 +83,15 @@ impl Socket {
     /// What the system says; `AddrInUse` and `AddrNotAvailable` are the usual ones.
     pub(crate) fn bind(local: SocketAddr, setup: Setup) -> io::Result<Self> {
         let socket = UdpSocket::bind(local)?;
-        socket.set_nonblocking(true)?;
         socket.set_broadcast(true)?;
         let fd = socket.as_fd();
         let set = |level, option, value| batch_unsafe::set_option(fd, level, option, value);
         let discovery = |never: i32, always: i32| if setup.fragment { never } else { always };
         if local.is_ipv4() {
             set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-            set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            if local.ip().is_unspecified() {
+                set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            }
             let how = discovery(libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO);
             set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)?;
         } else {
@@ -109,7 +116,8 @@ impl Socket {
             set(libc::SOL_SOCKET, libc::SO_SNDBUF, octets)?;
         }
         Ok(Self {
-            socket: socket.into(),
+            socket: Rc::new(socket.into()),
+            patience: Cell::default(),
             overflows: Cell::new(0),
             asks: setup.tunnel,
         })
@@ -121,9 +129,31 @@ impl Socket {
         Ok(local.try_into()?)
     }
 
-    /// The descriptor.
-    pub(crate) fn fd(&self) -> &OwnedFd {
+    /// The descriptor. Each call on it says by itself whether it waits.
+    pub(crate) fn fd(&self) -> &Rc<OwnedFd> {
         &self.socket
+    }
+
+    /// Has calls that wait for an arrival wait for at most `limit`, and more than a fourth of it.
+    /// False if `limit` is too short, or the system refuses.
+    ///
+    /// Waits of conversations have limits like those before, so the system is told rarely.
+    pub(crate) fn wait_at_most(&self, limit: Duration) -> bool {
+        let patience = self.patience.get();
+        if patience <= limit && limit / 4 < patience {
+            return true;
+        }
+        let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let Some(power) = ms.checked_ilog2().filter(|_| ms >= WAIT_MS_MIN) else {
+            return false;
+        };
+        let patience = Duration::from_millis(1 << power);
+        let how = rustix::net::sockopt::Timeout::Recv;
+        let set = rustix::net::sockopt::set_socket_timeout(&self.socket, how, Some(patience));
+        if set.is_ok() {
+            self.patience.set(patience);
+        }
+        set.is_ok()
     }
 
     /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a part at a time.

@@ -289,7 +289,8 @@ fn what_the_socket_has_no_room_for_is_counted() {
         peer.send_to(&[7; 1000], ours).unwrap();
     }
     let mut got = stand.receive(1).len() as u64;
-    while stand.turn() > 0 {
+    // A turn behind one that took some may put its look off.
+    while stand.turn() + stand.turn() > 0 {
         got += stand.top.take_received().len() as u64;
     }
     // The count comes with the next arrival.

@@ -21,7 +21,7 @@ use super::config::{Config, FRAME_HEADER_OCTETS};
 use super::peers::{Destination, Peers};
 use super::vxlan;
 use crate::batch_unsafe::{Arrival, Batch, Receiver};
-use crate::inbox;
+use crate::inbox::{self, Take};
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing, in_few_slices};
 use crate::socket::{DEVICE_FULL, Socket};
 
@@ -91,7 +91,7 @@ impl HostEth {
             (&self.socket, receiver),
             cx.pool(),
             this,
-            budget,
+            Take::Now(budget),
             |arrival| {
                 self.accept(cx, this, arrival);
             },
@@ -281,7 +281,7 @@ impl Anchor for HostEth {
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
-        see(self.socket.fd());
+        see(&**self.socket.fd());
     }
 
     fn next_poll(&self) -> Option<Time> {

@@ -33,8 +33,9 @@
 //! peer's port is unreachable, the next push into a session that somebody holds fails once. Who sends to a port that has
 //! no socket hears so from the system; a message for a host or peer that nobody takes is dropped as "no port".
 //!
-//! Arrivals are read into message memory, 16 at a time; where the system joins datagrams (UDP GRO) they are taken apart
-//! without copying. What is pushed waits for the end of the turn, or for 128 messages on one port, and goes in batches of
+//! Arrivals are read into message memory, one by one, or 16 at a time where they come faster than
+//! that; where the system joins datagrams (UDP GRO) they are taken apart without copying. A stack
+//! with one socket and nothing else to sleep on sleeps in the call that takes the arrival. What is pushed waits for the end of the turn, or for 128 messages on one port, and goes in batches of
 //! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for a full socket.
 //!
 //! # Control
@@ -43,7 +44,8 @@
 //! `network-error` up.
 //!
 //! # Parameters
-//! - `local`: our host, for every port; `0.0.0.0` for every address that we have.
+//! - `local`: our host, for every port; `0.0.0.0` for every address that we have, which costs each
+//!   datagram its control data.
 //! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
 //! - `ports_max`: how many sockets it opens.
 //! - `fragment`: whether the system may fragment datagrams.

@@ -5,10 +5,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use xk_core::object::OpenError;
+use xk_core::wire::Sleeper;
 use xk_core::{Message, ProtocolRef};
 
 use crate::batch_unsafe::Batch;
@@ -32,6 +34,8 @@ pub(crate) struct Port {
     waits: Cell<bool>,
     /// Its socket took no more at the last flush.
     blocked: Cell<bool>,
+    /// `epoll` knows its socket.
+    is_watched: Cell<bool>,
 }
 
 impl Port {
@@ -53,8 +57,10 @@ pub(crate) struct Ports {
     setup: Setup,
     max: usize,
     list: RefCell<Vec<Rc<Port>>>,
-    /// Becomes readable when one of the sockets is ready.
+    /// Becomes readable when one of many sockets has something, or one that was full takes something.
     epoll: OwnedFd,
+    /// There were once so many that `epoll` watches them all.
+    are_many: Cell<bool>,
     waiting: RefCell<Vec<Rc<Port>>>,
     batch: RefCell<Batch>,
     /// Where the next look at many sockets writes.
@@ -69,6 +75,7 @@ impl Ports {
             max,
             list: RefCell::default(),
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            are_many: Cell::new(false),
             waiting: RefCell::default(),
             batch: RefCell::new(Batch::new()),
             events: RefCell::new(Vec::with_capacity(READY_MAX)),
@@ -107,8 +114,6 @@ impl Ports {
         let open = || -> io::Result<Port> {
             let socket = Socket::bind(local, self.setup)?;
             let number = socket.local()?.port();
-            let data = EventData::new_u64(number.into());
-            epoll::add(&self.epoll, socket.fd(), data, EventFlags::IN)?;
             Ok(Port {
                 number,
                 socket: RefCell::new(Some(socket)),
@@ -116,6 +121,7 @@ impl Ports {
                 users: Cell::new(1),
                 waits: Cell::new(false),
                 blocked: Cell::new(false),
+                is_watched: Cell::new(false),
             })
         };
         let port = Rc::new(open().map_err(|error| match error.kind() {
@@ -124,7 +130,48 @@ impl Ports {
             _ => OpenError::Full,
         })?);
         self.list.borrow_mut().push(Rc::clone(&port));
+        if self.len() > ASKED_EACH && !self.are_many.replace(true) {
+            for port in &*self.list.borrow() {
+                port.with_socket(|socket| self.watch(port, socket));
+            }
+        } else if self.are_many.get() {
+            port.with_socket(|socket| self.watch(&port, socket));
+        }
         Ok(port)
+    }
+
+    /// Has `epoll` tell of a socket what it is to tell: of few sockets not what they receive, since
+    /// each set that watches a socket costs every message, whichever way it goes.
+    fn watch(&self, port: &Port, socket: &Socket) {
+        let mut wanted = EventFlags::empty();
+        wanted.set(EventFlags::IN, self.are_many.get());
+        wanted.set(EventFlags::OUT, port.blocked.get());
+        let data = EventData::new_u64(port.number.into());
+        let was_watched = port.is_watched.replace(!wanted.is_empty());
+        // If it fails the next sleep is short all the same.
+        let _ = match (was_watched, wanted.is_empty()) {
+            (false, true) => Ok(()),
+            (false, false) => epoll::add(&self.epoll, socket.fd(), data, wanted),
+            (true, false) => epoll::modify(&self.epoll, socket.fd(), data, wanted),
+            (true, true) => epoll::delete(&self.epoll, socket.fd()),
+        };
+    }
+
+    /// Has a sleep end when one of few sockets has something.
+    pub(crate) fn rest(&self, sleeper: &dyn Sleeper) {
+        if !self.are_many.get() {
+            for port in &*self.list.borrow() {
+                port.with_socket(|socket| sleeper.until_readable(socket.fd()));
+            }
+        }
+    }
+
+    /// The only socket, if it can wait for an arrival for at most `limit`.
+    pub(crate) fn waits(&self, limit: Duration) -> Option<Rc<Port>> {
+        let list = self.list.borrow();
+        let [port] = &**list else { return None };
+        let waits = port.with_socket(|socket| socket.wait_at_most(limit))?;
+        (waits && !port.blocked.get()).then(|| Rc::clone(port))
     }
 
     /// One user less; without any the socket closes, its last words said.
@@ -234,14 +281,7 @@ impl Ports {
             if port.blocked.replace(blocked) == blocked {
                 return;
             }
-            let wanted = if blocked {
-                EventFlags::IN | EventFlags::OUT
-            } else {
-                EventFlags::IN
-            };
-            let data = EventData::new_u64(port.number.into());
-            // If it fails the next sleep is short all the same.
-            let _ = epoll::modify(&self.epoll, socket.fd(), data, wanted);
+            self.watch(port, socket);
         });
     }
 }

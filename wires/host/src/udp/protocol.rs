@@ -5,13 +5,14 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
+use std::time::Duration;
 
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::object::{Enable, OpenError, SessionTable};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::{self, Class};
-use xk_core::wire::Wire;
+use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Time, Upper,
@@ -25,7 +26,7 @@ use super::session::{Connected, PAYLOAD_MAX, Unconnected, peer_of, unreachable_p
 use crate::address::Notes;
 use crate::batch_unsafe::{Arrival, Receiver};
 use crate::error::environment;
-use crate::inbox;
+use crate::inbox::{self, Take};
 use crate::socket::{Complaint, Setup, Socket, meaning, way_to};
 
 /// How many enables and unconnected sessions there may be.
@@ -78,6 +79,9 @@ struct HostUdp {
     /// Shared by all shepherds: if one blocks in a delivery, the next goes on.
     arrivals: RefCell<VecDeque<Taken>>,
     complaints: RefCell<Vec<(u16, Complaint)>>,
+    /// The last look took what it was asked for, and the next is put off: what follows from the
+    /// arrivals goes first, and a sleep ends at once if there is more.
+    rests: Cell<bool>,
 }
 
 const LOCAL: &str = "an IPv4 address of this machine, or 0.0.0.0 for all";
@@ -128,6 +132,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         receiver: RefCell::new(Receiver::new()),
         arrivals: RefCell::default(),
         complaints: RefCell::default(),
+        rests: Cell::new(false),
     })
 }
 
@@ -224,7 +229,7 @@ impl Protocol for HostUdp {
 
 impl Wire for HostUdp {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if self.arrivals.borrow().is_empty() {
+        if self.arrivals.borrow().is_empty() && !self.rests.take() {
             self.receive(cx, this, budget);
         }
         let mut count = 0;
@@ -243,6 +248,22 @@ impl Wire for HostUdp {
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
         see(self.table.ports.descriptor());
+    }
+
+    fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        self.table.ports.rest(sleeper);
+        true
+    }
+
+    fn sleep(&self, cx: &Kernel, this: &ProtocolRef, limit: Duration) -> bool {
+        let port = self.table.ports.waits(limit);
+        let Some(port) = port.filter(|_| self.arrivals.borrow().is_empty()) else {
+            return false;
+        };
+        let drained = self.receive_at(cx, this, &port, Take::Wait);
+        self.put_off(drained);
+        // Without a buffer for an arrival it did not wait.
+        drained || !self.complaints.borrow().is_empty()
     }
 
     fn next_poll(&self) -> Option<Time> {
@@ -372,26 +393,41 @@ impl HostUdp {
 
     /// Takes what the sockets have, and passes on what they complain about.
     fn receive(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) {
+        let mut drained = true;
         self.table.ports.look(|port| {
-            let receiver = &mut *self.receiver.borrow_mut();
-            port.with_socket(|socket| {
-                let from = (socket, receiver);
-                let taken = inbox::receive(from, cx.pool(), this, budget, |arrival| {
-                    self.accept(this, port, arrival);
-                });
-                if let Err(error) = taken {
-                    inbox::complaints(socket, this, &error, |complaint| {
-                        let complaints = &mut *self.complaints.borrow_mut();
-                        complaints.push((port.number, complaint));
-                    });
-                }
-            });
+            drained &= self.receive_at(cx, this, port, Take::Now(budget));
         });
+        self.put_off(drained);
         if !self.complaints.borrow().is_empty() {
             for (port, complaint) in self.complaints.take() {
                 self.network_error(cx, port, &complaint);
             }
         }
+    }
+
+    /// Puts the next look off if this one took something, and all that was there.
+    fn put_off(&self, drained: bool) {
+        let rests = drained && !self.arrivals.borrow().is_empty();
+        self.rests.set(rests);
+    }
+
+    /// Takes what one socket has. True if that was all, as far as it is known.
+    fn receive_at(&self, cx: &Kernel, this: &ProtocolRef, port: &Rc<Port>, take: Take) -> bool {
+        let receiver = &mut *self.receiver.borrow_mut();
+        let taken = port.with_socket(|socket| {
+            let from = (socket, receiver);
+            let taken = inbox::receive(from, cx.pool(), this, take, |arrival| {
+                self.accept(this, port, arrival);
+            });
+            taken.unwrap_or_else(|error| {
+                inbox::complaints(socket, this, &error, |complaint| {
+                    let complaints = &mut *self.complaints.borrow_mut();
+                    complaints.push((port.number, complaint));
+                });
+                false
+            })
+        });
+        taken.unwrap_or(true)
     }
 
     /// Takes a datagram, or a run of them, apart.
