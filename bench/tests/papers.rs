@@ -70,7 +70,7 @@ fn tables_have_the_papers_column() {
         ("papers/rpc-table-1", RPC_ROWS, 14),
         ("papers/rpc-table-2", RPC_ROWS, 8),
         ("papers/rpc-table-3", RPC_ROWS, 7),
-        ("papers/rpc-removing-layers", RPC_ROWS, 5),
+        ("papers/rpc-removing-layers", RPC_ROWS, 10),
         ("papers/xkernel-figure-5", &["1 octets", "1400 octets"], 2),
         ("papers/xkernel-figure-6", &[], 4),
     ] {

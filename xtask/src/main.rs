@@ -25,6 +25,7 @@ cargo xtask COMMAND
   test [--keep-going] [--only STEP]...   everything that must pass before a merge, step by step
                                          (--list names the steps)
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
+  quote                                  fills tables that quote figures from docs/benchmarks.md
   fuzz [--seconds N] [--target NAME]     the fuzz targets, guided by coverage; with `--keep yes` what
        [--seed N] [--keep yes]           reaches something new goes to the corpus
   setup                                  the Debian packages that the peer tests need; installs them as root
@@ -54,6 +55,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["test", options @ ..] => steps::run(&root, options),
         ["fuzz", options @ ..] => fuzz::run(&root, options),
         ["tidy"] => tidy::run(&root),
+        ["quote"] => tidy::quotes::run(&root),
         ["setup"] => setup::run(),
         ["install"] => install::run(&root, None),
         ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),

@@ -42,3 +42,56 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
 fn quoted(row: impl Into<String>, system: &'static str, figure: f64) -> Case {
     Case::measured(row, move |_| Ok(figure.into())).of(system)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::record::Record;
+
+    /// The rows that a benchmark has, of all systems, as if each had been measured.
+    fn records(name: &'static str) -> Vec<Record> {
+        let all = crate::benchmarks();
+        let found = all.iter().find(|benchmark| benchmark.name == name);
+        let benchmark = found.unwrap_or_else(|| panic!("no benchmark is called {name}"));
+        let measured = |case: crate::Case| Record {
+            bench: name,
+            row: case.row,
+            system: case.system,
+            min: 1.0,
+            median: 2.0,
+            max: 3.0,
+            runs: 1,
+            ..Record::default()
+        };
+        let mut records: Vec<Record> = (benchmark.cases)().into_iter().map(measured).collect();
+        records.extend((benchmark.derived)(&records));
+        records
+    }
+
+    /// `xk bench all` makes every row that the page promises, of ours.
+    #[test]
+    fn every_row_of_the_page_is_in_its_benchmark() {
+        let page = include_str!("../../../docs/papers.md");
+        let mut promised = 0;
+        for line in page.lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let ["", _, bench, rows, ""] = cells[..] else {
+                continue;
+            };
+            let Some(name) = bench.strip_prefix('`').and_then(|b| b.strip_suffix('`')) else {
+                continue;
+            };
+            let records = records(name.to_owned().leak());
+            for row in rows.split("; ") {
+                let is_row = |record: &&Record| {
+                    let rest = record.row.strip_prefix(row);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ' ']))
+                };
+                let mut found = records.iter().filter(is_row);
+                let has_ours = found.any(|record| record.system.starts_with("xk"));
+                assert!(has_ours, "{name} has no row {row}");
+                promised += 1;
+            }
+        }
+        assert!(promised > 50, "the page names {promised} rows");
+    }
+}

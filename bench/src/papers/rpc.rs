@@ -347,9 +347,13 @@ fn removing_layers() -> Benchmark {
         "us",
         || {
             let mut list = measured(&REMOVED.map(|(stack, _)| stack), &SIZES);
+            // Those of table I beside them, so that one run has all that compare.
+            let others = [Stack::MonolithicEth, Stack::MonolithicIp];
+            list.extend(measured(&others, &[(LATENCY, 0)]));
             for (stack, ms) in REMOVED {
                 list.push(quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0));
             }
+            list.extend(quoted_latencies(&TABLE_1[1..3]));
             list
         },
     )
@@ -360,6 +364,10 @@ fn removing_layers() -> Benchmark {
         let goal = Some(Goal::AtMost(1.0));
         list.extend(ratios(records, LATENCY, [removed, monolithic], goal));
         list.extend(ratios(records, LATENCY, [removed, layered], None));
+        let [eth, ip, _] = MONOLITHIC.map(Stack::name);
+        for pair in [[layered, monolithic], [monolithic, eth], [ip, eth]] {
+            list.extend(ratios(records, LATENCY, pair, None));
+        }
         list
     })
 }

@@ -7,6 +7,7 @@ mod layers;
 mod length;
 mod manifest;
 mod manual;
+pub(crate) mod quotes;
 mod source;
 mod text;
 
@@ -115,6 +116,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Violation>> {
         source::check,
         length::check,
         manual::check,
+        quotes::check,
         text::check,
     ] {
         rules(&tree, &mut found);
