@@ -5,7 +5,6 @@
 use core::any::Any;
 use core::cell::RefCell;
 use std::collections::VecDeque;
-use xk_core::control::{Answer, Ask};
 use xk_core::graph::{Build, BuildError, Family, Look};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
@@ -89,11 +88,12 @@ impl Protocol for StandIn {
         Ok(Enable(enabled.len() as u64))
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        match &self.lower {
-            Some(lower) => lower.control(cx, ask),
-            None => Answer::Unknown,
-        }
+    fn lower(&self) -> Option<&ProtocolRef> {
+        self.lower.as_ref()
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
     }
 }
 
@@ -137,6 +137,7 @@ fn rehearse_host(
     let instance = instance(host, index);
     let nodes = instance.nodes();
     let mut built: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
+    let mut whole = true;
     for &at in &plan.order {
         let (Some(place), Some(node)) = (plan.places.get(at), nodes.get(at)) else {
             return;
@@ -146,29 +147,33 @@ fn rehearse_host(
             .iter()
             .filter_map(|lower| built.get(*lower).cloned().flatten())
             .collect();
-        built[at] = Some(build_one(&kernel, place, node, &lowers, diagnostics));
+        let one = build_one(&kernel, place, node, &lowers, diagnostics);
+        whole &= one.is_some();
+        built[at] = Some(one.unwrap_or_else(|| stand_in(&kernel, place, node, &lowers)));
     }
     let built: Vec<ProtocolRef> = built.into_iter().flatten().collect();
     if diagnostics.len() == before {
         build::fill_numbers(graph, plan, &built, &kernel);
-        start(graph, &instance, &kernel, diagnostics);
+        start(graph, &instance, &kernel, whole, diagnostics);
     }
     kernel.stop();
 }
 
+fn stand_in(kernel: &Kernel, place: &Place, node: &Node, lowers: &[ProtocolRef]) -> ProtocolRef {
+    let enabled = RefCell::default();
+    let lower = lowers.first().cloned();
+    kernel.add_protocol(place.entry.kind, &node.name, StandIn { lower, enabled })
+}
+
+/// Builds a protocol, or what passes everything as it does; `None` if it is not known how it will be.
 fn build_one(
     kernel: &Kernel,
     place: &Place,
     node: &Node,
     lowers: &[ProtocolRef],
     diagnostics: &mut Diagnostics,
-) -> ProtocolRef {
+) -> Option<ProtocolRef> {
     let (kind, name) = (place.entry.kind, &node.name);
-    let stand_in = || {
-        let enabled = RefCell::default();
-        let lower = lowers.first().cloned();
-        kernel.add_protocol(kind, name, StandIn { lower, enabled })
-    };
     let params = params_of(diagnostics, place.entry, node);
     let found = place
         .entry
@@ -188,9 +193,9 @@ fn build_one(
                 address,
                 takes_groups,
             };
-            return kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings));
+            return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings)));
         }
-        return stand_in();
+        return (!is_wire).then(|| stand_in(kernel, place, node, lowers));
     }
     let result = (place.entry.build)(&mut Build {
         cx: kernel,
@@ -200,27 +205,30 @@ fn build_one(
         params: &params,
     });
     match result {
-        Ok(protocol) => protocol,
+        Ok(protocol) => Some(protocol),
         Err(error) => {
             // The rest depends on what is really below.
             if matches!(error, BuildError::Param { .. }) {
                 build::report(diagnostics, Severity::Error, node, &error);
             }
-            stand_in()
+            None
         }
     }
 }
 
-/// Starts every protocol, and reports whoever wants what another one has. What else fails depends on
-/// what is really below.
+/// Starts every protocol, and reports those that cannot. Where all below is not as in a run
+/// (`whole`), only that one wants what another has is sure.
 fn start(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
     kernel: &Kernel,
+    whole: bool,
     diagnostics: &mut Diagnostics,
 ) {
     for protocol in kernel.protocols() {
-        if let Err(error @ OpenError::InUse) = protocol.start(kernel) {
+        if let Err(error) = protocol.start(kernel)
+            && (whole || error == OpenError::InUse)
+        {
             diagnostics.extend(build::failed_start(graph, host, &protocol, error));
         }
     }

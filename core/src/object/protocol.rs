@@ -344,7 +344,7 @@ impl ProtocolRef {
     }
 
     /// See [`Protocol::passes_numbers`]: the layer whose numbers hold on this one.
-    pub(crate) fn numbers_below(&self) -> Option<&ProtocolRef> {
+    pub fn numbers_below(&self) -> Option<&ProtocolRef> {
         self.0.body.lower().filter(|_| self.0.body.passes_numbers())
     }
 

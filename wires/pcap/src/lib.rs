@@ -15,7 +15,8 @@
 //!
 //! # Behaviour
 //! Passes everything on unchanged, and writes each message of either direction to the file, with its time, its direction,
-//! and the edge's name (`eth > tap`) as a comment. The link type is what the layer below says, or `USER0` (147).
+//! and the edge's name (`eth > tap`) as a comment. The link type is that of the wire below, IPv4 (228) for what `ip` sends, and else
+//! `USER0` (147), with the reason in the interface's description; messages of different link types have interfaces of their own.
 //! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice; in a real run, since 1970, if
 //! whoever runs the kernel has put an [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
 //!
@@ -59,7 +60,7 @@
 mod protocol;
 mod writer;
 
-pub use protocol::{Capture, NOT_CAPTURED};
+pub use protocol::{Capture, NOT_CAPTURED, link_type};
 pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 
 use xk_core::Entry;

@@ -25,7 +25,8 @@ const APPLICATION: &str = "xk";
 
 struct Output {
     writer: Writer<Box<dyn Write>>,
-    interface: InterfaceId,
+    /// One for each link type that was seen.
+    interfaces: Vec<(LinkType, InterfaceId)>,
     /// The edge's name, written anew for each message in the same place.
     comment: String,
 }
@@ -68,16 +69,28 @@ impl Capture {
         }
     }
 
-    fn begin(&self, out: Box<dyn Write>, below: &str, link_type: LinkType) -> io::Result<Output> {
-        let mut writer = Writer::new(out, APPLICATION)?;
-        let description = format!("above {below}");
+    /// The interface for messages of one link type, entered with the first of them.
+    fn interface(&self, output: &mut Output, edge: Edge<'_>) -> io::Result<InterfaceId> {
+        let Edge {
+            upper,
+            below,
+            link_type: known,
+        } = edge;
+        let link_type = known.unwrap_or(LinkType::USER0);
+        let entered = output.interfaces.iter().find(|(of, _)| *of == link_type);
+        if let Some((_, interface)) = entered {
+            return Ok(*interface);
+        }
+        let description = match known {
+            Some(_) => format!("above {below}"),
+            None => format!("above {below}; packets of {upper} have no link type"),
+        };
         let interface = Interface::new(&self.name, link_type).description(&description);
-        let interface = writer.add_interface(&interface.snap_octets(self.snap_octets))?;
-        Ok(Output {
-            writer,
-            interface,
-            comment: String::new(),
-        })
+        let interface = output
+            .writer
+            .add_interface(&interface.snap_octets(self.snap_octets))?;
+        output.interfaces.push((link_type, interface));
+        Ok(interface)
     }
 
     fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
@@ -86,16 +99,24 @@ impl Capture {
         let message = completed.as_ref().unwrap_or(message);
         let mut output = self.output.borrow_mut();
         let written = output.as_mut().is_some_and(|output| {
-            let Output {
-                writer,
-                interface,
-                comment,
-            } = output;
             let below = hop.lower.protocol(cx);
+            let link_type = below.as_ref().and_then(|l| link_type(cx, hop.upper, l));
             let below = below.as_ref().map_or("", |below| below.name());
+            let upper = hop.upper.name();
+            let edge = Edge {
+                upper,
+                below,
+                link_type,
+            };
+            let Ok(interface) = self.interface(output, edge) else {
+                return false;
+            };
+            let Output {
+                writer, comment, ..
+            } = output;
             comment.clear();
             // Writing to a string does not fail.
-            let _ = write!(comment, "{} > {below}", hop.upper.name());
+            let _ = write!(comment, "{upper} > {below}");
             let mut few = [[].as_slice(); PARTS_FEW];
             let many: Vec<&[u8]>;
             let count = message.slices().count();
@@ -119,7 +140,7 @@ impl Capture {
             let frame = Frame::new(time_ns, parts)
                 .direction(direction)
                 .comment(comment);
-            writer.write(*interface, &frame).is_ok()
+            writer.write(interface, &frame).is_ok()
         });
         if !written {
             // Behind half a block nothing can be read.
@@ -129,6 +150,28 @@ impl Capture {
             }
         }
     }
+}
+
+/// Where a message crosses: between whom, and the link type of what does.
+struct Edge<'a> {
+    upper: &'a str,
+    below: &'a str,
+    link_type: Option<LinkType>,
+}
+
+/// The link type of what `upper` pushes into `lower`: that of a wire, or of a protocol whose packets
+/// have one of their own; `None` where the registry has none.
+pub fn link_type(cx: &Kernel, upper: &ProtocolRef, lower: &ProtocolRef) -> Option<LinkType> {
+    if upper.head().kind() == "ip" {
+        return Some(LinkType::IPV4);
+    }
+    let mut at = lower;
+    while at.wire().is_none() {
+        at = at.numbers_below()?;
+    }
+    // Layers above a wire pass the question on, and have other octets.
+    let asked = at.ask(cx, control::LinkType::default());
+    asked.map(|answer| LinkType(answer.number))
 }
 
 /// A copy with the checksum that a device further down will fill in; `None` if there is nothing to fill in.
@@ -144,15 +187,18 @@ impl Filter for Capture {
         true
     }
 
-    fn start(&self, cx: &Kernel, this: &ProtocolRef, lower: &ProtocolRef) -> Result<(), OpenError> {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef, _: &ProtocolRef) -> Result<(), OpenError> {
         *self.this.borrow_mut() = Some(this.clone());
         if let Some(offset) = cx.surroundings::<EpochOffset>() {
             self.epoch.set(offset.0);
         }
-        let known = lower.ask(cx, control::LinkType::default());
-        let link_type = known.map_or(LinkType::USER0, |q| LinkType(q.number));
         if let Some(out) = self.out.take() {
-            *self.output.borrow_mut() = self.begin(out, lower.name(), link_type).ok();
+            let begun = Writer::new(out, APPLICATION).ok();
+            *self.output.borrow_mut() = begun.map(|writer| Output {
+                writer,
+                interfaces: Vec::new(),
+                comment: String::new(),
+            });
         }
         Ok(())
     }

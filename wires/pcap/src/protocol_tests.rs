@@ -140,6 +140,75 @@ fn what_crosses_is_in_the_file() {
     assert!(text.contains("tap of one") && text.contains("above wire"));
 }
 
+/// What a file says of link types: the number of each interface, in order, and of each message.
+fn link_types(octets: &[u8]) -> (Vec<i32>, Vec<u32>) {
+    let (mut left, mut interfaces, mut messages) = (octets, Vec::new(), Vec::new());
+    while !left.is_empty() {
+        let (rest, block) = parse_block_le(left).unwrap();
+        left = rest;
+        match block {
+            Block::InterfaceDescription(idb) => interfaces.push(idb.linktype.0),
+            Block::EnhancedPacket(epb) => messages.push(epb.if_id),
+            _ => {}
+        }
+    }
+    (interfaces, messages)
+}
+
+/// A session of the capture for an upper protocol of this kind.
+fn session(cx: &Kernel, capture: &ProtocolRef, kind: &'static str) -> SessionRef {
+    let upper = cx.add_protocol(kind, kind, Sink);
+    let opened = capture.open(cx, Upper::new(&upper), Participants::default());
+    opened.unwrap()
+}
+
+/// Above a layer, what is captured has no header of the wire any more.
+#[test]
+fn the_link_type_is_that_of_what_crosses() {
+    let cx = kernel();
+    let place = Place::new("types");
+    let capture = |name: &'static str, lower: &ProtocolRef| {
+        let file = place.0.join(name);
+        let out = Box::new(File::create(&file).unwrap());
+        let body = PassThrough::new(lower.clone(), Capture::new(name, 0, out));
+        (file, cx.add_protocol("pcap", name, body))
+    };
+    let wire = wire(&cx);
+    let (low, pcap) = capture("low", &wire);
+    // One more that looks on below is no layer.
+    let (lower, above) = capture("lower", &pcap);
+    let layer = xk_null::add(&cx, "null", above.clone(), 16);
+    let (high, top) = capture("high", &layer);
+    cx.numbers_mut()
+        .add(xk_core::numbers::Number {
+            upper: "ip",
+            lower: "null",
+            number: 1,
+        })
+        .unwrap();
+    cx.numbers_mut()
+        .add(xk_core::numbers::Number {
+            upper: "arp",
+            lower: "null",
+            number: 2,
+        })
+        .unwrap();
+    cx.start().unwrap();
+    for kind in ["arp", "ip"] {
+        let message = cx.pool().copy_from(64, &[0x45; 20]).unwrap();
+        session(&cx, &top, kind).push(&cx, message).unwrap();
+    }
+    cx.stop();
+    let wires = (vec![147], vec![0, 0]);
+    for file in [low, lower] {
+        assert_eq!(link_types(&std::fs::read(file).unwrap()), wires);
+    }
+    assert_eq!(
+        link_types(&std::fs::read(high).unwrap()),
+        (vec![147, 228], vec![0, 1])
+    );
+}
+
 #[test]
 fn the_same_run_gives_the_same_octets() {
     let place = Place::new("same");

@@ -13,7 +13,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use xk_core::object::ProtocolId;
 use xk_core::trace::{Crossing, Observer};
 use xk_core::{Kernel, ProtocolRef};
-use xk_kit::control::LinkType as LinkTypeOf;
 use xk_pcap::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 use xk_run::Recorder;
 
@@ -276,7 +275,6 @@ fn link_type(
     upper: Option<&ProtocolRef>,
     lower: &ProtocolRef,
 ) -> LinkType {
-    let is_ip = |p: &ProtocolRef| p.head().kind() == "ip";
     let stands_here = |(_, below): &&(String, Vec<String>)| below.iter().any(|n| n == lower.name());
     let above: Vec<ProtocolRef> = match upper {
         Some(upper) => vec![upper.clone()],
@@ -287,13 +285,11 @@ fn link_type(
                 .collect()
         }
     };
-    if !above.is_empty() && above.iter().all(is_ip) {
-        return LinkType::IPV4;
-    }
-    // Answered by wires for what passes them; layers above forward the question, but have other octets.
-    if lower.wire().is_some() {
-        let answer = lower.ask(kernel, LinkTypeOf::default());
-        return answer.map_or(LinkType::USER0, |q| LinkType(q.number));
-    }
-    LinkType::USER0
+    let mut types = above
+        .iter()
+        .map(|upper| xk_pcap::link_type(kernel, upper, lower));
+    let first = types.next().flatten();
+    first
+        .filter(|first| types.all(|other| other == Some(*first)))
+        .unwrap_or(LinkType::USER0)
 }
