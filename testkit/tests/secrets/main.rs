@@ -1,6 +1,7 @@
 //! What goes onto the wire tells nothing of what is secret: strangers and peers collect what a host
 //! shows them, and try to go on from there.
 
+mod boots;
 mod peers;
 mod recovery;
 mod world;

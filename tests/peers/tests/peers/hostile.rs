@@ -511,7 +511,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     add_places(&mut victim);
     let is_long = std::env::var_os("XK_LONG").is_some();
     let (frames, rate) = if is_long {
-        (2_000_000, 50_000)
+        (1_700_000, 10_000)
     } else {
         (6000, 10_000)
     };
