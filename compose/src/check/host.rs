@@ -126,6 +126,7 @@ pub(super) fn check(
         params: params(host, catalog, diagnostics),
     };
     let order = order::check(&site, diagnostics);
+    order::depths(&site, &order, diagnostics);
     for &at in &order {
         stacking::check(&mut site, at, diagnostics);
     }

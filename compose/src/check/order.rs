@@ -4,6 +4,10 @@ use xk_lang::Diagnostics;
 
 use super::host::Site;
 
+/// How many layers may stand one on another. A message and the answer to it pass them on the stack of
+/// one shepherd, 64 KiB: `fault`, the largest, takes 2.3 KiB there and back without optimization.
+const LAYERS_MAX: usize = 24;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     New,
@@ -58,6 +62,27 @@ pub(super) fn check(site: &Site<'_>, diagnostics: &mut Diagnostics) -> Vec<usize
         }
     }
     order
+}
+
+/// Refuses a node with more layers below than a message can pass on the stack of a shepherd.
+pub(super) fn depths(site: &Site<'_>, order: &[usize], diagnostics: &mut Diagnostics) {
+    let mut depths = vec![0; site.lowers.len()];
+    for &at in order {
+        let lowers = site.lowers[at].iter().flatten();
+        depths[at] = 1 + lowers.map(|lower| depths[*lower]).max().unwrap_or(0);
+        if depths[at] == LAYERS_MAX + 1 {
+            let what = format!(
+                "`{}` is layer {} of its host",
+                site.node(at).name,
+                depths[at]
+            );
+            diagnostics
+                .error(site.node(at).kind.span, what)
+                .expected(format!("at most {LAYERS_MAX} layers, one on another"))
+                .help("a message passes them all on one stack, of 64 KiB; leave some out");
+            return;
+        }
+    }
 }
 
 /// `cycle` holds each node once, in the order of standing on each other; the last stands on the first.
