@@ -108,6 +108,8 @@ fn a_filter_fits_every_edge() {
     for path in files {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let source = fs::read_to_string(&path).unwrap();
+        // Nothing is left in a folder; one file has one writer, by its name.
+        let source = source.replace("\"faults.pcapng\"", "\"/dev/./null\"");
         let graph = check(&source, &name, &catalog).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         if !long && (graph.host_count() > HOSTS_FEW || source.contains("noise ")) {
             continue;
