@@ -1,5 +1,6 @@
 //! `xk exec`: an unmodified program on the sockets of a graph.
 
+use crate::control::{self, Server};
 use crate::descendants_unsafe;
 use crate::failure::Failure;
 use crate::linkage;
@@ -11,18 +12,21 @@ use rustix::process::{
     Pid, Resource, Rlimit, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
 };
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use xk_lang::HostInstance;
 use xk_net::Setup;
 use xk_relay::{Folder, Relay};
 use xk_request::VARIABLE;
+use xk_run::Runner;
 
 /// The library's file.
 const LIBRARY: &str = "libxk_preload.so";
@@ -42,6 +46,8 @@ pub(crate) struct Args {
     host: Option<String>,
     #[command(flatten)]
     user: user::UserArgs,
+    #[command(flatten)]
+    control: control::ServerArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -57,7 +63,14 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let user = args.user.find()?;
     let before = signals_unsafe::hold_back();
     let folder = Folder::make().map_err(failed)?;
-    let (stack, ticket) = StackProcess::start(setup, user, folder)?;
+    let pid = std::process::id();
+    let serve = |folder, line: &UnixStream| {
+        // Before it becomes another user, as for `xk run`. That there is no place for it is none of the program's standard error.
+        let server = args.control.serve(user, pid, |_| {})?.map(Arc::new);
+        let setup = setup.once_open(opened(server.as_ref(), &args.graph));
+        serve(&setup, user, folder, line)
+    };
+    let (stack, ticket) = StackProcess::start(folder, serve)?;
     let status = run(args, &library, &ticket, before, stack.pid)?;
     stack.end()?;
     match code(status) {
@@ -81,11 +94,14 @@ struct StackProcess {
 
 impl StackProcess {
     /// Divides this process; answers when the stack is there, with what programs need to ask it.
-    fn start(setup: Setup, user: User, folder: Folder) -> Result<(Self, String), Failure> {
+    fn start(
+        folder: Folder,
+        serve: impl FnOnce(Folder, &UnixStream) -> Result<(), Failure>,
+    ) -> Result<(Self, String), Failure> {
         let (line, far) = UnixStream::pair().map_err(failed)?;
         let Some(pid) = user_unsafe::fork().map_err(failed)? else {
             drop(line);
-            let ended = serve(setup, user, folder, &far);
+            let ended = serve(folder, &far);
             if let Err(failure) = &ended {
                 failure.show();
             }
@@ -120,8 +136,25 @@ impl StackProcess {
     }
 }
 
+/// What the stack's thread does once its devices are open: it keeps no right, and lets itself be looked into.
+fn opened(
+    server: Option<&Arc<Server>>,
+    file: &Path,
+) -> impl Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static {
+    let file = file.to_owned();
+    // The socket is to go with its owner, even if the thread does not end.
+    let server = server.map(Arc::downgrade);
+    move |runner, host| {
+        user::shed()?;
+        match server.as_ref().and_then(Weak::upgrade) {
+            Some(server) => server.attach(runner, host, &file),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The stack's process: until the line is closed.
-fn serve(setup: Setup, user: User, folder: Folder, line: &UnixStream) -> Result<(), Failure> {
+fn serve(setup: &Setup, user: User, folder: Folder, line: &UnixStream) -> Result<(), Failure> {
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.
     let limit = getrlimit(Resource::Nofile);
@@ -131,7 +164,7 @@ fn serve(setup: Setup, user: User, folder: Folder, line: &UnixStream) -> Result<
     };
     let _ = setrlimit(Resource::Nofile, all);
     user.begin()?;
-    let stack = setup.once_open(user::shed).thread().map_err(failed)?;
+    let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
     user.settle()?;
     let mut line = line;

@@ -1,10 +1,9 @@
 //! `xk run`: one host of a graph, in real time, with its devices.
 
-use crate::control::{Server, own_path};
+use crate::control::{self, Server};
 use crate::failure::{Failure, show};
 use crate::output::{grouped, heading};
 use crate::{file, host, output, user, view};
-use serde_json::json;
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -37,12 +36,8 @@ pub(crate) struct Args {
     /// Sleep at once when there is nothing to do: the least load
     #[arg(long, conflicts_with = "spin")]
     sleep: bool,
-    /// Where to put the control socket for `xk dump`, `xk trace` and `xk capture`
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-    /// Without a control socket
-    #[arg(long, conflicts_with = "control")]
-    no_control: bool,
+    #[command(flatten)]
+    control: control::ServerArgs,
     #[command(flatten)]
     user: user::UserArgs,
 }
@@ -54,14 +49,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let user = args.user.find()?;
     // Before the socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
-    let server = match (&args.control, args.no_control) {
-        (_, true) => None,
-        (Some(path), _) => Some(Server::new(path.clone())?),
-        (None, _) => {
-            let made = own_path(user).and_then(Server::new);
-            made.inspect_err(Failure::show).ok()
-        }
-    };
+    let server = args
+        .control
+        .serve(user, std::process::id(), Failure::show)?;
     let kernel = host::build(&graph, &host, user)?;
     host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
@@ -74,15 +64,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let runner = Rc::new(runner);
     let lowers = host::lowers(&host);
     if let Some(server) = &server {
-        let about = json!({
-            "host": host.name,
-            "file": args.file.display().to_string(),
-            "pid": std::process::id(),
-        });
-        server.attach(&runner, about, lowers.clone())?;
+        let attached = server.attach(&runner, &host, &args.file);
+        attached.map_err(|error| Failure::file("cannot watch", server.path(), error))?;
     }
     introduce(&kernel, &host.name, server.as_ref());
-    let turn = Between::new(server, &kernel, &runner, args.limit.is_none());
+    let turn = Between::new(&kernel, &runner, args.limit.is_none());
     let ended = runner.run(args.limit, Rc::new(move |kernel| turn.look(kernel)));
     clear_status();
     let dump = view::of_kernel(&kernel, &lowers, 0);
@@ -152,7 +138,6 @@ fn failures(kernel: &Kernel) -> Vec<String> {
 
 /// What is done between two turns of the loop.
 struct Between {
-    server: Option<Server>,
     runner: std::rc::Weak<Runner>,
     status: bool,
     status_at: Cell<Time>,
@@ -163,12 +148,11 @@ struct Between {
 }
 
 impl Between {
-    fn new(server: Option<Server>, kernel: &Kernel, runner: &Rc<Runner>, may_finish: bool) -> Self {
+    fn new(kernel: &Kernel, runner: &Rc<Runner>, may_finish: bool) -> Self {
         let open = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| !r.finished);
         let mut unfinished = kernel.protocols();
         unfinished.retain(|p| may_finish && open(p));
         Self {
-            server,
             runner: Rc::downgrade(runner),
             status: std::io::stderr().is_terminal(),
             status_at: Cell::new(Time::ZERO),
@@ -180,9 +164,6 @@ impl Between {
 
     /// True if the run is over.
     fn look(&self, kernel: &Kernel) -> bool {
-        if let Some(server) = &self.server {
-            server.tidy(kernel);
-        }
         let now = kernel.now();
         if self.status && now >= self.status_at.get() {
             self.status_at.set(now + STATUS_EVERY);

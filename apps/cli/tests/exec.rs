@@ -1,7 +1,7 @@
 //! `xk exec` as a user has it: what it says when something is wrong, and whose exit code and signals there are.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use xk_testkit::signals_unsafe::usual;
 use xk_testkit::{ALONE, needs_program};
@@ -250,4 +250,63 @@ fn a_static_program_is_said_to_stay_linuxs() {
     }
     let _ = std::fs::remove_file(&program);
     let _ = std::fs::remove_file(&source);
+}
+
+/// Ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already, if all is well.
+        let _ = self.0.kill();
+    }
+}
+
+/// The graph under a program shows what that of `xk run` does, and leaves no socket.
+#[test]
+fn it_is_looked_into() {
+    needs_program!("python3");
+    let graph = Graph::new("look", ALONE);
+    let script = "
+import socket, time
+one = socket.socket(type=socket.SOCK_DGRAM); one.bind(('10.0.0.1', 9))
+print('bound', flush=True)
+while True: one.sendto(b'looked at', ('10.0.0.1', 9)); one.recv(20); time.sleep(0.001)
+";
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = graph.exec(&["python3", "-c", script]);
+    // Where the system gives an ordinary user no place, this is one.
+    command.env("XDG_RUNTIME_DIR", folder.path());
+    let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    let out = child.0.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    let pid = child.0.id().to_string();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        let output = command.args(words).args(["--pid", &pid]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), output.stdout, said)
+    };
+    let text = |(done, out, said): (bool, Vec<u8>, String)| {
+        assert!(done, "{said}");
+        String::from_utf8(out).unwrap()
+    };
+    let dump = text(ask(&["dump"]));
+    let about = format!("host alone of {}, process {pid}", graph.0.display());
+    assert!(dump.starts_with(&about), "{dump}");
+    let mapped = dump.lines().any(|line| line.contains("sockets"));
+    assert!(mapped, "{dump}");
+    let trace = text(ask(&["trace", "-n", "2"]));
+    for crossing in ["udp.push", "ip.push", "ip.pop", "sockets.demux"] {
+        assert!(trace.contains(crossing), "{trace}");
+    }
+    let (done, captured, said) = ask(&["capture", "udp>ip", "-", "--for", "200ms"]);
+    assert!(done, "{said}");
+    assert!(captured.windows(9).any(|octets| octets == b"looked at"));
+    kill("TERM", child.0.id());
+    child.0.wait().unwrap();
+    let (done, _, said) = ask(&["dump"]);
+    assert!(!done && said.contains("no graph runs"), "{said}");
 }

@@ -3,10 +3,11 @@
 use crate::driver::{Here, Thread};
 use crate::layer::{Layer, Limits, Places, Sockets};
 use crate::stack::Stack;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_catalog::Catalog;
 use xk_compose::CheckedGraph;
@@ -29,7 +30,18 @@ pub struct Setup {
     idle: Idle,
     pool_octets_max: usize,
     limits: Limits,
-    once_open: fn() -> io::Result<()>,
+    once_open: OnceOpen,
+}
+
+type Work = dyn Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync;
+
+#[derive(Clone)]
+struct OnceOpen(Arc<Work>);
+
+impl fmt::Debug for OnceOpen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnceOpen")
+    }
 }
 
 fn other(error: impl Display) -> io::Error {
@@ -71,7 +83,7 @@ impl Setup {
             idle: Idle::default(),
             pool_octets_max: POOL_OCTETS_MAX,
             limits: Limits::default(),
-            once_open: || Ok(()),
+            once_open: OnceOpen(Arc::new(|_, _| Ok(()))),
         }
     }
 
@@ -117,11 +129,14 @@ impl Setup {
         self
     }
 
-    /// What the stack's thread does once its devices are open, such as to give up what it took to open them; if that
-    /// fails, there is no stack.
+    /// What the stack's thread does once its devices are open and before its loop turns, such as to give up what it took to
+    /// open them, or to watch the loop of this host; if that fails, there is no stack.
     #[must_use]
-    pub fn once_open(mut self, work: fn() -> io::Result<()>) -> Self {
-        self.once_open = work;
+    pub fn once_open<F>(mut self, work: F) -> Self
+    where
+        F: Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static,
+    {
+        self.once_open = OnceOpen(Arc::new(work));
         self
     }
 
@@ -171,8 +186,8 @@ impl Setup {
         let layer = sockets.layer();
         layer.stand(&kernel, sockets, places);
         xk_compose::start(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;
-        (self.once_open)()?;
-        let runner = Runner::new(Rc::clone(&kernel), self.idle)?;
+        let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.idle)?);
+        (self.once_open.0)(&runner, &host)?;
         Ok(Made {
             kernel,
             layer,
@@ -226,5 +241,5 @@ impl Setup {
 pub(crate) struct Made {
     pub(crate) kernel: Rc<Kernel>,
     pub(crate) layer: Rc<Layer>,
-    pub(crate) runner: Runner,
+    pub(crate) runner: Rc<Runner>,
 }

@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Which running graph is meant.
 #[derive(clap::Args)]
 pub(crate) struct Target {
-    /// The process id of the `xk run` that is meant; not needed if only one runs
+    /// The process id of the `xk run` or `xk exec` that is meant; not needed if only one runs
     #[arg(long)]
     pid: Option<u32>,
     /// Its control socket
@@ -129,8 +129,9 @@ impl Connection {
             (None, pid) => find(pid)?,
         };
         let stream = UnixStream::connect(&path).map_err(|error| {
-            Failure::file("cannot connect to", &path, error)
-                .help("a graph is run by `xk run FILE`; it names its control socket")
+            Failure::file("cannot connect to", &path, error).help(
+                "a graph is run by `xk run FILE`, which names its control socket, or by `xk exec`",
+            )
         })?;
         believed(&stream, &path)?;
         Ok(Self {
@@ -211,7 +212,7 @@ fn find(pid: Option<u32>) -> Result<PathBuf, Failure> {
             Some(pid) => format!("no graph runs in process {pid}"),
             None => "no graph runs here".into(),
         })
-        .help("run one: xk run FILE")),
+        .help("run one: xk run FILE, or a program on one: xk exec")),
         several => {
             let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
             Err(Failure::usage(format!("{} graphs run here", several.len()))

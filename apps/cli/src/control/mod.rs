@@ -33,13 +33,44 @@ const SESSIONS_SHOWN_MAX: usize = 256;
 /// The longest answer that a client reads, in octets: more than the longest trace has.
 const ANSWER_OCTETS_MAX: u64 = 128 << 20;
 
-/// Where the socket of this process lies if nothing else is said. It becomes `user`, who is to be able to remove it.
-pub(crate) fn own_path(user: User) -> Result<PathBuf, Failure> {
+/// Whether and where a running graph can be looked into.
+#[derive(clap::Args)]
+pub(crate) struct ServerArgs {
+    /// Where to put the control socket for `xk dump`, `xk trace` and `xk capture`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Without a control socket
+    #[arg(long, conflicts_with = "control")]
+    no_control: bool,
+}
+
+impl ServerArgs {
+    /// The control socket of the process `pid`, which becomes `user`; none if it is not wanted, or, as
+    /// `without` is told, if the system has no place for it.
+    pub(crate) fn serve(
+        &self,
+        user: User,
+        pid: u32,
+        without: impl FnOnce(&Failure),
+    ) -> Result<Option<Server>, Failure> {
+        match (&self.control, self.no_control) {
+            (_, true) => Ok(None),
+            (Some(path), _) => Server::new(path.clone(), pid).map(Some),
+            (None, _) => {
+                let made = own_path(user, pid).and_then(|path| Server::new(path, pid));
+                Ok(made.inspect_err(without).ok())
+            }
+        }
+    }
+}
+
+/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, who is to be able to remove it.
+fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
     let made = own_folder().and_then(|folder| match rustix::process::geteuid().is_root() {
         true => folder_of(&folder, user.uid, user.gid),
         false => Ok(folder),
     });
-    made.map(|folder| folder.join(name_of(std::process::id())))
+    made.map(|folder| folder.join(name_of(pid)))
         .map_err(|error| Failure::new(format!("there is no place for a control socket: {error}")))
 }
 

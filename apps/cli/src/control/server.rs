@@ -7,8 +7,7 @@ use crate::failure::Failure;
 use crate::view::{self, Lowers};
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Value, json};
-use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use xk_core::Kernel;
+use xk_lang::HostInstance;
 use xk_run::Runner;
 
 /// How long a client may take to read an answer.
@@ -41,16 +41,16 @@ struct Job {
 /// A graph's socket. It goes with this.
 pub(crate) struct Server {
     path: PathBuf,
-    watch: Rc<Watch>,
+    /// The process that users see.
+    pid: u32,
     doorbell: Arc<OwnedFd>,
-    /// Until it is attached.
-    listener: RefCell<Option<UnixListener>>,
+    listener: UnixListener,
 }
 
 impl Server {
-    /// A socket at `path` for whom this user lets look in.
-    pub(crate) fn new(path: PathBuf) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| {
+    /// A socket at `path`, for this user's eyes, by which the graph of the process `pid` is looked into.
+    pub(super) fn new(path: PathBuf, pid: u32) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
             Failure::file("cannot make the control socket", &path, error)
                 .help("choose another place by --control PATH, or none by --no-control")
         };
@@ -64,9 +64,9 @@ impl Server {
             .map_err(|errno| failed(errno.into()))?;
         Ok(Self {
             path,
-            watch: Rc::new(Watch::default()),
+            pid,
             doorbell: Arc::new(doorbell),
-            listener: RefCell::new(Some(listener)),
+            listener,
         })
     }
 
@@ -75,41 +75,37 @@ impl Server {
         &self.path
     }
 
-    /// Has the runner's loop answer requests about its kernel.
+    /// Has the runner's loop answer requests about its kernel, in which `host` of `file` runs.
+    ///
+    /// # Errors
+    /// If there is no descriptor or thread for it.
     pub(crate) fn attach(
         &self,
         runner: &Rc<Runner>,
-        about: Value,
-        lowers: Lowers,
-    ) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::file("cannot watch", &self.path, error);
-        let Some(listener) = self.listener.take() else {
-            return Ok(());
-        };
+        host: &HostInstance<'_>,
+        file: &Path,
+    ) -> io::Result<()> {
+        let listener = self.listener.try_clone()?;
         let (sender, jobs) = channel();
         let bell = Arc::clone(&self.doorbell);
         std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || accept(&listener, &sender, &bell))
-            .map_err(failed)?;
+            .spawn(move || accept(&listener, &sender, &bell))?;
         let desk = Desk {
             jobs,
-            about,
-            lowers,
+            about: json!({
+                "host": host.name,
+                "file": file.display().to_string(),
+                "pid": self.pid,
+            }),
+            lowers: crate::host::lowers(host),
             runner: Rc::downgrade(runner),
-            watch: Rc::clone(&self.watch),
+            watch: Watch::new(Arc::clone(&self.doorbell)),
             doorbell: Arc::clone(&self.doorbell),
         };
-        let descriptor = self.doorbell.try_clone().map_err(failed)?;
-        runner
-            .watch(descriptor, Rc::new(move |kernel| desk.serve(kernel)))
-            .map_err(failed)?;
+        let descriptor = self.doorbell.try_clone()?;
+        runner.watch(descriptor, Rc::new(move |kernel| desk.serve(kernel)))?;
         Ok(())
-    }
-
-    /// To be called between two turns: takes back what is looked at no more.
-    pub(crate) fn tidy(&self, kernel: &Kernel) {
-        self.watch.tidy(kernel);
     }
 }
 
@@ -199,7 +195,7 @@ fn deliver(writer: &mut UnixStream, pieces: &Receiver<Vec<u8>>) -> std::io::Resu
                 let peek = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
                 // Nothing to read and no error: the client has hung up.
                 if let Ok((0, _)) = rustix::net::recv(&*writer, &mut octet, peek) {
-                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                    return Err(io::ErrorKind::BrokenPipe.into());
                 }
             }
         }
@@ -212,7 +208,7 @@ struct Desk {
     about: Value,
     lowers: Lowers,
     runner: Weak<Runner>,
-    watch: Rc<Watch>,
+    watch: Watch,
     doorbell: Arc<OwnedFd>,
 }
 
@@ -221,6 +217,7 @@ impl Desk {
         let mut count = [0; 8];
         // Rung again after this, it wakes the loop again.
         let _ = rustix::io::read(&self.doorbell, &mut count);
+        self.watch.tidy(kernel);
         while let Ok(job) = self.jobs.try_recv() {
             if let Err(error) = self.answer(kernel, &job) {
                 send_line(&job.answers, &json!({"error": error}));

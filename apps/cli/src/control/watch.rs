@@ -7,7 +7,9 @@ use crate::view::Lowers;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::{SystemTime, UNIX_EPOCH};
 use xk_core::object::ProtocolId;
@@ -63,21 +65,35 @@ struct Capture {
     gone: bool,
 }
 
-#[derive(Default)]
 struct Looks {
     trace: RefCell<Option<Trace>>,
     captures: RefCell<Vec<Capture>>,
     depth: Cell<u64>,
+    /// Rung when something is to be tidied up.
+    doorbell: Arc<OwnedFd>,
 }
 
-/// Who looks on at a kernel.
-#[derive(Default)]
-pub(crate) struct Watch {
+/// What looks on at a kernel.
+pub(super) struct Watch {
     looks: Rc<Looks>,
     set: Cell<bool>,
 }
 
 impl Watch {
+    /// Nothing looks on yet; `doorbell` is rung when [`tidy`](Self::tidy) has something to do.
+    pub(super) fn new(doorbell: Arc<OwnedFd>) -> Self {
+        let looks = Looks {
+            trace: RefCell::default(),
+            captures: RefCell::default(),
+            depth: Cell::new(0),
+            doorbell,
+        };
+        Self {
+            looks: Rc::new(looks),
+            set: Cell::new(false),
+        }
+    }
+
     fn look_on(&self, kernel: &Kernel) {
         if !self.set.replace(true) {
             self.looks.depth.set(0);
@@ -148,8 +164,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells who is done, and stops looking if nobody looks any more.
-    pub(crate) fn tidy(&self, kernel: &Kernel) {
+    /// Answers what is done, and stops looking if no request is left. For between two turns.
+    pub(super) fn tidy(&self, kernel: &Kernel) {
         if !self.set.get() || self.looks.depth.get() > 0 {
             return;
         }
@@ -165,6 +181,14 @@ impl Watch {
             self.set.set(false);
             kernel.set_observer(None);
         }
+    }
+}
+
+impl Looks {
+    fn is_untidy(&self) -> bool {
+        let trace = self.trace.borrow();
+        let traced = trace.as_ref().is_some_and(|trace| trace.left.get() == 0);
+        traced || self.captures.borrow().iter().any(|capture| capture.gone)
     }
 }
 
@@ -190,6 +214,10 @@ impl Observer for Looks {
             if depth == 0 {
                 trace.left.set(trace.left.get() - 1);
             }
+        }
+        if depth == 0 && self.is_untidy() {
+            // The counter is full only if it has been rung already.
+            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Here {
 }
 
 struct Inner {
-    runner: Runner,
+    runner: Rc<Runner>,
     kernel: Rc<Kernel>,
     layer: Rc<Layer>,
 }
