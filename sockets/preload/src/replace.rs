@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, is_of_linux};
+use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, backlogs, is_of_linux};
 
 /// What came of a call that may be Linux's.
 pub(crate) enum Done {
@@ -117,8 +117,8 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
             Kind::Stream => libc::EINVAL,
         });
     }
-    // A negative number is a large one (listen(2)).
-    match ask_for_socket(&Request::Listen(name.id, Some(backlog as u32))) {
+    let (in_stack, _) = backlogs(backlog);
+    match ask_for_socket(&Request::Listen(name.id, Some(in_stack))) {
         (Reply::Errno(0), _) => Done::Ok,
         (Reply::Made(_), Some(socket)) => of(put(fd, &socket).map(|()| Done::Ok)),
         (Reply::Errno(number), _) => Done::Errno(number),

@@ -8,7 +8,7 @@ use crate::socket_unsafe::{
     KeptErrno, borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
 };
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
-use xk_request::{Family, Kind, Name, Reply, Request};
+use xk_request::{Family, Kind, Name, Reply, Request, backlogs};
 
 /// Reads the ticket, and finds what is called in place of, as soon as the library is there.
 #[used]
@@ -70,14 +70,18 @@ fn is_version_6_alone(fd: c_int) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let is_unbound = || may_be_ours(fd) == Some(Kind::Stream) && !is_version_6_alone(fd);
+    let mut own = backlog;
     if let Some(place) = borrow(fd)
         && (ours(fd).is_some() || is_unbound())
-        && let Done::Errno(number) = replace::listen(place, ours(fd).as_ref(), backlog)
     {
-        return answer(number);
+        match replace::listen(place, ours(fd).as_ref(), backlog) {
+            Done::Errno(number) => return answer(number),
+            Done::Ok => own = backlogs(backlog).1,
+            Done::Outside => {}
+        }
     }
-    // SAFETY: what the program has handed over is handed on.
-    plain(unsafe { libc::syscall(libc::SYS_listen, fd, backlog) })
+    // SAFETY: these are numbers alone.
+    plain(unsafe { libc::syscall(libc::SYS_listen, fd, own) })
 }
 
 /// connect(2).

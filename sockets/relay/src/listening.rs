@@ -15,9 +15,6 @@ use std::time::Duration;
 use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
 use xk_request::{Family, Kind, Name, Reply, Setting};
 
-/// How many peers may wait to be accepted, whatever a program says (Linux's `somaxconn`).
-const BACKLOG_MAX: u32 = 4096;
-
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
     pub(crate) listener: TcpListener<Thread>,
@@ -107,8 +104,7 @@ impl Listening {
             }
             return Ok(None);
         };
-        let backlog = backlog.min(BACKLOG_MAX) as usize;
-        self.listener.set_backlog(Some(backlog))?;
+        self.listener.set_backlog(Some(backlog as usize))?;
         let was = std::mem::replace(&mut self.state, State::Listens);
         if was != State::Listens && self.local.ip().is_unspecified() {
             let sharing = self.options.sharing;

@@ -226,3 +226,35 @@ fn curl_fetches_from_pythons_server() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(fetched == content, "{} octets", fetched.len());
 }
+
+/// As on Linux, one more than the number waits; the others are told nothing, and come in later.
+#[test]
+fn as_many_wait_as_the_program_says() {
+    needs_program!("python3");
+    let said = python(
+        r"
+import select, socket, time
+for backlog, wanted in (0, 3), (5, 6), (12, 13):
+    server = socket.socket()
+    server.bind(('10.0.0.1', 0))
+    server.listen(backlog)
+    poller, clients = select.poll(), []
+    for n in range(wanted + 10):
+        client = socket.socket()
+        client.setblocking(False)
+        assert client.connect_ex(server.getsockname()) == 115
+        poller.register(client, select.POLLOUT)
+        clients.append(client)
+    begun = time.monotonic()
+    while len(poller.poll(0)) < wanted and time.monotonic() < begun + 30: time.sleep(0.01)
+    time.sleep(0.2)
+    connected = poller.poll(0)
+    assert all(event == select.POLLOUT for _, event in connected), connected
+    assert len(connected) == wanted, (backlog, len(connected))
+    server.settimeout(30)
+    for n in range(wanted + 1): server.accept()
+print('waited')
+",
+    );
+    assert_eq!(said, "waited\n");
+}

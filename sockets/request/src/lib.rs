@@ -22,6 +22,8 @@ pub const WORDS_MAX: usize = 2048;
 pub const VALUE_OCTETS_MAX: usize = 512;
 /// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path` (unix(7)).
 pub const FOLDER_OCTETS_MAX: usize = 64;
+/// How many peers may wait to be accepted at most, whatever a program says (Linux's `somaxconn`).
+const BACKLOG_MAX: u32 = 4096;
 /// What the relay's names begin with, followed by the number of a descriptor of its own and a slash.
 const OWN_DESCRIPTORS: &str = "/proc/self/fd/";
 
@@ -55,6 +57,17 @@ impl Ticket {
     pub fn stand_in(&self, id: u64, peer: SocketAddrV4) -> String {
         format!("{}/{}", self.folder, stand_in(id, peer))
     }
+}
+
+/// The parts of a `listen(backlog)`: how many peers wait in the stack, and the backlog of the program's own socket.
+///
+/// Linux lets one more wait than the number says. The program's socket does, too, and the relay holds one that the program's socket has
+/// no room for, so that all together are `backlog + 1`, but three at least.
+pub fn backlogs(backlog: i32) -> (u32, i32) {
+    // A negative number is a large one (listen(2)).
+    let all = (backlog as u32).min(BACKLOG_MAX);
+    let own = all / 2;
+    ((all - own).saturating_sub(1).max(1), own as i32)
 }
 
 /// The file of the socket for requests.
