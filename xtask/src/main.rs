@@ -31,6 +31,7 @@ cargo xtask COMMAND
   setup                                  the Debian packages that the peer tests need; installs them as root
   install [--prefix FOLDER]              the command, the library of `xk exec`, manual pages and completions;
                                          below /usr/local for root, else ~/.local
+  uninstall [--prefix FOLDER]            removes what was installed there
   new-protocol NAME [--calls]            a new protocol from protocols/template, listed in the catalog;
                                          with --calls a layer of the rpc realm, from protocols/calltemplate
   help                                   this text";
@@ -59,6 +60,8 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["setup"] => setup::run(),
         ["install"] => install::run(&root, None),
         ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),
+        ["uninstall"] => install::remove(None),
+        ["uninstall", "--prefix", prefix] => install::remove(Some(prefix)),
         ["new-protocol", name] => new(&root, new_protocol::MESSAGES, name),
         ["new-protocol", name, "--calls"] | ["new-protocol", "--calls", name] => {
             new(&root, new_protocol::CALLS, name)
