@@ -1,8 +1,9 @@
 //! The functions of the C library that programs call in place of its own: options.
 
 use crate::ask::ask;
-use crate::socket_unsafe::{option, ours};
-use crate::symbols_unsafe::{answer, plain};
+use crate::replace;
+use crate::socket_unsafe::{may_be_ours, option, ours};
+use crate::symbols_unsafe::{answer, is_version_6_alone, plain};
 use libc::{c_int, c_void, socklen_t};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, VALUE_OCTETS_MAX};
 
@@ -103,6 +104,24 @@ unsafe fn give_octets(octets: &[u8], value: *mut c_void, length: *mut socklen_t)
     0
 }
 
+/// Whether a socket of Linux's may become the graph's.
+fn may_be_the_graphs(fd: c_int) -> bool {
+    may_be_ours(fd).is_some() && !is_version_6_alone(fd)
+}
+
+/// Whether an option's value is more than zeros.
+///
+/// # Safety
+/// `value` is null or points to `length` readable octets.
+unsafe fn turns_on(value: *const c_void, length: socklen_t) -> bool {
+    if value.is_null() {
+        return false;
+    }
+    // SAFETY: the caller says so.
+    let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+    octets.iter().any(|octet| *octet != 0)
+}
+
 /// setsockopt(2).
 ///
 /// # Safety
@@ -132,6 +151,11 @@ pub unsafe extern "C" fn setsockopt(
     };
     // The system's sockets in the place of ours know nothing of these.
     let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
+    let is_lost = || ours.is_none() && may_be_the_graphs(fd) && !replace::outlives(level, name);
+    // SAFETY: the program says that so many octets can be read.
+    if is_of_the_internet(level) && is_lost() && unsafe { turns_on(value, length) } {
+        return answer(libc::ENOPROTOOPT);
+    }
     if !is_the_relays || ours.is_none() {
         // SAFETY: what the program has handed over is handed on.
         let set = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };

@@ -36,7 +36,7 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
 }
 
 /// Options that go with a socket into its new life, and what Linux has them at from the beginning. The relay has the same.
-const CARRIED: [(i32, i32, i32); 14] = [
+const CARRIED: [(i32, i32, i32); 21] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
@@ -47,12 +47,41 @@ const CARRIED: [(i32, i32, i32); 14] = [
     (libc::IPPROTO_TCP, libc::TCP_MAXSEG, 536),
     // A name, by its first octets.
     (libc::IPPROTO_TCP, libc::TCP_CONGESTION, CUBIC),
+    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0),
+    (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 0),
+    (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK, 0),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
+    (
+        libc::IPPROTO_IP,
+        libc::IP_MTU_DISCOVER,
+        libc::IP_PMTUDISC_WANT,
+    ),
+    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 0),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
+    (
+        libc::IPPROTO_IPV6,
+        libc::IPV6_MTU_DISCOVER,
+        libc::IPV6_PMTUDISC_WANT,
+    ),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
     (libc::SOL_SOCKET, libc::SO_LINGER, 0),
     (libc::SOL_SOCKET, libc::SO_BROADCAST, 0),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT, 0),
 ];
+/// Options that mean nothing to a socket of the graph, or are Linux's affair until it is one.
+const WITHOUT_EFFECT: [(i32, i32); 4] = [
+    (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+    (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+];
+
+/// Whether an option of a protocol outlives that a socket becomes the graph's.
+pub(crate) fn outlives(level: i32, option: i32) -> bool {
+    let mut carried = CARRIED.iter().map(|(level, option, _)| (*level, *option));
+    carried.any(|one| one == (level, option)) || WITHOUT_EFFECT.contains(&(level, option))
+}
+
 /// How the name of Linux's usual congestion control begins.
 const CUBIC: i32 = i32::from_ne_bytes(*b"cubi");
 /// Options that the system's socket has, too.
@@ -405,11 +434,27 @@ fn carry(fd: BorrowedFd<'_>, id: u64) {
             value,
         })
     };
-    let settings: Vec<Setting> = CARRIED.iter().filter_map(differs).collect();
+    let mut settings: Vec<Setting> = CARRIED.iter().filter_map(differs).collect();
+    settings.extend(buffers(fd).map(|(option, octets)| Setting {
+        level: libc::SOL_SOCKET,
+        option,
+        value: octets.to_ne_bytes().into(),
+    }));
     if !settings.is_empty() {
         // Whatever the stack has not the like of, Linux had taken.
         let _ = ask(&Request::Set(id, settings));
     }
+}
+
+/// The sizes of buffers that the program has set, as it has set them: Linux doubles the number for
+/// its own bookkeeping (socket(7)).
+fn buffers(fd: BorrowedFd<'_>) -> impl Iterator<Item = (i32, i32)> {
+    let set = number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
+    let sizes = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)].map(|(bit, option)| {
+        let octets = number(fd, libc::SOL_SOCKET, option).filter(|_| set & bit != 0)?;
+        Some((option, octets / 2))
+    });
+    sizes.into_iter().flatten()
 }
 
 /// Puts `new` in the place of `fd`, with what was set on it.
@@ -431,11 +476,8 @@ fn put(fd: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
     for option in COPIED {
         copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
     }
-    let set = number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
-    for (bit, option) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
-        if set & bit != 0 {
-            copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
-        }
+    for (option, _) in buffers(fd) {
+        copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
     }
     let number = fd.as_raw_fd();
     let flags = if descriptor.contains(FdFlags::CLOEXEC) {

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: sockl
 }
 
 /// A socket that is to have nothing to do with version 4 is Linux's.
-fn is_version_6_alone(fd: c_int) -> bool {
+pub(crate) fn is_version_6_alone(fd: c_int) -> bool {
     option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6)
         && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1)
 }

@@ -5,7 +5,7 @@
 
 use crate::folder::{Folder, Place};
 use crate::joined::{Next, SCRATCH, TURNS, blocks};
-use crate::options::Options;
+use crate::options::{Options, doubled};
 use crate::outside::Outside;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -190,6 +190,13 @@ impl Datagrams {
         self.options.set(None, setting)?;
         if self.options.sharing != before {
             let set = self.socket.set_sharing(self.options.sharing);
+            return set.map_err(|error| number_of(&error));
+        }
+        if let (libc::SOL_SOCKET, libc::SO_RCVBUF, Ok(octets)) =
+            (setting.level, setting.option, setting.value[..].try_into())
+        {
+            let octets = doubled(i32::from_ne_bytes(octets));
+            let set = self.socket.set_receive_buffer(octets);
             return set.map_err(|error| number_of(&error));
         }
         if (setting.level, setting.option) == (libc::SOL_SOCKET, libc::SO_BROADCAST) {

@@ -25,6 +25,9 @@ pub(crate) struct Options {
     linger: Option<i32>,
     congestion: Option<usize>,
     segment_max: Option<u16>,
+    /// Octets, as the program has set them.
+    send_buffer: Option<i32>,
+    receive_buffer: Option<i32>,
     /// With which others the socket has its port, if it is bound.
     pub(crate) sharing: Sharing,
     /// What only advises, or is only asked back.
@@ -47,6 +50,8 @@ impl Default for Options {
             linger: None,
             congestion: None,
             segment_max: None,
+            send_buffer: None,
+            receive_buffer: None,
             sharing: Sharing::default(),
             others: HashMap::new(),
         }
@@ -141,7 +146,12 @@ impl Options {
                 self.linger = (number != 0).then_some(seconds);
                 self.apply_linger(stream)
             }
-            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => {
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                self.receive_buffer = Some(number);
+                set_buffer(stream, option, number)
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                self.send_buffer = Some(number);
                 set_buffer(stream, option, number)
             }
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
@@ -216,6 +226,14 @@ impl Options {
         if let Some(octets) = self.segment_max {
             let setting = StreamSetting::SegmentMax(octets);
             let _ = apply(stream, |stream| stream.set(setting));
+        }
+        for (option, octets) in [
+            (libc::SO_RCVBUF, self.receive_buffer),
+            (libc::SO_SNDBUF, self.send_buffer),
+        ] {
+            if let Some(octets) = octets {
+                let _ = set_buffer(stream, option, octets);
+            }
         }
         if let Some(at) = self.congestion {
             let setting = StreamSetting::Congestion(CONGESTION[at].1);
@@ -303,7 +321,13 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => 64,
             (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => 1,
             _ if only_advises(level, option) => {
-                self.others.get(&(level, option)).copied().unwrap_or(0)
+                let usual = match (level, option) {
+                    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
+                    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => libc::IPV6_PMTUDISC_WANT,
+                    _ => 0,
+                };
+                let set = self.others.get(&(level, option));
+                set.copied().unwrap_or(usual)
             }
             _ => return Err(Errno::NOPROTOOPT),
         };
@@ -318,10 +342,15 @@ fn apply(
     stream.map_or(Ok(()), set).map_err(|error| errno(&error))
 }
 
+/// How large a buffer is that was set to so many octets: Linux doubles the number for its own
+/// bookkeeping (socket(7)).
+pub(crate) fn doubled(octets: i32) -> u32 {
+    u32::try_from(octets).unwrap_or(0).saturating_mul(2)
+}
+
 /// Linux takes any size, and what it can of it.
 fn set_buffer(stream: Option<&TcpStream<Thread>>, option: i32, octets: i32) -> Result<(), Errno> {
-    // It doubles the number for its own bookkeeping (socket(7)).
-    let octets = u32::try_from(octets).unwrap_or(0).saturating_mul(2);
+    let octets = doubled(octets);
     let setting = match option {
         libc::SO_RCVBUF => StreamSetting::ReceiveBuffer(octets),
         _ => StreamSetting::SendBuffer(octets),

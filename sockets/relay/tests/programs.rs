@@ -176,6 +176,48 @@ print('said')
 }
 
 #[test]
+fn an_option_is_kept_or_refused_whenever_it_is_set() {
+    needs_program!("python3");
+    let said = python(
+        r"
+import socket, errno, struct
+TCP, UDP, IP, SOL = socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_IP, socket.SOL_SOCKET
+IP_MTU_DISCOVER, IP_RECVERR, IP_PKTINFO, UDP_SEGMENT, TCP_FASTOPEN_CONNECT = 10, 11, 8, 103, 30
+kept = [(IP, socket.IP_TOS, 16), (IP, IP_MTU_DISCOVER, 2), (IP, IP_MTU_DISCOVER, 0), (SOL, socket.SO_REUSEPORT, 1),
+        (SOL, socket.SO_RCVBUF, 50000), (SOL, socket.SO_SNDBUF, 60000)]
+kept_of_tcp = [(TCP, socket.TCP_NODELAY, 1), (TCP, socket.TCP_NOTSENT_LOWAT, 4096), (TCP, socket.TCP_KEEPIDLE, 33)]
+refused = [(IP, socket.IP_TTL, 9), (IP, IP_RECVERR, 1), (IP, IP_PKTINFO, 1), (IP, socket.IP_MULTICAST_TTL, 3),
+           (UDP, UDP_SEGMENT, 1000), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_SYNCNT, 3)]
+def code(one, *option):
+    try: one.setsockopt(*option)
+    except OSError as error: return error.errno
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for level, name, value in kept + (kept_of_tcp if kind == socket.SOCK_STREAM else []):
+        one = socket.socket(type=kind)
+        one.setsockopt(level, name, value)
+        before = one.getsockopt(level, name)
+        one.bind(('10.0.0.1', 0))
+        assert one.getsockopt(level, name) == before, (kind, level, name, before, one.getsockopt(level, name))
+    for option in refused:
+        one = socket.socket(type=kind)
+        assert code(one, *option) == errno.ENOPROTOOPT, (kind, option)
+        assert code(one, IP, IP_PKTINFO, 0) is None
+        one.bind(('10.0.0.1', 0))
+        assert code(one, *option) == errno.ENOPROTOOPT, (kind, option)
+# What is Linux's is Linux's affair.
+six = socket.socket(socket.AF_INET6)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+six.setsockopt(TCP, socket.TCP_SYNCNT, 3)
+one = socket.socket()
+one.bind(('127.0.0.1', 0))
+one.setsockopt(TCP, socket.TCP_SYNCNT, 3)
+print('kept or refused')
+",
+    );
+    assert_eq!(said, "kept or refused\n");
+}
+
+#[test]
 fn loopback_is_linux() {
     needs_program!("python3");
     let said = python(
