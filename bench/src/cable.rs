@@ -4,7 +4,7 @@ use crate::stack::{Bottom, BottomWire};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use xk_catalog::{Catalog, PROTOCOLS};
-use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
+use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm, Service};
 use xk_core::kernel::Config;
 use xk_core::object::Arrivals;
 use xk_core::random::Random;
@@ -21,6 +21,7 @@ static CABLE: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::SAME,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

@@ -1,5 +1,5 @@
 use super::*;
-use xk_core::graph::{BuildError, Family, NOTHING_BELOW, Realm};
+use xk_core::graph::{BuildError, Family, NOTHING_BELOW, Realm, Service};
 use xk_core::numbers::Number;
 
 #[test]
@@ -49,6 +49,7 @@ const fn entry(kind: &'static str, numbers: &'static [Number]) -> Entry {
         realm: Realm::Async,
         above: Family::Link,
         below: NOTHING_BELOW,
+        service: Service::SAME,
         header_octets: 0,
         stacking_rules: None,
         numbers,

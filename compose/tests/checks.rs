@@ -4,7 +4,8 @@ use xk_catalog::Catalog;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
-    Below, BlockSpec, BuildError, Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
+    Below, BlockSpec, BuildError, Family, Guarantees, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
+    Service,
 };
 use xk_core::numbers::Number;
 use xk_core::object::Protocol;
@@ -21,6 +22,7 @@ const fn entry(kind: &'static str, realm: Realm, above: Family, below: Below) ->
         realm,
         above,
         below,
+        service: Service::SAME,
         header_octets: 0,
         stacking_rules: None,
         numbers: &[],
@@ -45,6 +47,8 @@ const fn below(max: usize, realms: &'static [Realm], families: &'static [Family]
         max,
         realms,
         families,
+
+        needs: Guarantees::NONE,
     }
 }
 
@@ -74,6 +78,7 @@ static SPY: Entry = entry(
     below(1, LOW, &[Family::Inherit]),
 );
 static FRAMES: Entry = Entry {
+    service: Service::SAME,
     header_octets: 14,
     stacking_rules: None,
     ..entry(
@@ -93,6 +98,7 @@ static FINDER: Entry = Entry {
     )
 };
 static NET: Entry = Entry {
+    service: Service::SAME,
     header_octets: 20,
     stacking_rules: None,
     numbers: &[number("net", "frames", 0x800)],
@@ -125,6 +131,7 @@ static NET: Entry = Entry {
     )
 };
 static PORTS: Entry = Entry {
+    service: Service::SAME,
     header_octets: 8,
     stacking_rules: None,
     numbers: &[number("ports", "net", 17)],

@@ -18,8 +18,8 @@ fn host(above: &str) -> String {
 fn what_cannot_start_is_refused() {
     let catalog = Catalog::standard();
     for (above, why) in [
-        ("icmp ip\necho icmp", "does not offer"),
-        ("udp ip\n\"null\" udp", "a wildcard stands"),
+        ("icmp ip\necho icmp", "takes no enables"),
+        ("udp ip\n\"null\" udp", "takes ports"),
         ("udp ip\necho udp port=7\necho udp name=e2 port=7", "in use"),
         (
             "mrpc ip\nprocedures mrpc\nprocedures mrpc name=p2",
@@ -33,9 +33,9 @@ fn what_cannot_start_is_refused() {
             "udp ip\nreqrep udp\nsunselect reqrep\nsunprog sunselect\nsunprog sunselect name=s2",
             "the same type number",
         ),
-        ("vip arp ip\nvipsize vip ip\necho vipsize", "in use"),
+        ("vip arp ip\nvipsize vip ip\ndiscard vipsize", "in use"),
         (
-            "vipaddr arp ip\nfragment ip\nvipsize vipaddr fragment ip\necho vipsize",
+            "vipaddr arp ip\nfragment ip\nvipsize vipaddr fragment ip\ndiscard vipsize",
             "the smallest messages first",
         ),
     ] {

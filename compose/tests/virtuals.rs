@@ -4,8 +4,8 @@ use xk_catalog::Catalog;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
-    Below, BlockSpec, DerivedNumber, Exclusion, Family, NOTHING_BELOW, Needed, NeededOn, ParamKind,
-    ParamSpec, Realm, StackingRules, Way,
+    Below, BlockSpec, DerivedNumber, Exclusion, Family, Guarantees, NOTHING_BELOW, Needed,
+    NeededOn, ParamKind, ParamSpec, Realm, Service, StackingRules, Way,
 };
 use xk_core::numbers::Number;
 use xk_core::object::Protocol;
@@ -22,6 +22,7 @@ const fn entry(kind: &'static str, above: Family, below: Below, octets: usize) -
         realm: Realm::Async,
         above,
         below,
+        service: Service::SAME,
         header_octets: octets,
         stacking_rules: None,
         numbers: &[],
@@ -39,6 +40,8 @@ const fn below(min: usize, max: usize, families: &'static [Family]) -> Below {
         max,
         realms: &[Realm::Async, Realm::Wire],
         families,
+
+        needs: Guarantees::NONE,
     }
 }
 

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use xk_catalog::Catalog;
 use xk_compose::CheckedGraph;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm};
+use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm, Service};
 use xk_core::message::PoolConfig;
 use xk_core::{Entry, Message, Pool, ProtocolRef, SessionRef};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
@@ -91,6 +91,7 @@ static BOTTOM: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::SAME,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

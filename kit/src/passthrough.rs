@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Below, Family, Realm};
+use xk_core::graph::{Below, Family, Guarantees, Realm};
 use xk_core::object::{CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused};
 use xk_core::reason;
 use xk_core::{
@@ -27,6 +27,7 @@ use table::{Joint, Table};
 
 /// What a pass-through layer stands on: one of anything.
 pub const BELOW_ANYTHING: Below = Below {
+    needs: Guarantees::OPEN,
     min: 1,
     max: 1,
     realms: &[Realm::Async, Realm::Rpc, Realm::Wire],

@@ -7,7 +7,7 @@ use crate::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use xk_core::graph::{DerivedNumber, Exclusion, StackingRules, Way};
+use xk_core::graph::{DerivedNumber, StackingRules, Way};
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Ask, Kernel, Protocol, ProtocolRef, SessionRef, Upper};
 
@@ -111,18 +111,6 @@ pub const LINK_OR_NET: StackingRules = StackingRules {
         base: "ether_base",
         below: 256,
     }],
-    excluded: &[
-        Exclusion {
-            upper: "tcp",
-            why: "it takes the length of its segments from IP's header",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-        Exclusion {
-            upper: "icmp",
-            why: "it speaks of IP's own packets",
-            instead: "let it stand on `ip` itself, beside this one: one `ip` carries both",
-        },
-    ],
     ways: &[
         Way {
             on: "eth",

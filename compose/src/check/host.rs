@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use xk_catalog::Catalog;
 use xk_core::Entry;
-use xk_core::graph::{Family, Params, Realm};
+use xk_core::graph::{Family, Guarantees, Params, Realm};
 use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
@@ -23,6 +23,8 @@ pub(super) struct Site<'a> {
     uppers: Vec<Vec<usize>>,
     /// For each node the family that it takes from above, as far as it is known yet.
     pub(super) above: Vec<Option<Family>>,
+    /// For each node what it guarantees to those above it; of what is not known yet, everything.
+    pub(super) gives: Vec<Guarantees>,
     /// Who cannot stand on whom, as reported: nothing more needs saying about such a pair.
     pub(super) misfits: HashSet<(usize, usize)>,
     /// For each node its parameters, of the first host alike.
@@ -122,6 +124,7 @@ pub(super) fn check(
         uppers: turn_round(&lowers),
         lowers,
         above: vec![None; host.nodes.len()],
+        gives: vec![Guarantees::ALL; host.nodes.len()],
         misfits: HashSet::new(),
         params: params(host, catalog, diagnostics),
     };

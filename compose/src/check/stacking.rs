@@ -1,7 +1,7 @@
 //! Whether a protocol may stand on another: how many, of which realm, with which participants.
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Realm};
+use xk_core::graph::{Family, Guarantees, Realm};
 use xk_lang::Diagnostics;
 
 use super::host::{Site, is_transparent};
@@ -15,11 +15,21 @@ pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostic
     let lowers: Vec<(usize, usize)> = site.known_lowers(at).collect();
     for (place, lower) in lowers {
         let fits = realm(site, at, place, lower, diagnostics)
-            && family(site, at, place, lower, diagnostics);
+            && family(site, at, place, lower, diagnostics)
+            && guarantees(site, at, place, lower, diagnostics);
         if !fits {
             site.misfits.insert((at, lower));
         }
     }
+    let gives = |(_, lower)| match site.misfits.contains(&(at, lower)) {
+        // What lies wrongly is told once, and not of all that stands on it.
+        true => Guarantees::ALL,
+        false => site.gives[lower],
+    };
+    let below = site.known_lowers(at).map(gives);
+    site.gives[at] = entry
+        .service
+        .over(below.fold(Guarantees::ALL, Guarantees::common));
     let inherited = site
         .known_lowers(at)
         .find_map(|(_, lower)| site.above[lower]);
@@ -83,7 +93,9 @@ fn fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
         Family::Inherit => None,
         own => Some(own),
     });
-    realm_fits(site, upper, lower) && above.is_some_and(|family| family_fits(upper, family))
+    realm_fits(site, upper, lower)
+        && above.is_some_and(|family| family_fits(upper, family))
+        && site.gives[lower].has(upper.below.needs)
 }
 
 fn how_many(min: usize, max: usize) -> String {
@@ -183,12 +195,9 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
         let Some(entry) = site.entry(at) else {
             return true;
         };
-        let any = upper.below.realms.is_empty() || is_transparent(upper);
-        if (any && entry.realm != Realm::Top) || upper.below.realms.contains(&entry.realm) {
-            return true;
-        }
-        if !is_transparent(entry) {
-            return false;
+        if !is_transparent(entry) || site.lowers[at].is_empty() {
+            let any = upper.below.realms.is_empty() || is_transparent(upper);
+            return any && entry.realm != Realm::Top || upper.below.realms.contains(&entry.realm);
         }
         match site.known_lowers(at).next() {
             Some((_, below)) => at = below,
@@ -265,6 +274,40 @@ fn family(
     let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
+    if let Some(help) = help {
+        error.help(help);
+    }
+    false
+}
+
+/// Whether the layer below guarantees what `upper` needs.
+fn guarantees(
+    site: &Site<'_>,
+    at: usize,
+    place: usize,
+    lower: usize,
+    diagnostics: &mut Diagnostics,
+) -> bool {
+    let Some(upper) = site.entry(at) else {
+        return true;
+    };
+    if place >= upper.below.max {
+        // One too many: that is told already.
+        return true;
+    }
+    let needs = upper.below.needs;
+    let (Some(lack), Some(spanned)) = (
+        site.gives[lower].lack(needs),
+        site.node(at).lowers.get(place),
+    ) else {
+        return true;
+    };
+    let what = format!(
+        "`{}` cannot stand on `{spanned}`: {lack}",
+        site.node(at).name
+    );
+    let help = instead(site, at, lower).or_else(|| suggest::between(site, upper, lower));
+    let error = diagnostics.error(spanned.span, what);
     if let Some(help) = help {
         error.help(help);
     }

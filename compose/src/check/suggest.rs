@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use xk_core::Entry;
-use xk_core::graph::{Family, Realm};
+use xk_core::graph::{Family, Guarantees, Realm};
 
 use super::host::{Site, is_transparent, is_virtual};
 use super::stacking::family_fits;
@@ -10,18 +10,22 @@ use super::stacking::family_fits;
 /// How many protocols may have to go between.
 const BETWEEN_MAX: usize = 3;
 
+/// What a layer takes from above, and what it guarantees there.
+type Gives = (Family, Guarantees);
+
 /// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node `lower`, as help.
 pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> Option<String> {
     let bottom = site.entry(lower)?;
     let name = site.node(lower).name.as_str();
     let taken = site.above[lower]?;
     // Backwards from the bottom: whoever is found first needs the fewest steps.
-    let mut queue: VecDeque<(Vec<&'static Entry>, Family)> = VecDeque::from([(vec![], taken)]);
+    let first = (vec![], (taken, site.gives[lower]));
+    let mut queue: VecDeque<(Vec<&'static Entry>, Gives)> = VecDeque::from([first]);
     let mut seen: HashMap<&str, ()> = HashMap::new();
-    while let Some((tower, taken)) = queue.pop_front() {
+    while let Some((tower, given)) = queue.pop_front() {
         let top = tower.last().copied().unwrap_or(bottom);
         let below = || tower.iter().rev().copied().chain([bottom]);
-        if !tower.is_empty() && stands(site, upper, top, taken) && numbered(site, upper, below()) {
+        if !tower.is_empty() && stands(upper, top, given) && numbered(site, upper, below()) {
             return Some(words(upper, &tower, name));
         }
         if tower.len() == BETWEEN_MAX {
@@ -34,7 +38,7 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
                 || next.above == Family::Inherit
                 || next.kind == upper.kind
                 || seen.contains_key(next.kind)
-                || !stands(site, next, top, taken)
+                || !stands(next, top, given)
                 || !numbered(site, next, below())
             {
                 continue;
@@ -42,16 +46,18 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
             seen.insert(next.kind, ());
             let mut taller = tower.clone();
             taller.push(next);
-            queue.push_back((taller, next.above));
+            queue.push_back((taller, (next.above, next.service.over(given.1))));
         }
     }
     None
 }
 
-/// Realm and participants fit.
-fn stands(_: &Site<'_>, upper: &Entry, lower: &Entry, taken: Family) -> bool {
+/// Realm, participants and guarantees fit.
+fn stands(upper: &Entry, lower: &Entry, (taken, gives): Gives) -> bool {
     let realms = upper.below.realms;
-    (realms.is_empty() || realms.contains(&lower.realm)) && family_fits(upper, taken)
+    (realms.is_empty() || realms.contains(&lower.realm))
+        && family_fits(upper, taken)
+        && gives.has(upper.below.needs)
 }
 
 /// `upper` would have a type number on the node `lower`, or need none.

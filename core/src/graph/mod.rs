@@ -3,8 +3,10 @@
 //! The composer checks a graph against these entries before anything runs; then it calls
 //! [`Entry::build`] for each node, bottom-up.
 
+mod guarantees;
 mod params;
 
+pub use guarantees::{Guarantees, Service};
 pub use params::{BlockSpec, ParamKind, ParamSpec, Params, Value};
 
 use crate::control::QuestionInfo;
@@ -87,6 +89,8 @@ pub struct Below {
     pub realms: &'static [Realm],
     /// The family of the participants it opens them with: any of these fits.
     pub families: &'static [Family],
+    /// What each of them must guarantee.
+    pub needs: Guarantees,
 }
 
 /// What a protocol asks of the lower ones for nothing: it stands on none.
@@ -95,6 +99,7 @@ pub const NOTHING_BELOW: Below = Below {
     max: 0,
     realms: &[],
     families: &[],
+    needs: Guarantees::NONE,
 };
 
 /// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer, and what it needs on another; and of
@@ -245,6 +250,8 @@ pub struct Entry {
     pub above: Family,
     /// What it stands on.
     pub below: Below,
+    /// What it guarantees to what stands on it.
+    pub service: Service,
     /// Octets that it puts in front of each message, at least.
     pub header_octets: usize,
     /// Its standards' type numbers, per lower kind. `upper` is this kind.

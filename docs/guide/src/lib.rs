@@ -67,7 +67,7 @@ pub use session::Tally;
 pub use window::SILENCE;
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -87,7 +87,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Inherit],
+        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
     },
+    service: Service::adding(Guarantees::EXACT.and(Guarantees::ORDER)),
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[

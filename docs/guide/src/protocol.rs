@@ -16,6 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
     reason,
 };
+use xk_kit::ports::less_header;
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;
@@ -145,7 +146,11 @@ impl Protocol for Seq {
             question.maps.push(("passive", self.enables.stats()));
             return Answer::Answered;
         }
-        self.lower.control(cx, ask)
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, HEADER_OCTETS);
+        }
+        answer
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -99,7 +99,7 @@ pub use shared::{EVICTED, UNRESOLVED};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -114,7 +114,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async],
         families: &[Family::Ether],
+        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
     },
+    service: Service::changing(Guarantees::RESOLVER, Guarantees::REPLY),
     header_octets: 0,
     stacking_rules: None,
     numbers: &[Number {

@@ -57,7 +57,7 @@ pub mod wire;
 pub use protocol::{add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, Realm};
+use xk_core::graph::{Below, Family, Guarantees, Realm, Service};
 use xk_core::numbers::Number;
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
@@ -68,13 +68,15 @@ pub static ENTRY: Entry = Entry {
     summary: "empty credentials of ONC RPC: nobody says who calls",
     manual: include_str!("lib.rs"),
     realm: Realm::Rpc,
-    above: Family::Other("programs"),
+    above: Family::Other("credentials"),
     below: Below {
         min: 1,
         max: 1,
         realms: &[Realm::Rpc],
-        families: &[Family::Other("programs")],
+        families: &[Family::Other("credentials")],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     // The flavor of the credentials.

@@ -71,7 +71,7 @@ pub mod wire;
 pub use protocol::{AuthShort, Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
@@ -82,13 +82,15 @@ pub static ENTRY: Entry = Entry {
     summary: "shorthands for credentials of ONC RPC",
     manual: include_str!("lib.rs"),
     realm: Realm::Rpc,
-    above: Family::Other("programs"),
+    above: Family::Other("credentials"),
     below: Below {
         min: 2,
         max: 2,
         realms: &[Realm::Rpc],
-        families: &[Family::Other("programs")],
+        families: &[Family::Other("credentials")],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     // The flavor of the credentials.

@@ -69,7 +69,7 @@ pub use accept::Accept;
 pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
@@ -80,13 +80,15 @@ pub static ENTRY: Entry = Entry {
     summary: "credentials of Unix users for ONC RPC: anybody's word for who calls",
     manual: include_str!("lib.rs"),
     realm: Realm::Rpc,
-    above: Family::Other("programs"),
+    above: Family::Other("credentials"),
     below: Below {
         min: 1,
         max: 1,
         realms: &[Realm::Rpc],
-        families: &[Family::Other("programs")],
+        families: &[Family::Other("credentials")],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     // The flavor of the credentials.

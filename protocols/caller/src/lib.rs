@@ -76,7 +76,7 @@ pub use protocol::{Caller, Settings, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -91,7 +91,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Any],
+        needs: Guarantees::OPEN,
     },
+    service: Service::TOP,
     header_octets: 0,
     stacking_rules: None,
     // The number of `procedures`, on a layer that tells by number who is above.

@@ -58,7 +58,7 @@ pub use protocol::{Calltemplate, build};
 pub use session::ServerTime;
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -77,7 +77,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Inherit],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     // None of its own: whoever stands on it is known below by his own number.

@@ -76,7 +76,7 @@ pub use table::ChannelFigures;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -91,7 +91,12 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::REPLY)
+            .and(Guarantees::PROMPT),
     },
+    service: Service::adding(Guarantees::EXACT),
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[

@@ -67,7 +67,9 @@ pub use protocol::{Deadline, Settings, build};
 pub use session::Tally;
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, Exclusion, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -86,7 +88,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Inherit],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: Some(&StackingRules {
         derived: &[],

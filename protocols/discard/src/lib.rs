@@ -48,7 +48,7 @@ pub use protocol::{Discard, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -63,7 +63,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Any],
+        needs: Guarantees::ENABLE,
     },
+    service: Service::TOP,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[

@@ -72,7 +72,9 @@ pub use protocol::{Eth, GROUPS_MAX, LOOPED, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -87,7 +89,9 @@ pub static ENTRY: Entry = Entry {
         // Async for what fits any edge: capture, trace, fault.
         realms: &[Realm::Wire, Realm::Async],
         families: &[Family::Link],
+        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
     },
+    service: Service::changing(Guarantees::NONE, Guarantees::EXACT),
     header_octets: wire::HEADER_LEN,
     stacking_rules: Some(&StackingRules {
         own_address: Some("address"),

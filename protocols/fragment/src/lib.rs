@@ -72,7 +72,9 @@ pub use table::FragmentFigures;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 use xk_core::numbers::Number;
 
 const fn bound(
@@ -100,7 +102,11 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::REPLY),
     },
+    service: Service::adding(Guarantees::EXACT),
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: Some(&StackingRules {
         waits: true,

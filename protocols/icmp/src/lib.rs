@@ -78,7 +78,7 @@ pub use protocol::{Icmp, IcmpFigures, build, reasons};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -93,7 +93,11 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async],
         families: &[Family::Host],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::EXACT)
+            .and(Guarantees::REPLY),
     },
+    service: Service::changing(Guarantees::NONE, Guarantees::ENABLE),
     header_octets: wire::HEADER_LEN,
     stacking_rules: None,
     numbers: &[Number {

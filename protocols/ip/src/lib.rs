@@ -118,7 +118,9 @@ pub use shared::reasons;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 use xk_core::numbers::Number;
 
 const ON: ParamSpec = ParamSpec::optional(
@@ -139,7 +141,14 @@ pub static ENTRY: Entry = Entry {
         max: 16,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::NEIGHBOURS),
     },
+    service: Service::changing(
+        Guarantees::EXACT.and(Guarantees::REPLY),
+        Guarantees::NEIGHBOURS,
+    ),
     header_octets: wire::HEADER_LEN,
     stacking_rules: Some(&StackingRules {
         own_address: Some("address"),

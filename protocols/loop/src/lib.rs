@@ -46,7 +46,7 @@ pub use protocol::{Loop, Settings, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -56,6 +56,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

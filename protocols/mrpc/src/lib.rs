@@ -106,7 +106,10 @@ pub use shared::Config;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Needed, NeededOn, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, Family, Guarantees, Needed, NeededOn, ParamKind, ParamSpec, Realm, Service,
+    StackingRules,
+};
 use xk_core::numbers::Number;
 
 const fn count(
@@ -134,7 +137,11 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::PROMPT),
     },
+    service: Service::adding(Guarantees::EXACT),
     header_octets: wire::HEADER_LEN,
     stacking_rules: Some(&StackingRules {
         needed: &[Needed {

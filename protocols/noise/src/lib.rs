@@ -70,7 +70,7 @@ pub use protocol::{Noise, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -84,7 +84,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Wire, Realm::Async],
         families: &[Family::Link],
+        needs: Guarantees::OPEN,
     },
+    service: Service::TOP,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

@@ -49,7 +49,7 @@ pub use protocol::{Null, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -63,8 +63,10 @@ pub static ENTRY: Entry = Entry {
         min: 1,
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Inherit],
+        families: &[Family::Link, Family::Ether, Family::Host],
+        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
     },
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[

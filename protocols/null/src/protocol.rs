@@ -10,6 +10,7 @@ use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
 };
+use xk_kit::ports::less_header;
 
 /// What protocol and sessions share.
 pub(crate) struct Table {
@@ -176,7 +177,11 @@ impl Protocol for Null {
             question.maps.push(("passive", self.enables.stats()));
             return Answer::Answered;
         }
-        self.lower.control(cx, ask)
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, HEADER_OCTETS);
+        }
+        answer
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

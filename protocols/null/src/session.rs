@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::ports::less_header;
 
 /// The key that a message is demultiplexed by: the lower session and the type number.
 pub(crate) type Key = (u64, u32);
@@ -67,9 +67,7 @@ impl Session for NullSession {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            let header = HEADER_OCTETS as u32;
-            let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-            let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }

@@ -90,7 +90,7 @@ pub mod wire;
 pub use protocol::{Mappings, Portmap, Settings, add, build};
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -120,7 +120,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Other("programs")],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

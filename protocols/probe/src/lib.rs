@@ -73,7 +73,7 @@ pub use protocol::{Probe, Settings, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -88,7 +88,11 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Any],
+        needs: Guarantees::OPEN
+            .and(Guarantees::EXACT)
+            .and(Guarantees::REPLY),
     },
+    service: Service::TOP,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[

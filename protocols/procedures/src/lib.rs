@@ -71,7 +71,7 @@ pub use protocol::{Procedures, Settings, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// The procedures by number.
@@ -102,7 +102,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Any],
+        needs: Guarantees::ENABLE,
     },
+    service: Service::TOP,
     header_octets: 0,
     stacking_rules: None,
     // The number of `caller`, on a layer that tells by number who is above.

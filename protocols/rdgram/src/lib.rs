@@ -63,7 +63,7 @@ pub use protocol::{Rdgram, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -78,7 +78,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::changing(Guarantees::RELIABLE, Guarantees::PROMPT),
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[Number {

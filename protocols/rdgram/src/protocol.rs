@@ -132,6 +132,8 @@ impl Protocol for Rdgram {
         let channel = self
             .lower
             .open(cx, Upper::new(this), participants.clone())?;
+        // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it.
+        channel.head().set_tag(key.0);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
         let session = cx.new_session(this, upper.receiver, body);
         match self.sessions.bind(cx, key, session.clone()) {

@@ -92,6 +92,7 @@ impl RdgramSession {
             OpenError::Full => PushError::QueueFull,
             _ => PushError::NoRoute,
         })?;
+        channel.head().set_tag(self.key.0);
         drop(self.channel.replace(Some(channel.clone())));
         Ok(channel)
     }

@@ -73,7 +73,7 @@ pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -87,7 +87,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async],
         families: &[Family::Port],
+        needs: Guarantees::SESSIONS.and(Guarantees::STREAM),
     },
+    service: Service::changing(Guarantees::WHOLE, Guarantees::STREAM),
     header_octets: wire::MARK_OCTETS,
     stacking_rules: None,
     numbers: &[],

@@ -56,7 +56,7 @@
 use crate::protocol::build_forward;
 use crate::{BELOW, CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};
 use xk_core::Entry;
-use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 const PROCEDURE: ParamKind = ParamKind::Integer {
@@ -72,6 +72,7 @@ pub static FORWARD_ENTRY: Entry = Entry {
     realm: Realm::Rpc,
     above: PROCEDURES,
     below: BELOW,
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     // Those of `select`, which its peers take it for.

@@ -76,13 +76,14 @@ pub use routes::{HOPS_MAX, LOOPED};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// The family of participants with a procedure on top.
 pub const PROCEDURES: Family = Family::Other("procedures");
 
 const BELOW: Below = Below {
+    needs: Guarantees::SESSIONS,
     min: 1,
     max: 1,
     realms: &[Realm::Rpc],
@@ -148,6 +149,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Rpc,
     above: PROCEDURES,
     below: BELOW,
+    service: Service::LAYER,
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[Number {

@@ -68,7 +68,7 @@ pub use protocol::{Settings, SunProg, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -82,9 +82,11 @@ pub static ENTRY: Entry = Entry {
         min: 1,
         max: 4,
         realms: &[Realm::Rpc],
-        families: &[Family::Other("programs")],
+        families: &[Family::Other("credentials")],
+        needs: Guarantees::SESSIONS,
     },
     // In replies; a call has none.
+    service: Service::LAYER,
     header_octets: wire::STAT_OCTETS,
     stacking_rules: None,
     // In place of a layer for it: the flavor AUTH_NONE.

@@ -68,7 +68,7 @@ pub use protocol::{Settings, SunSelect, add, build};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -77,13 +77,15 @@ pub static ENTRY: Entry = Entry {
     summary: "SUN.SELECT: names program, version and procedure of a call",
     manual: include_str!("lib.rs"),
     realm: Realm::Rpc,
-    above: Family::Other("programs"),
+    above: Family::Other("credentials"),
     below: Below {
         min: 1,
         max: 1,
         realms: &[Realm::Rpc],
         families: &[Family::Port, Family::Host, Family::Ether, Family::Link],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::LAYER,
     header_octets: wire::CALL_OCTETS,
     stacking_rules: None,
     // Not assigned by anybody: beside that of `select`.

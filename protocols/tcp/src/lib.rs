@@ -115,7 +115,8 @@ pub use state::State;
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
 use xk_core::graph::{
-    Below, Exclusion, Family, Needed, NeededOn, ParamKind, ParamSpec, Realm, StackingRules,
+    Below, Family, Guarantees, Needed, NeededOn, ParamKind, ParamSpec, Realm, Service,
+    StackingRules,
 };
 use xk_core::numbers::Number;
 
@@ -131,14 +132,20 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link, Family::Port],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::EXACT)
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::REPLY),
     },
+    service: Service::changing(
+        Guarantees::STREAM
+            .and(Guarantees::EXACT)
+            .and(Guarantees::ORDER)
+            .and(Guarantees::RELIABLE),
+        Guarantees::WHOLE,
+    ),
     header_octets: wire::HEADER_LEN,
     stacking_rules: Some(&StackingRules {
-        excluded: &[Exclusion {
-            upper: "reqrep",
-            why: "a stream keeps no messages apart, and its calls do not say where they end",
-            instead: "put `rm` between, which marks records: `rm tcp; reqrep rm`",
-        }],
         needed: &[Needed {
             parameter: "local",
             on: NeededOn::Family(Family::Port),

@@ -58,7 +58,7 @@ pub use protocol::{Template, build};
 pub use session::Missing;
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -77,8 +77,10 @@ pub static ENTRY: Entry = Entry {
         min: 1,
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Inherit],
+        families: &[Family::Link, Family::Ether, Family::Host],
+        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
     },
+    service: Service::adding(Guarantees::EXACT),
     header_octets: wire::HEADER_OCTETS,
     stacking_rules: None,
     numbers: &[

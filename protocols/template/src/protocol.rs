@@ -14,6 +14,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
 };
+use xk_kit::ports::less_header;
 
 /// How many upper protocols may enable it: as many as there are type numbers.
 const ENABLES_MAX: usize = 255;
@@ -128,7 +129,11 @@ impl Protocol for Template {
             question.maps.push(("passive", self.enables.stats()));
             return Answer::Answered;
         }
-        self.lower.control(cx, ask)
+        let answer = self.lower.control(cx, ask);
+        if answer.is_answered() {
+            less_header(ask, HEADER_OCTETS);
+        }
+        answer
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -81,7 +81,7 @@ pub use unconnected::PEERS_MAX;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Exclusion, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
@@ -96,16 +96,13 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async, Realm::Wire],
         families: &[Family::Host, Family::Link],
+        needs: Guarantees::SESSIONS
+            .and(Guarantees::WHOLE)
+            .and(Guarantees::REPLY),
     },
+    service: Service::adding(Guarantees::EXACT),
     header_octets: wire::HEADER_LEN,
-    stacking_rules: Some(&StackingRules {
-        excluded: &[Exclusion {
-            upper: "rm",
-            why: "it marks the records of a stream, and this one keeps messages apart by itself",
-            instead: "leave `rm` out, or let it stand on `tcp`",
-        }],
-        ..StackingRules::NONE
-    }),
+    stacking_rules: None,
     numbers: &[Number {
         upper: "udp",
         lower: "ip",

@@ -52,8 +52,8 @@
 //!     arp   eth
 //!     ip    arp { address "10.0.0.1/24"; }
 //!     vip   arp ip
-//!     "null" vip
-//!     echo  "null"
+//!     fragment vip
+//!     echo fragment
 //! }
 //! ```
 //!
@@ -71,7 +71,7 @@ mod shared;
 pub use protocol::{Vip, add, build};
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -93,7 +93,9 @@ pub static ENTRY: Entry = Entry {
         max: 2,
         realms: &[Realm::Async],
         families: &[Family::Host],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::adding(Guarantees::REPLY),
     header_octets: 0,
     numbers: &[],
     stacking_rules: Some(&xk_kit::standins::LINK_OR_NET),

@@ -46,8 +46,8 @@
 //!     arp     eth
 //!     ip      arp { address "10.0.0.1/24"; }
 //!     vipaddr arp ip
-//!     "null"  vipaddr
-//!     echo    "null"
+//!     fragment vipaddr
+//!     echo fragment
 //! }
 //! ```
 //!
@@ -67,7 +67,9 @@ pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -81,7 +83,9 @@ pub static ENTRY: Entry = Entry {
         max: 2,
         realms: &[Realm::Async],
         families: &[Family::Host],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::adding(Guarantees::REPLY),
     header_octets: 0,
     numbers: &[],
     stacking_rules: Some(&StackingRules {

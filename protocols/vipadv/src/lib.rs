@@ -45,8 +45,8 @@
 //!     vipadv arp
 //!     ip     arp { address "10.0.0.1/24"; }
 //!     vip    vipadv ip
-//!     "null" vip
-//!     echo   "null"
+//!     fragment vip
+//!     echo fragment
 //! }
 //! ```
 //!
@@ -67,7 +67,9 @@ pub use table::VipHost;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, ParamKind, ParamSpec, Realm, StackingRules, Way};
+use xk_core::graph::{
+    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, Way,
+};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
@@ -84,7 +86,9 @@ pub static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async],
         families: &[Family::Host],
+        needs: Guarantees::OPEN.and(Guarantees::RESOLVER),
     },
+    service: Service::LAYER,
     header_octets: 0,
     numbers: &[],
     stacking_rules: Some(&StackingRules {

@@ -61,7 +61,9 @@ mod session;
 pub use protocol::{VipSize, add, build};
 
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{
+    Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -80,7 +82,9 @@ pub static ENTRY: Entry = Entry {
         max: 8,
         realms: &[Realm::Async],
         families: &[Family::Host],
+        needs: Guarantees::SESSIONS,
     },
+    service: Service::adding(Guarantees::REPLY),
     header_octets: 0,
     numbers: &[],
     stacking_rules: Some(&StackingRules {

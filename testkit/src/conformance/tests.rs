@@ -5,7 +5,7 @@ use crate::kernel::Lower;
 use core::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use xk_core::graph::{Below, Build, BuildError, Family, Params, Realm, Value};
+use xk_core::graph::{Below, Build, BuildError, Family, Guarantees, Params, Realm, Service, Value};
 use xk_core::map::Map;
 use xk_core::object::{
     Burst, CallCause, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
@@ -347,7 +347,10 @@ static ENTRY: Entry = Entry {
         max: 1,
         realms: &[Realm::Async],
         families: &[Family::Inherit],
+
+        needs: Guarantees::NONE,
     },
+    service: Service::SAME,
     header_octets: 2,
     stacking_rules: None,
     numbers: &[],

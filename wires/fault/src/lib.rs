@@ -56,7 +56,7 @@ pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, MARKED, REORDERED
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service};
 use xk_kit::passthrough::BELOW_ANYTHING;
 
 /// What the catalog knows of it.
@@ -67,6 +67,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Async,
     above: Family::Inherit,
     below: BELOW_ANYTHING,
+    service: Service::SAME,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

@@ -84,7 +84,7 @@ pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
 
 /// What the catalog knows of Ethernet in UDP.
 pub static ENTRY: Entry = Entry {
@@ -94,6 +94,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: Some(&StackingRules {
         sole: Some("local"),

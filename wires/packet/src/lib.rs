@@ -97,7 +97,7 @@ pub use frame::{Frame, FrameInfo, Open, Run};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -107,6 +107,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

@@ -64,7 +64,7 @@ pub use protocol::{Capture, NOT_CAPTURED, link_type};
 pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service, StackingRules};
 use xk_kit::passthrough::BELOW_ANYTHING;
 
 /// What the catalog knows of it.
@@ -75,6 +75,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Async,
     above: Family::Inherit,
     below: BELOW_ANYTHING,
+    service: Service::SAME,
     header_octets: 0,
     stacking_rules: Some(&StackingRules {
         sole: Some("file"),

@@ -102,7 +102,7 @@ pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, Swit
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -112,6 +112,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

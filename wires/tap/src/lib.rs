@@ -83,7 +83,7 @@ pub use error::TapError;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, StackingRules};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry {
@@ -93,6 +93,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Wire,
     above: Family::Link,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: Some(&StackingRules {
         own_address: Some("host_address"),

@@ -46,7 +46,7 @@ pub use protocol::{Crossing, FIRST_OCTETS_MAX, TraceLines, TraceLog, Tracer};
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service};
 use xk_kit::passthrough::BELOW_ANYTHING;
 
 /// What the catalog knows of it.
@@ -57,6 +57,7 @@ pub static ENTRY: Entry = Entry {
     realm: Realm::Async,
     above: Family::Inherit,
     below: BELOW_ANYTHING,
+    service: Service::SAME,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

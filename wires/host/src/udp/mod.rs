@@ -68,7 +68,7 @@ mod session;
 
 use xk_core::Entry;
 use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm};
+use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
 
 /// What the catalog knows of datagrams over the system's UDP.
 pub static UDP_ENTRY: Entry = Entry {
@@ -78,6 +78,7 @@ pub static UDP_ENTRY: Entry = Entry {
     realm: Realm::Async,
     above: Family::Port,
     below: NOTHING_BELOW,
+    service: Service::WIRE,
     header_octets: 0,
     stacking_rules: None,
     numbers: &[],

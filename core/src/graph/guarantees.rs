@@ -1,0 +1,186 @@
+//! What layers guarantee to those above them, and need of those below.
+//!
+//! Guarantees are computed from the wires upwards: a layer gives what its lowers give all of them,
+//! as far as it [keeps](Service::keeps) that, and what it [adds](Service::adds). A graph is sound if
+//! each layer [needs](super::Below::needs) no more than every one of its lowers gives.
+
+/// A set of guarantees about messages, or requests and replies, between the two ends of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarantees(u16);
+
+/// Each guarantee by itself: what a layer that lacks it does, for the person who wanted it.
+const LACKS: &[(Guarantees, &str)] = &[
+    (Guarantees::OPEN, "nothing can stand on it"),
+    (
+        Guarantees::ENABLE,
+        "nothing can be served on it: it takes no enables",
+    ),
+    (
+        Guarantees::EXACT,
+        "it delivers short messages with octets behind them that were not sent",
+    ),
+    (
+        Guarantees::STREAM,
+        "it does not carry a stream, which opens and ends",
+    ),
+    (
+        Guarantees::NEIGHBOURS,
+        "it leads to hosts by its own routes, and is no link to neighbours",
+    ),
+    (Guarantees::RESOLVER, "it resolves no addresses"),
+    (
+        Guarantees::WHOLE,
+        "it carries a stream, which does not keep messages apart",
+    ),
+    (Guarantees::ORDER, "messages may overtake each other on it"),
+    (Guarantees::RELIABLE, "messages may be lost on it"),
+    (
+        Guarantees::REPLY,
+        "what comes up from it names no session that leads back to the sender",
+    ),
+    (
+        Guarantees::PROMPT,
+        "sending on it waits for the peer, who may be waiting for us",
+    ),
+];
+
+impl Guarantees {
+    /// No guarantee.
+    pub const NONE: Self = Self(0);
+    /// Protocols can open sessions of it: without that it is an upper end of the graph.
+    pub const OPEN: Self = Self(1);
+    /// Protocols can enable themselves on it, to be opened by peers.
+    pub const ENABLE: Self = Self(1 << 7);
+    /// No octets are added to what was sent; Ethernet pads short messages.
+    pub const EXACT: Self = Self(1 << 1);
+    /// What was pushed as one message arrives as one; a stream keeps no boundaries.
+    pub const WHOLE: Self = Self(1 << 2);
+    /// Messages arrive in the order in which they were sent.
+    pub const ORDER: Self = Self(1 << 3);
+    /// What was sent arrives, or the session says that it failed.
+    pub const RELIABLE: Self = Self(1 << 4);
+    /// The session by which a message comes up leads back to its sender.
+    pub const REPLY: Self = Self(1 << 5);
+    /// A push never waits for the peer.
+    pub const PROMPT: Self = Self(1 << 6);
+    /// Protocols can open sessions, and be opened by peers: what most layers need.
+    pub const SESSIONS: Self = Self::OPEN.and(Self::ENABLE);
+    /// It is a stream, and tells when that opens and ends.
+    pub const STREAM: Self = Self(1 << 8);
+    /// A link, or what resolves addresses on one: whatever network an upper says is there, is.
+    pub const NEIGHBOURS: Self = Self(1 << 9);
+    /// It resolves addresses, and takes packets of other protocols that resolve some.
+    pub const RESOLVER: Self = Self(1 << 10);
+    /// All of them.
+    pub const ALL: Self = Self((1 << 11) - 1);
+
+    /// These and those.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// These without those.
+    #[must_use]
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Those of these that are in both.
+    #[must_use]
+    pub const fn common(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// Whether all of the others are among these.
+    pub const fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// What a layer with these guarantees does that one that needs `needed` cannot bear: the first
+    /// reason; `None` if it gives all that is needed.
+    pub fn lack(self, needed: Self) -> Option<&'static str> {
+        let lacks = |(one, _): &&(Self, &str)| needed.has(*one) && !self.has(*one);
+        LACKS.iter().find(lacks).map(|(_, why)| *why)
+    }
+}
+
+/// What a layer makes of the guarantees below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// What it gives whatever lies below.
+    pub adds: Guarantees,
+    /// What it gives if all of its lowers do.
+    pub keeps: Guarantees,
+}
+
+impl Service {
+    /// An upper end of the graph: nothing stands on it.
+    pub const TOP: Self = Self {
+        adds: Guarantees::NONE,
+        keeps: Guarantees::NONE,
+    };
+    /// That of the layers below, whatever it is.
+    pub const SAME: Self = Self {
+        adds: Guarantees::NONE,
+        keeps: Guarantees::ALL,
+    };
+
+    /// A wire: it may lose messages and let them overtake each other.
+    pub const WIRE: Self = Self {
+        adds: Guarantees::ALL
+            .without(Guarantees::ORDER)
+            .without(Guarantees::RELIABLE)
+            .without(Guarantees::STREAM)
+            .without(Guarantees::RESOLVER),
+        keeps: Guarantees::NONE,
+    };
+
+    /// A layer of its own that changes none of them.
+    pub const LAYER: Self = Self::changing(Guarantees::NONE, Guarantees::NONE);
+
+    /// A layer of its own: these by itself, all others as the layers below but for those lost.
+    #[must_use]
+    pub const fn changing(adds: Guarantees, lost: Guarantees) -> Self {
+        Self {
+            adds,
+            keeps: Guarantees::ALL.without(lost).without(Guarantees::RESOLVER),
+        }
+    }
+
+    /// A layer of its own: these by itself, all others as the layers below.
+    #[must_use]
+    pub const fn adding(adds: Guarantees) -> Self {
+        Self::changing(adds, Guarantees::NONE)
+    }
+
+    /// What is given above lowers that give `below`, which is [`Guarantees::ALL`] of none.
+    pub const fn over(self, below: Guarantees) -> Guarantees {
+        self.adds.and(below.common(self.keeps))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_gives_what_it_adds_and_what_it_keeps_of_the_layers_below() {
+        let exact = Guarantees::EXACT;
+        let ethernet = Service::changing(Guarantees::NONE, exact).over(Guarantees::ALL);
+        assert!(!ethernet.has(exact) && ethernet.has(Guarantees::REPLY));
+        assert!(Service::adding(exact).over(ethernet).has(exact));
+        assert_eq!(Service::SAME.over(ethernet), ethernet);
+        assert_eq!(Service::TOP.over(Guarantees::ALL), Guarantees::NONE);
+    }
+
+    #[test]
+    fn every_guarantee_has_a_reason_of_its_own() {
+        for bit in 0..16 {
+            let one = Guarantees(1 << bit);
+            let reason = Guarantees::NONE.lack(one);
+            assert_eq!(reason.is_some(), Guarantees::ALL.has(one), "bit {bit}");
+        }
+        assert_eq!(Guarantees::ALL.lack(Guarantees::ALL), None);
+    }
+}
