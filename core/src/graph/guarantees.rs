@@ -50,21 +50,21 @@ impl Guarantees {
     /// Protocols can open sessions of it: without that it is an upper end of the graph.
     pub const OPEN: Self = Self(1);
     /// Protocols can enable themselves on it, to be opened by peers.
-    pub const ENABLE: Self = Self(1 << 7);
-    /// No octets are added to what was sent; Ethernet pads short messages.
-    pub const EXACT: Self = Self(1 << 1);
-    /// What was pushed as one message arrives as one; a stream keeps no boundaries.
-    pub const WHOLE: Self = Self(1 << 2);
-    /// Messages arrive in the order in which they were sent.
-    pub const ORDER: Self = Self(1 << 3);
-    /// What was sent arrives, or the session says that it failed.
-    pub const RELIABLE: Self = Self(1 << 4);
-    /// The session by which a message comes up leads back to its sender.
-    pub const REPLY: Self = Self(1 << 5);
-    /// A push never waits for the peer.
-    pub const PROMPT: Self = Self(1 << 6);
-    /// Protocols can open sessions, and be opened by peers: what most layers need.
+    pub const ENABLE: Self = Self(1 << 1);
+    /// Both: what most layers need.
     pub const SESSIONS: Self = Self::OPEN.and(Self::ENABLE);
+    /// No octets are added to what was sent; Ethernet pads short messages.
+    pub const EXACT: Self = Self(1 << 2);
+    /// What was pushed as one message arrives as one; a stream keeps no boundaries.
+    pub const WHOLE: Self = Self(1 << 3);
+    /// Messages arrive in the order in which they were sent.
+    pub const ORDER: Self = Self(1 << 4);
+    /// What was sent arrives, or the session says that it failed.
+    pub const RELIABLE: Self = Self(1 << 5);
+    /// The session by which a message comes up leads back to its sender.
+    pub const REPLY: Self = Self(1 << 6);
+    /// A push never waits for the peer.
+    pub const PROMPT: Self = Self(1 << 7);
     /// It is a stream, and tells when that opens and ends.
     pub const STREAM: Self = Self(1 << 8);
     /// A link, or what resolves addresses on one: whatever network an upper says is there, is.
