@@ -18,6 +18,26 @@ fn is_of_the_internet(level: c_int) -> bool {
 /// The option by which sockets share the peers at one port.
 const SHARES_PEERS: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_REUSEPORT);
 
+/// Options of the system's sockets that would have no effect in the graph, and are no advice.
+const NOT_OF_THE_GRAPH: &[c_int] = &[
+    libc::SO_ATTACH_BPF,
+    libc::SO_ATTACH_FILTER,
+    libc::SO_ATTACH_REUSEPORT_CBPF,
+    libc::SO_ATTACH_REUSEPORT_EBPF,
+    libc::SO_BINDTODEVICE,
+    libc::SO_DONTROUTE,
+    libc::SO_MAX_PACING_RATE,
+    libc::SO_TIMESTAMPING,
+    libc::SO_TIMESTAMPNS,
+    libc::SO_TXTIME,
+    libc::SO_ZEROCOPY,
+];
+
+/// Whether an option is one that a socket of the graph may lack.
+fn is_foreign(level: c_int, name: c_int) -> bool {
+    is_of_the_internet(level) || level == libc::SOL_SOCKET && NOT_OF_THE_GRAPH.contains(&name)
+}
+
 /// getsockopt(2).
 ///
 /// # Safety
@@ -152,8 +172,13 @@ pub unsafe extern "C" fn setsockopt(
     // The system's sockets in the place of ours know nothing of these.
     let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
     let is_lost = || ours.is_none() && may_be_the_graphs(fd) && !replace::outlives(level, name);
+    let is_refused = match is_foreign(level, name) {
+        true if level == libc::SOL_SOCKET => may_be_the_graphs(fd) || self::ours(fd).is_some(),
+        true => is_lost(),
+        false => false,
+    };
     // SAFETY: the program says that so many octets can be read.
-    if is_of_the_internet(level) && is_lost() && unsafe { turns_on(value, length) } {
+    if is_refused && unsafe { turns_on(value, length) } {
         return answer(libc::ENOPROTOOPT);
     }
     if !is_the_relays || ours.is_none() {

@@ -183,11 +183,13 @@ fn an_option_is_kept_or_refused_whenever_it_is_set() {
 import socket, errno, struct
 TCP, UDP, IP, SOL = socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_IP, socket.SOL_SOCKET
 IP_MTU_DISCOVER, IP_RECVERR, IP_PKTINFO, UDP_SEGMENT, TCP_FASTOPEN_CONNECT = 10, 11, 8, 103, 30
+SO_TIMESTAMPNS, SO_ZEROCOPY = 35, 60
 kept = [(IP, socket.IP_TOS, 16), (IP, IP_MTU_DISCOVER, 2), (IP, IP_MTU_DISCOVER, 0), (SOL, socket.SO_REUSEPORT, 1),
         (SOL, socket.SO_RCVBUF, 50000), (SOL, socket.SO_SNDBUF, 60000)]
 kept_of_tcp = [(TCP, socket.TCP_NODELAY, 1), (TCP, socket.TCP_NOTSENT_LOWAT, 4096), (TCP, socket.TCP_KEEPIDLE, 33)]
 refused = [(IP, socket.IP_TTL, 9), (IP, IP_RECVERR, 1), (IP, IP_PKTINFO, 1), (IP, socket.IP_MULTICAST_TTL, 3),
-           (UDP, UDP_SEGMENT, 1000), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_SYNCNT, 3)]
+           (UDP, UDP_SEGMENT, 1000), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_SYNCNT, 3),
+           (SOL, socket.SO_BINDTODEVICE, b'lo'), (SOL, SO_TIMESTAMPNS, 1), (SOL, SO_ZEROCOPY, 1), (SOL, socket.SO_DONTROUTE, 1)]
 def code(one, *option):
     try: one.setsockopt(*option)
     except OSError as error: return error.errno
@@ -211,6 +213,7 @@ six.setsockopt(TCP, socket.TCP_SYNCNT, 3)
 one = socket.socket()
 one.bind(('127.0.0.1', 0))
 one.setsockopt(TCP, socket.TCP_SYNCNT, 3)
+one.setsockopt(SOL, SO_TIMESTAMPNS, 1)
 print('kept or refused')
 ",
     );
