@@ -1,7 +1,9 @@
 //! Trace points: who handed which message to whom. One predictable branch when off.
 
+use crate::kernel::Kernel;
 use crate::message::Message;
-use crate::object::{ProtocolId, SessionId};
+use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
+use alloc::boxed::Box;
 
 /// Which operation of the uniform interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,13 @@ pub struct Crossing<'a> {
     /// The message.
     pub message: &'a Message,
 }
+
+/// What a [`PassiveOpens`] does: it gets the protocol above and the session.
+type Told = dyn Fn(&Kernel, &ProtocolRef, &SessionRef);
+
+/// Is told of each session that a message from outside has opened, once the protocol above has taken it. Put beside the kernel
+/// by what runs it.
+pub struct PassiveOpens(pub Box<Told>);
 
 /// Looks on. Set with [`Kernel::set_observer`](crate::kernel::Kernel::set_observer).
 pub trait Observer {

@@ -3,7 +3,9 @@
 use crate::control::{self, Server};
 use crate::descendants_unsafe;
 use crate::failure::Failure;
+use crate::host;
 use crate::linkage;
+use crate::log::Verbosity;
 use crate::signals_unsafe::{self, Before};
 use crate::user::{self, User};
 use crate::user_unsafe;
@@ -48,6 +50,8 @@ pub(crate) struct Args {
     user: user::UserArgs,
     #[command(flatten)]
     control: control::ServerArgs,
+    #[command(flatten)]
+    log: Verbosity,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -67,8 +71,12 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let serve = |folder, line: &UnixStream| {
         // Before it becomes another user, as for `xk run`. That there is no place for it is none of the program's standard error.
         let server = args.control.serve(user, pid, |_| {})?.map(Arc::new);
-        let setup = setup.once_open(opened(server.as_ref(), &args.graph));
-        serve(&setup, user, folder, line)
+        if let Some(server) = &server {
+            let path = server.path().display();
+            args.log.say(|| format!("control socket {path}"));
+        }
+        let setup = setup.once_open(opened(server.as_ref(), args));
+        serve(&setup, user, folder, line, args.log)
     };
     let (stack, ticket) = StackProcess::start(folder, serve)?;
     let status = run(args, &library, &ticket, before, stack.pid)?;
@@ -139,13 +147,19 @@ impl StackProcess {
 /// What the stack's thread does once its devices are open: it keeps no right, and lets itself be looked into.
 fn opened(
     server: Option<&Arc<Server>>,
-    file: &Path,
+    args: &Args,
 ) -> impl Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static {
-    let file = file.to_owned();
+    let (file, log) = (args.graph.clone(), args.log);
     // The socket is to go with its owner, even if the thread does not end.
     let server = server.map(Arc::downgrade);
     move |runner, host| {
         user::shed()?;
+        log.look_on(runner)?;
+        if log.is_verbose() {
+            for line in host::devices(runner.kernel(), host).lines {
+                log.say(|| line);
+            }
+        }
         match server.as_ref().and_then(Weak::upgrade) {
             Some(server) => server.attach(runner, host, &file),
             None => Ok(()),
@@ -154,7 +168,13 @@ fn opened(
 }
 
 /// The stack's process: until the line is closed.
-fn serve(setup: &Setup, user: User, folder: Folder, line: &UnixStream) -> Result<(), Failure> {
+fn serve(
+    setup: &Setup,
+    user: User,
+    folder: Folder,
+    line: &UnixStream,
+    log: Verbosity,
+) -> Result<(), Failure> {
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.
     let limit = getrlimit(Resource::Nofile);
@@ -167,6 +187,7 @@ fn serve(setup: &Setup, user: User, folder: Folder, line: &UnixStream) -> Result
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
     user.settle()?;
+    log.say_user(user);
     let mut line = line;
     writeln!(line, "{}", relay.ticket()).map_err(failed)?;
     // The end of the line, however that comes.
@@ -174,7 +195,9 @@ fn serve(setup: &Setup, user: User, folder: Folder, line: &UnixStream) -> Result
     let ended = Instant::now();
     match relay.lost() {
         0 => {}
-        lost => eprintln!("xk: {lost} datagrams were lost between the stack and the program"),
+        lost => log.warn(&format!(
+            "{lost} datagrams were lost between the stack and the program"
+        )),
     }
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
@@ -200,10 +223,10 @@ fn run(
         preload.push(others);
     }
     if let Some(why) = linkage::stays_linux(program) {
-        eprintln!(
-            "xk: the sockets of {} are Linux's, not the graph's: {why}",
+        args.log.warn(&format!(
+            "the sockets of {} are Linux's, not the graph's: {why}",
             program.display()
-        );
+        ));
     }
     let mut command = Command::new(program);
     command
@@ -226,9 +249,9 @@ fn run(
         has_ended.store(true, Ordering::SeqCst);
         if !descendants_unsafe::children(stack).is_empty() {
             let program = program.display();
-            eprintln!(
-                "xk: {program} has ended, and what it started still runs, on the graph; Ctrl-C ends it"
-            );
+            args.log.warn(&format!(
+                "{program} has ended, and what it started still runs, on the graph; Ctrl-C ends it"
+            ));
         }
     };
     let status = descendants_unsafe::wait(pid, stack, left_behind);

@@ -4,13 +4,16 @@ use crate::failure::Failure;
 use crate::output;
 use crate::user::User;
 use crate::view::Lowers;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
 use xk_core::Kernel;
+use xk_kit::EthAddr;
+use xk_kit::control::{MyEther, MyHost};
 use xk_kit::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
-use xk_lang::{HostInstance, Severity};
+use xk_lang::{HostInstance, Severity, Value};
 use xk_run::real_kernel;
 use xk_tracer::TraceLines;
 
@@ -52,6 +55,49 @@ pub(crate) fn start(
 ) -> Result<(), Failure> {
     xk_compose::start(graph, host, kernel)?;
     user.settle()
+}
+
+/// The devices of a host that has started, and its addresses.
+pub(crate) struct Devices {
+    /// A line for each.
+    pub(crate) lines: Vec<String>,
+    /// An address at which neighbours reach it over Linux's network.
+    pub(crate) pingable: Option<Ipv4Addr>,
+}
+
+/// Asks what is open for its addresses.
+pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
+    let (mut lines, mut outside, mut first) = (Vec::new(), false, None);
+    let nodes = host.nodes();
+    for protocol in kernel.protocols() {
+        let (name, kind) = (protocol.name(), protocol.head().kind());
+        // What stands above the graph has no node.
+        let node = nodes.iter().find(|node| *node.name == *name);
+        if let (Some(node), Some(_)) = (node, protocol.wire()) {
+            outside |= matches!(kind, "tap" | "packet");
+            let device = node.param("device").and_then(|param| match &*param.value {
+                Value::Text(device) => Some(format!(", device {device}")),
+                _ => None,
+            });
+            let address = protocol.ask(kernel, MyEther::default());
+            let address = address.map(|q| format!(" {}", EthAddr(q.address)));
+            let (address, device) = (address.unwrap_or_default(), device.unwrap_or_default());
+            lines.push(format!("wire {name}{address}{device}"));
+        }
+        if kind == "ip" {
+            let unknown = MyHost {
+                host: Ipv4Addr::UNSPECIFIED,
+            };
+            if let Some(mine) = protocol.ask(kernel, unknown) {
+                lines.push(format!("{name} {}", mine.host));
+                first = first.or(Some(mine.host));
+            }
+        }
+    }
+    Devices {
+        lines,
+        pingable: first.filter(|_| outside),
+    }
 }
 
 /// What stands on what in the host.

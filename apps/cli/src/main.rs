@@ -19,6 +19,7 @@ mod help;
 mod host;
 mod linkage;
 mod live;
+mod log;
 mod output;
 mod ping;
 mod protocols;
@@ -45,14 +46,10 @@ use std::process::ExitCode;
     name = "xk",
     version,
     disable_help_subcommand = true,
-    disable_version_flag = true,
     after_help = "xk help graph: the language of graph files; xk protocols: what they are made of; \
                   xk help PROTOCOL: the manual of one"
 )]
 struct Cli {
-    /// Print the version
-    #[arg(short, long, short_alias = 'V', action = clap::ArgAction::Version)]
-    version: Option<bool>,
     #[command(subcommand)]
     command: Command,
 }

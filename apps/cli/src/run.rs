@@ -2,6 +2,7 @@
 
 use crate::control::{self, Server};
 use crate::failure::{Failure, show};
+use crate::log::Verbosity;
 use crate::output::{grouped, heading};
 use crate::{file, host, output, user, view};
 use std::cell::Cell;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::control::Report;
 use xk_core::{Kernel, ProtocolRef, Time};
-use xk_kit::control::{MyEther, MyHost};
+use xk_lang::HostInstance;
 use xk_run::{Idle, Runner, RunnerStats, interrupt_unsafe};
 
 /// From one status line to the next.
@@ -40,18 +41,20 @@ pub(crate) struct Args {
     control: control::ServerArgs,
     #[command(flatten)]
     user: user::UserArgs,
+    #[command(flatten)]
+    log: Verbosity,
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = file::load(&args.file)?;
-    show(graph.warnings());
+    args.log.unless_quiet(|| show(graph.warnings()));
     let host = file::pick_host(&graph, args.host.as_deref())?;
     let user = args.user.find()?;
     // Before the socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
-    let server = args
-        .control
-        .serve(user, std::process::id(), Failure::show)?;
+    let server = args.control.serve(user, std::process::id(), |failure| {
+        args.log.unless_quiet(|| failure.show())
+    })?;
     let kernel = host::build(&graph, &host, user)?;
     host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
@@ -67,8 +70,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         let attached = server.attach(&runner, &host, &args.file);
         attached.map_err(|error| Failure::file("cannot watch", server.path(), error))?;
     }
-    introduce(&kernel, &host.name, server.as_ref());
-    let turn = Between::new(&kernel, &runner, args.limit.is_none());
+    let looks = args.log.look_on(&runner);
+    looks.map_err(|error| Failure::new(format!("cannot look on: {error}")))?;
+    introduce(&kernel, &host, server.as_ref());
+    args.log.say_user(user);
+    let turn = Between::new(&kernel, &runner, args);
     let ended = runner.run(args.limit, Rc::new(move |kernel| turn.look(kernel)));
     clear_status();
     let dump = view::of_kernel(&kernel, &lowers, 0);
@@ -88,33 +94,13 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// Says who and where the host is, and what to type to see it.
-fn introduce(kernel: &Kernel, name: &str, server: Option<&Server>) {
-    output::print(&format!("{}\n", heading(&format!("host {name}"))));
-    let mut outside = false;
-    let mut pingable = None;
-    for protocol in kernel.protocols() {
-        let kind = protocol.head().kind();
-        if protocol.wire().is_some() {
-            outside |= matches!(kind, "tap" | "packet");
-            let address = protocol.ask(kernel, MyEther::default());
-            let address = address.map(|q| xk_kit::EthAddr(q.address).to_string());
-            output::print(&format!(
-                "  wire {} {}\n",
-                protocol.name(),
-                address.unwrap_or_default()
-            ));
-        }
-        if kind == "ip" {
-            let unknown = MyHost {
-                host: core::net::Ipv4Addr::UNSPECIFIED,
-            };
-            if let Some(mine) = protocol.ask(kernel, unknown) {
-                output::print(&format!("  {} {}\n", protocol.name(), mine.host));
-                pingable = pingable.or(Some(mine.host));
-            }
-        }
+fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) {
+    output::print(&format!("{}\n", heading(&format!("host {}", host.name))));
+    let devices = host::devices(kernel, host);
+    for line in &devices.lines {
+        output::print(&format!("  {line}\n"));
     }
-    if let (Some(address), true) = (pingable, outside) {
+    if let Some(address) = devices.pingable {
         output::print(&format!("try: ping {address}\n"));
     }
     if let Some(server) = server {
@@ -148,13 +134,14 @@ struct Between {
 }
 
 impl Between {
-    fn new(kernel: &Kernel, runner: &Rc<Runner>, may_finish: bool) -> Self {
+    fn new(kernel: &Kernel, runner: &Rc<Runner>, args: &Args) -> Self {
         let open = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| !r.finished);
         let mut unfinished = kernel.protocols();
-        unfinished.retain(|p| may_finish && open(p));
+        unfinished.retain(|p| args.limit.is_none() && open(p));
         Self {
             runner: Rc::downgrade(runner),
-            status: std::io::stderr().is_terminal(),
+            // Lines of what happens would break it.
+            status: std::io::stderr().is_terminal() && !args.log.is_verbose(),
             status_at: Cell::new(Time::ZERO),
             last: Cell::default(),
             finished_at: Cell::new(Time::ZERO),

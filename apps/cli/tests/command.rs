@@ -318,6 +318,7 @@ fn pages_and_completions_are_written() {
     for (file, part) in [
         ("share/man/man1/xk.1", "xk"),
         ("share/man/man1/xk-sim.1", "seed"),
+        ("share/man/man1/xk-exec.1", "verbose"),
         ("share/bash-completion/completions/xk", "--seed"),
         ("share/zsh/site-functions/_xk", "#compdef xk"),
         ("share/fish/vendor_completions.d/xk.fish", "sim"),
@@ -337,7 +338,24 @@ fn help_knows_the_language_and_both_meanings_of_a_word() {
     assert!(good(&["sim", "--help"]).contains("xk help sim"));
     assert!(good(&["help"]).contains("xk help graph"));
     assert!(good(&["help", "run"]).contains("--host"));
-    assert_eq!(good(&["-v"]), good(&["--version"]));
+    assert_eq!(good(&["-V"]), good(&["--version"]));
+}
+
+#[test]
+fn warnings_are_left_out_on_demand() {
+    let folder = Folder::new("quiet");
+    let path = folder.path("idle.kdl");
+    std::fs::write(&path, "host one {\n    loopback\n}\n").unwrap();
+    let run = ["run", &path, "--for", "1ms", "--no-control"];
+    let told = |flag: &[&str]| {
+        let output = xk(&[&run[..], flag].concat());
+        assert!(output.status.success());
+        text(&output.stderr)
+    };
+    assert!(told(&[]).contains("nothing stands on `loopback`"));
+    assert_eq!(told(&["-q"]), "");
+    assert!(told(&["-v"]).contains("\nxk: user "));
+    bad(&[&run[..], &["-q", "-v"]].concat(), 2);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `xk exec` as a user has it: what it says when something is wrong, and whose exit code and signals there are.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -18,8 +19,13 @@ impl Graph {
     }
 
     fn exec(&self, program: &[&str]) -> Command {
+        self.exec_with(&[], program)
+    }
+
+    fn exec_with(&self, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
-        command.args(["exec", "--graph"]).arg(&self.0).arg("--");
+        command.arg("exec").args(options).arg("--graph");
+        command.arg(&self.0).arg("--");
         command.args(program);
         usual(&mut command);
         command
@@ -262,6 +268,50 @@ impl Drop for Running {
     }
 }
 
+/// What happens is said: of all sessions a few lines a second, or all of them.
+#[test]
+fn it_says_what_happens_and_not_too_much() {
+    needs_program!("python3");
+    let graph = Graph::new("says", ALONE);
+    let script = "
+import socket, sys
+one = socket.socket(); one.bind(('10.0.0.1', 9)); one.listen(64)
+peers = [socket.create_connection(('10.0.0.1', 9)) for _ in range(40)]
+two = socket.socket(type=socket.SOCK_DGRAM); two.connect(('10.0.0.1', 7)); two.send(b'x')
+sys.stdin.read()
+";
+    let said = |flag: &str, until: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = graph.exec_with(&[flag], &["python3", "-c", script]);
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Running(command.spawn().unwrap());
+        let mut lines = Vec::new();
+        for line in BufReader::new(child.0.stderr.take().unwrap()).lines() {
+            lines.push(line.unwrap());
+            if lines.last().unwrap().ends_with(until) {
+                break;
+            }
+        }
+        drop(child.0.stdin.take());
+        child.0.wait().unwrap();
+        lines
+    };
+    let opened = |lines: &[String]| {
+        let is_opened = |line: &&String| line.contains("tcp: a peer opens s");
+        lines.iter().filter(is_opened).count()
+    };
+    let lines = said("-v", " more");
+    for part in ["control socket ", "wire loopback", "ip 10.0.0.1", "user "] {
+        let begin = format!("xk: {part}");
+        assert!(lines.iter().any(|l| l.starts_with(&begin)), "{lines:?}");
+    }
+    assert!(opened(&lines) < 40 && lines.len() < 40, "{lines:?}");
+    let lines = said("-vv", "udp: dropped 1: no port");
+    assert_eq!(opened(&lines), 40, "{lines:?}");
+    assert!(!lines.iter().any(|line| line.ends_with(" more")));
+}
+
 /// The graph under a program shows what that of `xk run` does, and leaves no socket.
 #[test]
 fn it_is_looked_into() {
@@ -280,7 +330,7 @@ while True: one.sendto(b'looked at', ('10.0.0.1', 9)); one.recv(20); time.sleep(
     let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     let out = child.0.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    BufReader::new(out).read_line(&mut line).unwrap();
     let pid = child.0.id().to_string();
     let ask = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));

@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::message::Message;
 use crate::participant::Participants;
 use crate::reason::{DropCounters, Reason};
-use crate::trace::Operation;
+use crate::trace::{Operation, PassiveOpens};
 use crate::wire::Wire;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -225,7 +225,11 @@ impl ProtocolRef {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        self.0.body.open_done(cx, self, lower, participants)
+        self.0.body.open_done(cx, self, lower, participants)?;
+        if let Some(opens) = cx.surroundings::<PassiveOpens>() {
+            (opens.0)(cx, self, lower);
+        }
+        Ok(())
     }
 
     /// Passes a message up to this protocol, as it came through the session `lower`.
