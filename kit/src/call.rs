@@ -84,7 +84,8 @@ impl Question for NeedsPseudoHeader {
 }
 
 /// What a caller asks of one call. An attribute of the request; without it the layers' own timers decide alone, and nobody can
-/// take the call back.
+/// take the call back. A layer of calls leaves it on packets for which the layer below may have to
+/// wait: those of more than one packet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
     /// When the caller stops waiting; [`Time::MAX`] for never.

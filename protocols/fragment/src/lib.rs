@@ -24,9 +24,9 @@
 //! time up to one second; three times in all. A fragment that comes after it was asked for without need doubles the session's
 //! time; every message that needs no question brings it a sixteenth nearer to 10 ms.
 //!
-//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd until one is released, or fails
-//! with "queue full" where nobody can block. The protocol above may release a copy early, and ask whether the peer is still
-//! collecting.
+//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd until one is released. It fails
+//! with "queue full" by the deadline of a message that bears `call-options`, and at once where no shepherd can block.
+//! The protocol above may release a copy early, and ask whether the peer is still collecting.
 //!
 //! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the oldest makes room. Fragments of
 //! a message that is complete, or for other hosts, or at odds with those that came before, are dropped and counted.

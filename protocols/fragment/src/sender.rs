@@ -8,6 +8,7 @@ use xk_core::kernel::Timer;
 use xk_core::object::{BURST_MAX, Outgoing, PushError};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, SessionRef};
+use xk_kit::call::CallOptions;
 use xk_kit::kept::KeptState;
 
 /// For how long a message is kept after it was sent, or was last asked for.
@@ -50,7 +51,10 @@ impl FragmentSession {
             this.discard(cx, message, &reason::TOO_BIG);
             return Err(PushError::TooBig { max: self.max() });
         }
-        if cx.wait(&self.table.vacant, None).is_err() {
+        let limit = CallOptions::clip(message.attribute(), cx.now(), Duration::MAX);
+        let limit = limit.unwrap_or(Duration::ZERO);
+        let limit = (limit != Duration::MAX).then_some(limit);
+        if cx.wait(&self.table.vacant, limit).is_err() {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }

@@ -20,6 +20,10 @@
 //! shepherd blocks. A session has one channel, so its messages arrive in the order in which they were pushed; whoever
 //! pushes while another does waits for his turn. Sessions do not wait for each other.
 //!
+//! A push lasts `total` at most, and no longer than the deadline of a message that bears `call-options`: so two hosts whose
+//! deliveries wait for each other's come free. One that has not had its turn by then fails with "queue full", one that was
+//! called as any whose peer does not answer.
+//!
 //! A push fails with what the layer below says of the call: a peer that does not answer, has rebooted, or refuses is
 //! "unreachable". Whether the message was delivered is then not known, except that a refused one was not.
 //!
@@ -32,6 +36,7 @@
 //!
 //! # Parameters
 //! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
+//! - `total`: how long a push lasts at most.
 //!
 //! # Example
 //! ```kdl
@@ -88,15 +93,23 @@ pub static ENTRY: Entry = Entry {
         lower: "channel",
         number: 0x66,
     }],
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 1_048_576,
-        },
-        "1024",
-        "how many sessions it holds",
-    )],
+    parameters: &[
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_576,
+            },
+            "1024",
+            "how many sessions it holds",
+        ),
+        ParamSpec::new(
+            "total",
+            ParamKind::Duration,
+            "30s",
+            "how long a push lasts at most",
+        ),
+    ],
     blocks: &[],
     questions: &[
         QuestionInfo {

@@ -4,6 +4,7 @@ use crate::session::{Key, RdgramSession, less_header};
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
+use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
@@ -20,9 +21,14 @@ const ENABLES_MAX: usize = 256;
 /// Room for the headers below in front of an empty reply, in octets.
 const HEADROOM: usize = 128;
 
+/// How long a push lasts at most, where nothing else is said.
+const TOTAL: Duration = Duration::from_secs(30);
+
 /// One instance of the layer.
 pub struct Rdgram {
     lower: ProtocolRef,
+    /// How long a push lasts at most.
+    total: Duration,
     sessions: Rc<SessionTable<Key>>,
     /// Type number to the protocol that takes messages with it.
     enables: Map<u32, ProtocolRef>,
@@ -34,17 +40,27 @@ pub struct Rdgram {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", 1024);
-    Ok(add(build.cx, build.name, build.lower(0)?, sessions_max))
+    let total = build.params.duration("total", TOTAL);
+    let lower = build.lower(0)?;
+    Ok(add(build.cx, build.name, lower, sessions_max, total))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file.
-pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, sessions_max: usize) -> ProtocolRef {
+/// Adds one to a kernel, for programs that compose without a graph file: it holds `sessions_max`
+/// sessions, and a push lasts `total` at most.
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    lower: ProtocolRef,
+    sessions_max: usize,
+    total: Duration,
+) -> ProtocolRef {
     let key = cx.secret();
     cx.add_protocol(
         crate::ENTRY.kind,
         name,
         Rdgram {
             lower,
+            total,
             sessions: Rc::new(SessionTable::new(key, sessions_max)),
             enables: Map::new(key, ENABLES_MAX),
         },
@@ -79,6 +95,7 @@ impl Rdgram {
             participants,
             channel: SessionSlot::new(channel),
             turn: Semaphore::new(1),
+            total: self.total,
             template: Header { number }.emit(),
         }
     }

@@ -3,6 +3,7 @@
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
+use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::object::{
     CallCause, Closing, OpenError, PushError, Refused, SessionSlot, SessionTable,
@@ -13,6 +14,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef, Upper,
     reason,
 };
+use xk_kit::call::CallOptions;
 use xk_kit::control::{MaxPacket, OptPacket, PeerHost};
 
 /// No channel to the peer could be opened.
@@ -40,6 +42,8 @@ pub(crate) struct RdgramSession {
     pub(crate) channel: SessionSlot,
     /// One message at a time, in the order of pushing.
     pub(crate) turn: Semaphore,
+    /// How long a push lasts at most, the wait for its turn included.
+    pub(crate) total: Duration,
     pub(crate) template: [u8; HEADER_OCTETS],
 }
 
@@ -69,15 +73,15 @@ fn reason_of(error: PushError) -> &'static Reason {
 }
 
 impl RdgramSession {
-    /// Waits until whoever pushed before is through.
-    fn take_turn(&self, cx: &Kernel) -> Result<(), PushError> {
-        if self.turn.try_wait() {
-            return Ok(());
-        }
-        cx.wait(&self.turn, None).map_err(|error| match error {
-            WaitError::NoShepherds | WaitError::NotOnShepherd => PushError::QueueFull,
-            _ => PushError::Closed,
-        })
+    /// Waits until whoever pushed before is through, `limit` at most.
+    fn take_turn(&self, cx: &Kernel, limit: Duration) -> Result<(), PushError> {
+        cx.wait(&self.turn, Some(limit))
+            .map_err(|error| match error {
+                WaitError::NoShepherds | WaitError::NotOnShepherd | WaitError::TimedOut => {
+                    PushError::QueueFull
+                }
+                _ => PushError::Closed,
+            })
     }
 
     /// The channel, opened when it is first needed.
@@ -130,11 +134,19 @@ impl RdgramSession {
 
 impl Session for RdgramSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        if !message.push_in_place(&self.template) && message.push_array(&self.template).is_err() {
+        let options = CallOptions::take(&mut message);
+        let limit = CallOptions::clip(options, cx.now(), self.total).unwrap_or(Duration::ZERO);
+        let options = CallOptions {
+            deadline: cx.now().after(limit),
+            tag: options.map_or(0, |options| options.tag),
+        };
+        if message.set_attribute(options).is_err()
+            || !message.push_in_place(&self.template) && message.push_array(&self.template).is_err()
+        {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        if let Err(error) = self.take_turn(cx) {
+        if let Err(error) = self.take_turn(cx, limit) {
             this.discard(cx, message, reason_of(error));
             return Err(error);
         }

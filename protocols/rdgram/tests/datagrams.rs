@@ -7,6 +7,7 @@ use xk_core::object::{CallCause, PushError};
 use xk_core::reason::Class;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Reason, SessionRef};
+use xk_kit::call::CallOptions;
 use xk_kit::control::{MaxPacket, PeerHost};
 use xk_testkit::conformance::{CountingAllocator, allocations, counts_allocations};
 use xk_testkit::kernel::{CallBottom, Lower, Task, TestKernel, Top, octets};
@@ -16,6 +17,8 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 const LONG: Duration = Duration::from_secs(600);
 const MS: Duration = Duration::from_millis(1);
+/// How long a push lasts at most.
+const TOTAL: Duration = Duration::from_secs(7);
 static UNWANTED: Reason = Reason::new("unwanted", Class::Prohibited);
 
 struct Net {
@@ -37,7 +40,7 @@ fn net() -> Net {
     CallBottom::join(&bottoms);
     let layer = |n: usize| {
         let lower = bottoms[n].protocol().clone();
-        xk_rdgram::add(&cx, &format!("rdgram{n}"), lower, 16)
+        xk_rdgram::add(&cx, &format!("rdgram{n}"), lower, 16, TOTAL)
     };
     let layers = [0, 1].map(layer);
     let tops = [0, 1].map(|n: usize| {
@@ -207,23 +210,97 @@ fn sessions_close_and_take_their_channel_along() {
     net.finish();
 }
 
+/// None beyond those of the call: with a deadline, the one below costs some here.
 #[test]
 fn no_datagram_costs_an_allocation() {
     assert!(counts_allocations());
     let net = net();
     let session = net.open(0);
     net.tops[1].forget(true);
+    let channel = net.bottoms[0].open_sessions().remove(0);
     let task = move |cx: &Kernel| {
-        let mut before = 0;
-        for n in 0..600 {
-            if n == 100 {
-                before = allocations();
-            }
+        let call = || {
+            let mut request = cx.pool().copy_from(128, b"\0\0\0\x07steady").unwrap();
+            let deadline = cx.now().after(TOTAL);
+            let options = CallOptions { deadline, tag: 0 };
+            request.set_attribute(options).unwrap();
+            assert!(channel.call(cx, request).is_ok());
+        };
+        let push = || {
             let message = cx.pool().copy_from(128, b"steady").unwrap();
             session.push(cx, message).unwrap();
-        }
-        assert_eq!(allocations(), before);
+        };
+        let cost = |of: &dyn Fn()| {
+            (0..100).for_each(|_| of());
+            let before = allocations();
+            (0..500).for_each(|_| of());
+            allocations() - before
+        };
+        assert_eq!(cost(&push), cost(&call));
     };
     assert!(net.cx.run_tasks(LONG, vec![Box::new(task) as Task], |_| 0));
+    net.finish();
+}
+
+/// Both deliver what waits for the other's delivery: A's message is answered within its delivery,
+/// and the answer within its own, by a message that has to wait for the first one's end.
+#[test]
+fn deliveries_that_wait_for_each_other_end() {
+    let net = net();
+    let session = net.open(0);
+    let ends: Rc<RefCell<Vec<_>>> = Rc::default();
+    for top in &net.tops {
+        let ends = Rc::clone(&ends);
+        top.on_demux(Some(Rc::new(move |cx, session, _| {
+            // One question and two answers: what comes later is not answered.
+            if ends.borrow().len() < 2 {
+                ends.borrow_mut().push(None);
+                let answer = cx.pool().copy_from(128, b"answer").unwrap();
+                let end = session.push(cx, answer);
+                ends.borrow_mut().push(Some(end));
+            }
+            Ok(())
+        })));
+    }
+    let begun = net.cx.now();
+    let first = net.push_all(&session, &[b"question"]);
+    assert_eq!(net.cx.now().since(begun), TOTAL);
+    assert_eq!(first, [Err(PushError::Unreachable)]);
+    assert_eq!(net.push_all(&session, &[b"after"]), [Ok(())]);
+    net.finish();
+}
+
+/// A message with a deadline waits for its turn, and for its end, until then at most.
+#[test]
+fn a_push_ends_by_the_deadline_of_its_message() {
+    let net = net();
+    let session = net.open(0);
+    net.tops[1].on_demux(Some(Rc::new(|cx, _, _| {
+        let _ = cx.wait(&Semaphore::new(0), Some(MS * 50));
+        Ok(())
+    })));
+    let ends: Rc<RefCell<Vec<_>>> = Rc::default();
+    let begun = net.cx.now();
+    let task = |n: u32| {
+        let (session, ends) = (session.clone(), Rc::clone(&ends));
+        let mut message = net.cx.message(b"late");
+        let options = CallOptions {
+            deadline: begun.after(MS * n),
+            tag: 0,
+        };
+        message.set_attribute(options).unwrap();
+        Box::new(move |cx: &Kernel| {
+            let end = session.push(cx, message);
+            ends.borrow_mut().push((cx.now().since(begun), end));
+        }) as Task
+    };
+    let tasks = [30, 10, 200].map(task).into();
+    assert!(net.cx.run_tasks(LONG, tasks, |_| 0));
+    let [no_turn, no_end, through] = [
+        (MS * 10, Err(PushError::QueueFull)),
+        (MS * 30, Err(PushError::Unreachable)),
+        (MS * 80, Ok(())),
+    ];
+    assert_eq!(*ends.borrow(), [no_turn, no_end, through]);
     net.finish();
 }

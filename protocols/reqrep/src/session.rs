@@ -15,7 +15,7 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
-use xk_kit::control::{IsMany, MinPacket, PeerHost, PeerPort};
+use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::ports::less_header;
 use xk_kit::saved::Saved;
 use xk_kit::stream::CarriesRecords;
@@ -48,6 +48,8 @@ pub(crate) struct Line {
     source: u64,
     /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is sent.
     unproved: Option<u64>,
+    /// The largest message that the layer below sends in one packet, in octets.
+    whole_max: usize,
     /// The layer below repeats by itself what needs to be repeated.
     carries_records: bool,
     /// The layer below may add octets to a short message, so that headers say how many are the message's.
@@ -97,6 +99,9 @@ impl Line {
             upper: upper.clone(),
             source,
             unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
+            whole_max: lower
+                .ask(cx, OptPacket::default())
+                .map_or(0, |opt| opt.octets as usize),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             marks: may_add_octets(cx, lower),
             is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
@@ -121,10 +126,16 @@ impl Line {
         &self,
         cx: &Kernel,
         call: &Call,
-        request: Message,
+        mut request: Message,
         options: Option<CallOptions>,
     ) -> Result<Message, CallError> {
         let settings = &self.shared.settings;
+        if let Some(options) = options
+            && request.len() > self.whole_max
+        {
+            // It may have to wait below, whenever it is sent. There is room: they were taken off it.
+            let _ = request.set_attribute(options);
+        }
         let mut left = settings.total;
         let mut wait = settings.first_wait;
         let mut tries = 0;

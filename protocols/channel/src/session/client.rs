@@ -196,13 +196,19 @@ impl ClientSession {
         &self,
         cx: &Kernel,
         this: &SessionRef,
-        request: Message,
+        mut request: Message,
         options: Option<CallOptions>,
     ) -> Outcome {
         let len = request.len();
         if len > self.path.max {
             let max = self.path.max as u32;
             return Err(CallCause::Push(PushError::TooBig { max }));
+        }
+        if let Some(options) = options
+            && len > self.path.whole_max
+        {
+            // It may have to wait below, whenever it is sent. There is room: they were taken off it.
+            let _ = request.set_attribute(options);
         }
         let saved = self.request.borrow_mut().save(&request);
         saved.map_err(|_| CallCause::Push(PushError::NoBuffers))?;
