@@ -11,6 +11,7 @@
 use crate::control::NetworkErrorKind;
 use core::net::Ipv4Addr;
 use core::time::Duration;
+use xk_core::Time;
 use xk_core::control::Question;
 use xk_core::object::SessionRef;
 
@@ -166,6 +167,16 @@ pub struct StreamSoftError {
     pub error: Option<StreamError>,
 }
 question!(StreamSoftError, "stream-soft-error");
+
+/// Asked of a session: how much its peer uses the stream, for a table that breaks off the one used
+/// least.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamUse {
+    /// Out: how much by now, and when the peer was heard last; `None` for a stream that this host
+    /// opened and holds.
+    pub rank: Option<(u32, Time)>,
+}
+question!(StreamUse, "stream-use");
 
 /// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
-use xk_core::control::Report;
+use xk_core::control::{ListSessions, Report};
+use xk_core::object::{SessionId, SessionRef};
 use xk_sim::World;
 use xk_testkit::everything;
 
@@ -21,12 +22,14 @@ const STRANGERS: u64 = 6500;
 const STRANGERS_LONG: u64 = 100_000;
 /// Frames a second.
 const RATE: u64 = 20_000;
+/// Milliseconds between two questions of an honest client.
+const INTERVAL: u64 = 50;
 
 /// What is attacked: what stands above IP at the server and at the clients, who serves, and who
 /// asks.
-struct Stack {
+struct Stack<'a> {
     name: &'static str,
-    layers: &'static str,
+    layers: &'a str,
     server: &'static str,
     /// The client without its name, times and counts.
     client: &'static str,
@@ -34,7 +37,7 @@ struct Stack {
 
 const SUN: &str = "procedure1@version1@program536870913@port2049@10.0.0.1";
 
-const STACKS: &[Stack] = &[
+const STACKS: &[Stack<'static>] = &[
     Stack {
         name: "icmp",
         layers: "",
@@ -163,18 +166,18 @@ const ELSEWHERE: &[&str] = &[
     "xdp",
 ];
 
-fn lines(stack: &Stack) -> String {
+fn lines(stack: &Stack<'_>) -> String {
     stack.layers.replace(';', "\n   ")
 }
 
-/// A client of a stack that begins at `start` and asks until `end`, in milliseconds.
-fn client(stack: &Stack, name: &str, (start, end): (u64, u64)) -> String {
+/// A client of a stack that asks each `interval` from `start` until `end`, in milliseconds.
+fn client(stack: &Stack<'_>, name: &str, interval: u64, (start, end): (u64, u64)) -> String {
     let asks = stack.client.replace("SUN", &format!("{SUN:?}"));
-    let count = (end - start) / 50;
-    format!("{asks} name={name} count={count} interval=\"50ms\" start=\"{start}ms\"")
+    let count = (end - start) / interval;
+    format!("{asks} name={name} count={count} interval=\"{interval}ms\" start=\"{start}ms\"")
 }
 
-fn host(name: &str, address: &str, stack: &Stack, tops: &str) -> String {
+fn host(name: &str, address: &str, stack: &Stack<'_>, tops: &str) -> String {
     // What the victim answers to forged hosts goes along the link, where the attacker hears it.
     let route = match name {
         "victim" => r#"route default via="10.0.0.2";"#,
@@ -202,11 +205,13 @@ struct Attack {
     sources: &'static str,
     port: u16,
     strangers: u64,
+    /// Milliseconds between two questions of the client that asks from before the attack.
+    interval: u64,
 }
 
 /// Lets the attack happen, and sees that those who asked before it and those who come while it
 /// lasts are served.
-fn serves(stack: &Stack, attack: &Attack) {
+fn serves(stack: &Stack<'_>, attack: &Attack) {
     let what = format!(
         "{} under {} from {}, seed {SEED}",
         stack.name, attack.kind, attack.sources
@@ -214,8 +219,8 @@ fn serves(stack: &Stack, attack: &Attack) {
     // The old client talks before, waits the attack out but for its middle, and talks after it.
     let begins = 1000;
     let ends = begins + attack.strangers * 1000 / RATE;
-    let old = client(stack, "old", (1, ends + 1000));
-    let new = client(stack, "new", (ends - 100, ends + 1000));
+    let old = client(stack, "old", attack.interval, (1, ends + 1000));
+    let new = client(stack, "new", INTERVAL, (ends - 100, ends + 1000));
     let strangers = attack.strangers;
     let source = format!(
         r#"
@@ -245,6 +250,10 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
     };
     let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{what}: {e}"));
     start_world(&checked, &mut world).unwrap_or_else(|e| panic!("{what}: {e}"));
+    world.run_until(Time::from_ms(begins));
+    let before = connections(&world, "old");
+    world.run_until(Time::from_ms(ends + 900));
+    assert_eq!(connections(&world, "old"), before, "{what}: broken off");
     world.run_until(Time::from_ms(ends + 4000));
     let sent = figure(&world, "attacker", "noise", "sent");
     assert_eq!(sent, Some(strangers), "{what}: not all frames were sent");
@@ -260,11 +269,24 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
         let asked = of("sent").or(of("calls")).unwrap_or(0);
         let answered = of("received").or(of("replies")).unwrap_or(0);
         assert!(
-            asked > 10 && asked == answered,
+            asked > 9 && asked == answered,
             "{what}: of {asked} of the {name} client's, {answered} were answered"
         );
     }
     world.stop();
+}
+
+/// The connections of TCP that a host has.
+fn connections(world: &World, host: &str) -> Option<Vec<SessionId>> {
+    let kernel = world.kernel(world.find(host)?)?;
+    let (max, sessions, total) = (99, Vec::new(), 0);
+    let list = ListSessions {
+        max,
+        sessions,
+        total,
+    };
+    let list = kernel.find_protocol("tcp")?.ask(kernel, list)?;
+    Some(list.sessions.iter().map(SessionRef::id).collect())
 }
 
 fn figure(world: &World, host: &str, protocol: &str, line: &str) -> Option<u64> {
@@ -283,7 +305,7 @@ fn strangers() -> u64 {
     }
 }
 
-fn stack(name: &str) -> &'static Stack {
+fn stack(name: &str) -> &'static Stack<'static> {
     let found = STACKS.iter().find(|stack| stack.name == name);
     found.unwrap_or_else(|| panic!("no stack {name}"))
 }
@@ -329,6 +351,7 @@ fn first_messages_of_forged_hosts() {
             sources: "11.0.0.0/8",
             port,
             strangers: strangers(),
+            interval: INTERVAL,
         };
         serves(stack, &attack);
     }
@@ -343,9 +366,35 @@ fn connections_that_say_nothing() {
                 sources,
                 port,
                 strangers: strangers(),
+                interval: INTERVAL,
             };
             serves(stack(name), &attack);
         }
+    }
+}
+
+/// A connection in use is not broken off for ones that say nothing, however often the table is
+/// filled between two of its messages.
+#[test]
+fn connections_that_are_used_now_and_then() {
+    for (name, port, layers) in [
+        ("tcp", 7, "tcp ip sessions_max=400"),
+        ("rm", 2049, "tcp ip sessions_max=400; rm tcp; RPC"),
+        ("rm", 2049, "tcp ip; rm tcp sessions_max=400; RPC"),
+    ] {
+        let rpc = "reqrep rm; sunselect reqrep; sunprog sunselect";
+        let stack = Stack {
+            layers: &layers.replace("RPC", rpc),
+            ..*stack(name)
+        };
+        let attack = Attack {
+            kind: "connects",
+            sources: "11.0.0.0/8",
+            port,
+            strangers: strangers().max(40_000),
+            interval: 250,
+        };
+        serves(&stack, &attack);
     }
 }
 
@@ -357,6 +406,7 @@ fn one_network_that_is_loud() {
             sources: "11.7.0.0/16",
             port: 7,
             strangers: strangers(),
+            interval: INTERVAL,
         };
         serves(stack(name), &attack);
     }

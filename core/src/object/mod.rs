@@ -32,7 +32,7 @@ pub use errors::{CallCause, CallError, OpenError, PushError, Refused, Rejection}
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
 pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
 pub use slot_unsafe::SessionSlot;
-pub use table::SessionTable;
+pub use table::{Rank, SessionTable};
 
 use crate::control::{Answer, Ask};
 use crate::kernel::Kernel;

@@ -8,11 +8,16 @@ use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
 use crate::reason::{self, Reason};
 use crate::secret::Secret;
+use crate::time::Time;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
 /// How many entries one `bind` looks at for an idle session to evict.
 const SCAN_MAX: usize = 64;
+
+/// How much a session was used and when last, for a table that breaks off the one used least;
+/// `None` for one that stays.
+pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 
 /// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) is evicted, first of
 /// the upper protocol that has the most, so that a flood for one costs the others nothing: one that has received
@@ -33,6 +38,7 @@ pub struct SessionTable<K> {
     idle_max: usize,
     /// How many sessions that messages made one upper protocol may have.
     passive_max: usize,
+    rank: Option<Rank>,
     evicted: Cell<u64>,
 }
 
@@ -48,6 +54,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             max: max.max(1),
             idle_max: max.max(1),
             passive_max: usize::MAX,
+            rank: None,
             evicted: Cell::new(0),
         }
     }
@@ -68,6 +75,15 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn with_idle_max(mut self, idle_max: usize) -> Self {
         self.idle_max = idle_max.clamp(1, self.max);
         self.crowds.set_room(self.idle_max);
+        self
+    }
+
+    /// The same, for sessions that a peer loses by an eviction: of those that the clock's hand comes
+    /// to next the lowest by `rank` goes, held or not, however often the hand has passed since it
+    /// was used.
+    #[must_use]
+    pub fn with_rank(mut self, rank: Rank) -> Self {
+        self.rank = Some(rank);
         self
     }
 
@@ -169,6 +185,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's hand.
     fn evict_from(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
+        if let Some(rank) = self.rank {
+            return self.evict_least(cx, upper, crowd, rank);
+        }
         let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
         for _ in 0..SCAN_MAX {
             let Some(mut entry) = self.clocks.pop(upper) else {
@@ -206,41 +225,46 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         true
     }
 
-    /// Of the sessions that the clock's hand comes to next, the one that `rank` puts lowest and
-    /// whose place `newcomer` may have; `None` if it ranks none. For a table full of sessions that
-    /// are held, whose protocol can break them off.
-    pub fn least<R: Ord>(
+    /// Evicts the session of an upper protocol that `rank` puts lowest of those within reach of the
+    /// clock's hand; if a crowd is given, one of that.
+    fn evict_least(
         &self,
-        newcomer: &SessionRef,
-        rank: impl Fn(&SessionRef) -> Option<R>,
-    ) -> Option<SessionRef> {
-        let crowds = self.crowds.of(newcomer.head().source());
-        let is_meant = |source| match crowds {
-            [None, None] => true,
-            crowds => crowds.iter().flatten().any(|crowd| crowd.has(source)),
-        };
-        let mut least: Option<(R, SessionRef)> = None;
-        for upper in self.clocks.by_size() {
-            for _ in 0..SCAN_MAX {
-                let Some(entry) = self.clocks.pop(upper) else {
-                    break;
-                };
-                if !self.is_bound(&entry) {
-                    continue;
+        cx: &Kernel,
+        upper: ProtocolId,
+        crowd: Option<Crowd>,
+        rank: Rank,
+    ) -> bool {
+        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
+        let mut least: Option<((u32, Time), Entry<K>)> = None;
+        for _ in 0..SCAN_MAX {
+            let Some(entry) = self.clocks.pop(upper) else {
+                break;
+            };
+            if !self.is_bound(&entry) {
+                continue;
+            }
+            let head = entry.session.head();
+            let is_over = head.is_closed() || head.opens() == 0 && entry.session.is_stranded();
+            let ranked = match is_meant(head) {
+                true if is_over => Some((0, Time::ZERO)),
+                true => rank(cx, &entry.session),
+                false => None,
+            };
+            let lowest = least.as_ref().map(|(lowest, _)| *lowest);
+            let back = match ranked {
+                Some(ranked) if lowest.is_none_or(|lowest| ranked < lowest) => {
+                    least.replace((ranked, entry)).map(|(_, entry)| entry)
                 }
-                if is_meant(entry.session.head().source())
-                    && let Some(rank) = rank(&entry.session)
-                    && least.as_ref().is_none_or(|(lowest, _)| rank < *lowest)
-                {
-                    least = Some((rank, entry.session.clone()));
-                }
+                _ => Some(entry),
+            };
+            if let Some(entry) = back {
                 self.clocks.put_back(upper, entry);
             }
-            if least.is_some() {
-                break;
-            }
         }
-        least.map(|(_, session)| session)
+        if let Some((_, victim)) = &least {
+            self.expel(cx, victim);
+        }
+        least.is_some()
     }
 
     fn expel(&self, cx: &Kernel, victim: &Entry<K>) {

@@ -6,6 +6,7 @@ use crate::message::{Pool, PoolConfig, SizeClass};
 use crate::random::Random;
 use crate::secret::Secret;
 use crate::shepherd::{Limits, NoSwitch, Shepherds};
+use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -176,18 +177,33 @@ fn what_nothing_reaches_any_more_goes_first() {
 }
 
 #[test]
-fn the_least_is_found_among_those_held() {
+fn the_least_goes_held_or_not_however_often_the_hand_has_passed() {
+    let rank: Rank = |_, session| match session.head().tag() {
+        0 => None,
+        tag => Some((tag, Time::ZERO)),
+    };
     let bench = kernel();
-    let table = SessionTable::<u32>::new(SECRET, 8);
-    for n in 0..8 {
+    let table = SessionTable::<u32>::new(SECRET, 8).with_rank(rank);
+    let bind = |key, tag| {
         let session = from(&bench, 0);
-        session.head().set_tag(100 - n);
-        session.hold();
-        table.bind(&bench.0, n, session).unwrap();
+        session.head().set_tag(tag);
+        if key % 2 == 0 {
+            session.hold();
+        }
+        table.bind(&bench.0, key, session)
+    };
+    for key in 0..8 {
+        bind(key, if key == 7 { 0 } else { 100 - key }).unwrap();
     }
-    let newcomer = from(&bench, 0);
-    assert!(table.bind(&bench.0, 9, newcomer.clone()).is_err());
-    let least = table.least(&newcomer, |session| Some(session.head().tag()));
-    assert_eq!(least.map(|session| session.head().tag()), Some(93));
-    assert!(table.least(&newcomer, |_| None::<u32>).is_none());
+    for key in 8..100 {
+        bind(key, 50).unwrap();
+        assert!(table.get(&7).is_some(), "it has no rank");
+        assert_eq!(table.get(&6).is_some(), key < 8, "the least of all");
+        assert!((0..6).all(|used| table.get(&used).is_some()));
+        assert_eq!(table.len(), 8);
+    }
+    for key in 100..107 {
+        bind(key, 0).unwrap();
+    }
+    assert!(bind(107, 1).is_err(), "all stay");
 }

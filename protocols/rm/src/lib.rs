@@ -36,7 +36,7 @@
 //! - `held_max`: octets that the connections of all peers together hold, at most, of records that are not whole and of replies that
 //!   are not read; no less than one record and one queue. Of those that hold their share or more,
 //!   those are broken off first of which nothing got done for longest.
-//! - `sessions_max`: how many connections it holds, of peers and of its own each; idle ones of peers are closed for new ones.
+//! - `sessions_max`: how many connections it holds, of peers and of its own each; of the idle ones of peers that used least gives way.
 //!
 //! # Example
 //! ```kdl

@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::offers::Offers;
-use xk_kit::stream::{StreamNotice, StreamSpace};
+use xk_kit::stream::{StreamNotice, StreamSpace, StreamUse};
 
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,11 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     let shared = Rc::new(Shared {
         lower,
         settings,
-        passive: SessionTable::new(key, settings.sessions_max),
+        // One that is held executes a call.
+        passive: SessionTable::new(key, settings.sessions_max).with_rank(|cx, session| {
+            let is_idle = session.head().opens() == 0;
+            is_idle.then(|| session.ask(cx, StreamUse::default())?.rank)?
+        }),
         active: Map::new(key, settings.sessions_max),
         opened: RefCell::default(),
         held: Cell::new(0),

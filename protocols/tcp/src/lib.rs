@@ -42,11 +42,11 @@
 //!
 //! # Control
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
-//! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
+//! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Parameters
-//! - `sessions_max`: how many connections it holds; those that nobody holds are evicted for new ones.
+//! - `sessions_max`: how many connections it holds; for a new one that goes which a peer used least.
 //! - `passive_max`: how many connections peers may make for one protocol above; 0: as many as it holds.
 //! - `pending_max`: how many peers may have sent a SYN and nothing more; others get cookies.
 //! - `enables_max`: how many enables it holds.

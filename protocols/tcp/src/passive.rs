@@ -5,7 +5,7 @@ use crate::cookie;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
-use crate::session::{Link, TcpSession, make_way};
+use crate::session::{Link, TcpSession};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
@@ -228,12 +228,7 @@ impl Tcp {
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, body);
         lower.hold();
-        let bind = || self.table.sessions.bind(cx, key, session.clone());
-        let bound = bind().or_else(|full| match make_way(cx, &self.table, &session) {
-            true => bind(),
-            false => Err(full),
-        });
-        if let Err(full) = bound {
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             drop(message);
             self.turn_away(cx, this, lower, peer, full);
             // Without a word to the peer.

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
-use crate::session::{Link, TcpSession, can_be_replaced, make_way, start};
+use crate::session::{Link, TcpSession, can_be_replaced, start};
 use crate::table::{Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
@@ -291,8 +291,7 @@ impl Tcp {
         let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
-        let bind = || sessions.bind(cx, key, session.clone());
-        if bind().is_err() && !(make_way(cx, &self.table, &session) && bind().is_ok()) {
+        if sessions.bind(cx, key, session.clone()).is_err() {
             // Marked closed without closing the lower one: that is the caller's again.
             session.retire(cx);
             return Err(OpenError::Full);

@@ -22,6 +22,7 @@ use xk_kit::offload::Offloads;
 use xk_kit::ports::Origin;
 use xk_kit::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamShutdown, StreamSpace,
+    StreamUse,
 };
 
 /// The way down.
@@ -69,17 +70,6 @@ struct Replace {
     after: Option<Seq>,
 }
 
-/// Put to a session by its protocol: how much was it used?
-#[derive(Default)]
-struct Use {
-    /// Out: for a connection that a peer made, the magnitude of the octets that came of it, and
-    /// when it was heard last.
-    rank: Option<(u32, Time)>,
-}
-
-/// Put to a session by its protocol: its place is needed.
-struct GiveWay;
-
 /// Put to a session by its protocol: the network reports this.
 struct Report {
     kind: NetworkErrorKind,
@@ -91,14 +81,6 @@ struct Over(SessionId);
 
 impl Question for Start {
     const NAME: &'static str = "tcp-start";
-}
-
-impl Question for Use {
-    const NAME: &'static str = "tcp-use";
-}
-
-impl Question for GiveWay {
-    const NAME: &'static str = "tcp-give-way";
 }
 
 impl Question for Replace {
@@ -129,15 +111,6 @@ pub(crate) fn can_be_replaced(cx: &Kernel, session: &SessionRef) -> Option<Seq> 
 /// Tells `session` what the network says about the segment at `seq`, or all.
 pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
     let _ = session.ask(cx, Report { kind, seq });
-}
-
-/// Breaks off, for `newcomer`, the connection of those within reach that a peer made and that was
-/// used least: nothing came of it, or not for longest. False if there is none: what this host
-/// opened stays.
-pub(crate) fn make_way(cx: &Kernel, table: &Table, newcomer: &SessionRef) -> bool {
-    let rank = |session: &SessionRef| session.ask(cx, Use::default())?.rank;
-    let least = table.sessions.least(newcomer, rank);
-    least.is_some_and(|least| least.ask(cx, GiveWay).is_some())
 }
 
 /// Whether `session` stands on `lower`.
@@ -364,9 +337,13 @@ impl TcpSession {
     /// Breaks off for want of room, and tells both ends.
     #[cold]
     fn give_up(&self, cx: &Kernel, this: &SessionRef) {
-        self.connection.borrow_mut().exhausted(cx.now());
-        cx_count(cx, this, &reason::TABLE_FULL);
-        self.deliver(cx, this);
+        if this.head().opens() > 0 {
+            self.connection.borrow_mut().exhausted(cx.now());
+            cx_count(cx, this, &reason::TABLE_FULL);
+            self.deliver(cx, this);
+        } else {
+            self.connection.borrow_mut().abort(cx.now());
+        }
         self.transmit(cx, this);
         self.finish(cx, this);
     }
@@ -565,11 +542,10 @@ impl Session for TcpSession {
             question.octets = u32::from(self.connection.borrow().segment_octets());
         } else if let Some(question) = ask.get::<Replace>() {
             question.after = self.connection.borrow().replacement();
-        } else if let Some(question) = ask.get::<Use>() {
-            let passive = this.head().is_passive();
-            question.rank = passive.then(|| self.connection.borrow().used());
-        } else if ask.get::<GiveWay>().is_some() {
-            self.give_up(cx, this);
+        } else if let Some(question) = ask.get::<StreamUse>() {
+            // What this host opened stays while it is held.
+            let may_go = this.head().is_passive() || this.head().opens() == 0;
+            question.rank = may_go.then(|| self.connection.borrow().used(cx.now()));
         } else if let Some(question) = ask.get::<Over>() {
             return match question.0 == self.link.lower.id() {
                 true => Answer::Answered,
@@ -590,10 +566,8 @@ impl Session for TcpSession {
             return Closing::Done;
         }
         if !self.is_bound(this) {
-            // Evicted, or never bound: the peer is told, and that is all.
-            self.connection.borrow_mut().abort(cx.now());
-            self.transmit(cx, this);
-            self.finish(cx, this);
+            // Evicted, or never bound: the peer is told, and what holds it.
+            self.give_up(cx, this);
             return Closing::Done;
         }
         self.connection.borrow_mut().close(cx.now());

@@ -12,6 +12,7 @@ use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::Allowance;
 use xk_kit::ports::{Origins, Takers};
+use xk_kit::stream::StreamUse;
 use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
@@ -136,7 +137,8 @@ impl Table {
         let secret = cx.secret();
         Self {
             sessions: SessionTable::new(secret, limits.sessions_max)
-                .with_passive_max(limits.passive_max),
+                .with_passive_max(limits.passive_max)
+                .with_rank(|cx, session| session.ask(cx, StreamUse::default())?.rank),
             takers: Takers::new(secret, limits.enables_max),
             pending: Pending::new(secret, limits.pending_max),
             cookies: Cookies::default(),

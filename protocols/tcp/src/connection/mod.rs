@@ -386,11 +386,21 @@ impl Connection {
         self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
     }
 
-    /// How much the peer uses the connection: the binary magnitude of the octets that were
-    /// delivered, and when it was heard last.
+    /// How much the peer uses the connection, and when it was heard last: not at all if the
+    /// connection only waits for late segments; else by the binary magnitude of the octets that
+    /// were delivered, less that of the seconds since the peer was heard, and then by the magnitude
+    /// of those that the peer acknowledged.
     #[must_use]
-    pub fn used(&self) -> (u32, Time) {
-        (u64::BITS - self.delivered.leading_zeros(), self.heard_at)
+    pub fn used(&self, now: Time) -> (u32, Time) {
+        let magnitude = |number: u64| u64::BITS - number.leading_zeros();
+        let silent = magnitude(now.since(self.heard_at).as_secs());
+        let level = match (self.state, self.delivered) {
+            (State::TimeWait, _) => return (0, self.heard_at),
+            (_, 0) => 1,
+            (_, octets) => 2 + magnitude(octets).saturating_sub(silent),
+        };
+        let second = magnitude(self.send.acknowledged);
+        (level << 8 | second, self.heard_at)
     }
 
     /// Octets of the send buffer.
