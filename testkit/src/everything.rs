@@ -23,7 +23,7 @@ pub const LAYERS: &str = r#"
     sunprog stream-sunselect name=stream-sunprog
     vipadv arp
     vip vipadv ip
-    "null" vip
+    "null" ip
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -34,7 +34,7 @@ pub const LAYERS: &str = r#"
     fragment ip name=ip-fragment { number "ip"=201; }
     channel ip-fragment name=ip-channel
     forward ip-channel
-    mrpc ip
+    mrpc vip
 "#;
 
 /// The lines of what serves.

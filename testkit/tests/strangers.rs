@@ -119,9 +119,9 @@ const STACKS: &[Stack<'static>] = &[
     },
     Stack {
         name: "vip",
-        layers: r#"vip arp ip; "null" vip"#,
-        server: r#"echo "null""#,
-        client: r#"probe "null" to="10.0.0.1" timeout="1s""#,
+        layers: "vip arp ip; mrpc vip",
+        server: "procedures mrpc",
+        client: r#"caller mrpc to="procedure1@10.0.0.1""#,
     },
     Stack {
         name: "vipsize",

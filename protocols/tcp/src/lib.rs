@@ -301,6 +301,7 @@ static QUESTIONS: &[QuestionInfo] = &[
         "sets something, of a session or for all to come",
     ),
     answers("stream-info", "how the connection stands"),
+    answers("stream-use", "how much the peer uses the connection"),
     answers(
         "stream-soft-error",
         "what the network says against it that is no proof",
