@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use xk_catalog::{Catalog, PROTOCOLS};
 use xk_compose::{check, default_of};
-use xk_core::graph::Realm;
+use xk_core::Entry;
+use xk_core::graph::{Guarantees, Realm, Service};
 
 /// The fragments in ```kdl fences of a manual.
 fn examples(manual: &str) -> Vec<String> {
@@ -116,4 +117,60 @@ fn every_reason_of_the_rpc_realm_is_explained() {
     assert!(found.len() > 40, "{found:?}");
     found.retain(|reason| !page.contains(&format!("`{reason}`")));
     assert_eq!(found, [""; 0], "not in docs/rpc.md");
+}
+
+/// Kinds of protocols whose entries are so, wires in one word; most of all as all but the others.
+fn kinds(is_so: impl Fn(&Entry) -> bool) -> String {
+    let is_wire = |entry: &Entry| entry.service == Service::WIRE;
+    let is_layer = |entry: &&Entry| entry.service != Service::TOP && !is_wire(entry);
+    let named = |of: &[&Entry]| {
+        of.iter()
+            .map(|e| format!("`{}`", e.kind))
+            .collect::<Vec<_>>()
+    };
+    let (are, others): (Vec<&Entry>, Vec<&Entry>) = PROTOCOLS.iter().partition(|e| is_so(e));
+    let others: Vec<_> = others.into_iter().filter(is_layer).collect();
+    if are.len() > 2 * others.len() {
+        return format!("all but {}", named(&others).join(", "));
+    }
+    let (wires, others): (Vec<_>, Vec<_>) = are.into_iter().partition(|e| is_wire(e));
+    let mut words = named(&others);
+    if !wires.is_empty() {
+        words.insert(0, "wires".into());
+    }
+    match words.is_empty() {
+        true => "none".into(),
+        false => words.join(", "),
+    }
+}
+
+/// The table of guarantees on the page of the language is what the catalog says.
+#[test]
+fn the_page_of_the_language_says_who_lacks_and_who_needs_a_guarantee() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/graph.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut wrong = String::new();
+    for (name, one) in [
+        ("exact lengths", Guarantees::EXACT),
+        ("whole messages", Guarantees::WHOLE),
+        ("order", Guarantees::ORDER),
+        ("reliability", Guarantees::RELIABLE),
+        ("a way back", Guarantees::REPLY),
+        ("promptness", Guarantees::PROMPT),
+        ("a stream", Guarantees::STREAM),
+        ("neighbours", Guarantees::NEIGHBOURS),
+        ("addresses", Guarantees::RESOLVER),
+    ] {
+        let lacks = kinds(|entry| {
+            entry.service != Service::TOP && !entry.service.over(Guarantees::ALL).has(one)
+        });
+        let adds = kinds(|entry| entry.service.adds.has(one));
+        let needs = kinds(|entry| entry.below.needs.has(one));
+        let columns = format!("| {lacks} | {adds} | {needs} |");
+        let is_row = |row: &str| row.starts_with(&format!("| {name}: ")) && row.ends_with(&columns);
+        if !page.lines().any(is_row) {
+            wrong += &format!("no row `| {name}: ... {columns}`\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
