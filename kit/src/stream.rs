@@ -82,6 +82,8 @@ pub struct StreamRoom {
     pub port: u16,
     /// Out: there is no room.
     pub full: bool,
+    /// Out: announce no larger segments to that peer, in octets of data, and send none.
+    pub segment_max: u16,
 }
 question!(StreamRoom, "stream-room", upward);
 
@@ -157,6 +159,12 @@ pub struct StreamSet {
     pub taken: bool,
 }
 question!(StreamSet, "stream-set");
+
+/// Told to a protocol: the session that the next `open` makes has this setting, and no other has it for that. What a SYN announces has
+/// to be known before.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamSetNext(pub StreamSet);
+question!(StreamSetNext, "stream-set-next");
 
 /// Asked of a session: what the network has said against the stream that does not break it, being no proof (RFC 1122, section
 /// 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody knows, and why it will have failed if it does fail. What is

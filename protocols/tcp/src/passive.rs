@@ -25,14 +25,15 @@ pub(crate) static BAD_HANDSHAKE: Reason = Reason::new("bad handshake", Class::Ba
 /// About how many octets an answer to a SYN has, the header of IP included.
 const SYN_OCTETS: usize = 60;
 
-/// Whether the protocol above takes one peer more.
-fn has_room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> bool {
+/// Whether the protocol above takes one peer more, and what that is told.
+fn room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> StreamRoom {
     let asked = StreamRoom {
         host: origin.local,
         port,
         full: false,
+        segment_max: u16::MAX,
     };
-    upper.ask(cx, asked).is_none_or(|answer| !answer.full)
+    upper.ask(cx, asked).unwrap_or(asked)
 }
 
 impl Tcp {
@@ -92,17 +93,19 @@ impl Tcp {
         header: &Header,
     ) {
         let (table, now) = (&self.table, cx.now());
-        if !has_room(cx, upper, origin, header.dst) {
+        let room = room(cx, upper, origin, header.dst);
+        if room.full {
             self.turn_away(cx, this, lower, header.src, &reason::QUEUE_FULL);
             return;
         }
         let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
+        let settings = table.settings_within(room.segment_max);
         let first = Syn::of(header);
         if table.pending.is_full() && table.pending.get(&pending).is_none() {
             this.head().drops().count(&NOT_NOTED);
             let iss = table.cookies.bake(&table.secrets, pending, &first, now);
             let known = cookie::offer(&first);
-            let mut answer = syn(&table.settings.borrow(), &ends, iss, Some(&known), now);
+            let mut answer = syn(&settings, &ends, iss, Some(&known), now);
             if let Some(stamps) = &mut answer.options.timestamps {
                 cookie::mark(stamps, &known);
             }
@@ -110,7 +113,7 @@ impl Tcp {
             return;
         }
         let iss = table.secrets.sequence(pending.0, pending.1, now);
-        let answer = syn(&table.settings.borrow(), &ends, iss, Some(&first), now);
+        let answer = syn(&settings, &ends, iss, Some(&first), now);
         let who = (lower.clone(), upper.clone());
         let note = Note::new(now, who, (iss, first, ends));
         table.pending.enter(pending, note);
@@ -216,12 +219,13 @@ impl Tcp {
         message: Message,
     ) -> Result<(), Refused> {
         let (local, peer) = (note.ends.local, note.ends.peer);
-        if !has_room(cx, &note.upper, &origin, local) {
+        let room = room(cx, &note.upper, &origin, local);
+        if room.full {
             drop(message);
             self.turn_away(cx, this, lower, peer, &reason::QUEUE_FULL);
             return Ok(());
         }
-        let settings = self.table.settings.borrow().clone();
+        let settings = self.table.settings_within(room.segment_max);
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
         let link = Link::new(cx, lower, origin);
@@ -264,9 +268,9 @@ impl Tcp {
 
     /// Sends our SYN once more.
     fn answer_syn(&self, cx: &Kernel, origin: &Origin, note: &Note, lower: &SessionRef) {
-        let settings = self.table.settings.borrow();
+        let room = room(cx, &note.upper, origin, note.ends.local);
+        let settings = self.table.settings_within(room.segment_max);
         let answer = syn(&settings, &note.ends, note.iss, Some(&note.syn), cx.now());
-        drop(settings);
         send_alone(cx, lower, origin, &answer);
     }
 

@@ -22,7 +22,7 @@ use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::ports::{
     ANY_HOST, Origin, definite, enable_of, ephemeral, is_free, key_of, less_header, local_host,
 };
-use xk_kit::stream::{StreamNotice, StreamSet};
+use xk_kit::stream::{StreamNotice, StreamSet, StreamSetNext};
 
 /// So many ports are looked at for one that was not used lately.
 const UNUSED_TRIES: u32 = 64;
@@ -104,6 +104,8 @@ impl Protocol for Tcp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        let next = self.table.next.take();
+        let settings = next.unwrap_or_else(|| Rc::clone(&self.table.settings.borrow()));
         let local = participants.local_mut()?.pop_port()?;
         if local == Wild::Is(0) {
             return Err(AddressError::OutOfRange.into());
@@ -114,7 +116,7 @@ impl Protocol for Tcp {
             host.push(Part::Any);
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
-        let opened = self.open_on(cx, this, upper, &lower, local, peer);
+        let opened = self.open_on(cx, this, upper, &lower, (local, peer), settings);
         if opened.is_err() {
             lower.close(cx);
         }
@@ -196,6 +198,12 @@ impl Protocol for Tcp {
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
             return Answer::Answered;
         }
+        if let Some(StreamSetNext(question)) = ask.get::<StreamSetNext>() {
+            let mut next = self.table.next.borrow_mut();
+            let settings = next.get_or_insert_with(|| Rc::clone(&self.table.settings.borrow()));
+            question.taken = Rc::make_mut(settings).set(question.setting);
+            return Answer::Answered;
+        }
         if self.table.talkers.answer(this, ask) {
             return Answer::Answered;
         }
@@ -250,8 +258,8 @@ impl Tcp {
         this: &ProtocolRef,
         upper: Upper<'_>,
         lower: &SessionRef,
-        local: Wild<u16>,
-        peer: u16,
+        (local, peer): (Wild<u16>, u16),
+        settings: Rc<Settings>,
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
         let origin = self.table.origins.of(cx, lower);
@@ -285,7 +293,6 @@ impl Tcp {
             old.abort(cx);
             sessions.unbind(&key);
         }
-        let settings = self.table.settings.borrow().clone();
         let ends = self.ends(cx, lower, hosts, (local, peer));
         let connection = Connection::open(settings, ends, iss, cx.now());
         let link = Link::new(cx, lower, origin);

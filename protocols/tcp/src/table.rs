@@ -1,6 +1,6 @@
 //! What protocol and sessions share: the tables, their bounds, the settings.
 
-use crate::connection::Settings;
+use crate::connection::{SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
 use crate::isn::Secrets;
 use crate::pending::Pending;
@@ -127,6 +127,8 @@ pub(crate) struct Table {
     pub(crate) talkers: Talkers,
     /// How sessions to come are to behave.
     pub(crate) settings: RefCell<Rc<Settings>>,
+    /// How the session is to behave that the next open makes, if otherwise.
+    pub(crate) next: RefCell<Option<Rc<Settings>>>,
     pub(crate) secrets: Secrets,
     /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC 5961, section 7).
     pub(crate) unfit: Allowance,
@@ -146,9 +148,19 @@ impl Table {
             unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
             talkers: Talkers::new(limits.sources_max),
             settings: RefCell::new(Rc::new(settings)),
+            next: RefCell::default(),
             secrets: Secrets::of(cx),
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
         }
+    }
+
+    /// How a session is to behave whose peer is told of at most so many octets in a segment.
+    pub(crate) fn settings_within(&self, segment_max: u16) -> Rc<Settings> {
+        let mut settings = Rc::clone(&self.settings.borrow());
+        if segment_max < settings.segment_max {
+            Rc::make_mut(&mut settings).segment_max = segment_max.max(SEGMENT_MIN);
+        }
+        settings
     }
 
     /// Lets go of everything; for the protocol's `stop`.

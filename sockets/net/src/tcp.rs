@@ -59,7 +59,8 @@ impl<D: Driver> TcpStream<D> {
     }
 
     /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or has failed;
-    /// [`take_error`](Self::take_error) says which.
+    /// [`take_error`](Self::take_error) says which. The settings `before` hold from the first segment on, which
+    /// announces some of them.
     ///
     /// # Errors
     /// What is known at once, such as that there is no way.
@@ -67,9 +68,10 @@ impl<D: Driver> TcpStream<D> {
         stack: &Stack<D>,
         local: Option<SocketAddr>,
         peer: SocketAddr,
+        before: &[StreamSetting],
     ) -> io::Result<Self> {
         let local = local.map(v4).transpose()?;
-        let socket = stack.driver.connect(local, v4(peer)?)?;
+        let socket = stack.driver.connect(local, v4(peer)?, before)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
@@ -79,7 +81,7 @@ impl<D: Driver> TcpStream<D> {
         peer: SocketAddrV4,
         deadline: Option<Instant>,
     ) -> io::Result<Self> {
-        let stream = Self::begin_connect(stack, local.map(SocketAddr::V4), peer.into())?;
+        let stream = Self::begin_connect(stack, local.map(SocketAddr::V4), peer.into(), &[])?;
         if !stream.0.wait(Ready::SETTLED, deadline)? {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -390,6 +392,15 @@ impl<D: Driver> TcpListener<D> {
     /// If the stack has ended.
     pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
         Ok(self.0.driver.set(&self.0.socket, Setting::Share(sharing))?)
+    }
+
+    /// Peers that connect from now on are told of no larger segments, in octets of data, and sent none.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_segment_max(&self, octets: u16) -> io::Result<()> {
+        let setting = Setting::Stream(StreamSetting::SegmentMax(octets));
+        Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
     /// Waits for the next peer.

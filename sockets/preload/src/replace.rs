@@ -246,18 +246,17 @@ fn connected(
     peer: SocketAddrV4,
 ) -> io::Result<Done> {
     let waits = !rustix::fs::fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
-    let asked = Conversation::begin(&Request::Connect(family, bound, peer, waits))?;
-    let (id, socket) = match asked.hear()? {
-        (Reply::Made(id), Some(socket)) => (id, socket),
+    let asked = Conversation::begin(&Request::Connect(family, bound, peer, waits, set_on(fd)))?;
+    let socket = match asked.hear()? {
+        (Reply::Made(_), Some(socket)) => socket,
         (Reply::Outside, _) => return Ok(Done::Outside),
         (Reply::Errno(number), _) => return Ok(Done::Errno(number)),
         (Reply::Made(_) | Reply::Value(_), _) => return Err(Errno::PROTO.into()),
     };
     if !waits {
-        replace(fd, &socket, id)?;
+        put(fd, &socket)?;
         return Ok(Done::Errno(Errno::INPROGRESS.raw_os_error()));
     }
-    carry(fd, id);
     let limit = sockopt::socket_timeout(fd, Timeout::Send).unwrap_or(None);
     match asked.wait(limit) {
         Ok(Reply::Errno(0)) => {
@@ -423,8 +422,8 @@ fn number(fd: BorrowedFd<'_>, level: i32, option: i32) -> Option<i32> {
     Some(i32::from_ne_bytes(octets))
 }
 
-/// Tells the relay what the program has set on an Internet socket that differs from the usual.
-fn carry(fd: BorrowedFd<'_>, id: u64) {
+/// What the program has set on an Internet socket that differs from the usual.
+fn set_on(fd: BorrowedFd<'_>) -> Vec<Setting> {
     let differs = |&(level, option, usual): &(i32, i32, i32)| {
         let value = option_octets(fd.as_raw_fd(), level, option)?;
         let is_usual = value.get(..4)? == i32::to_ne_bytes(usual);
@@ -440,6 +439,12 @@ fn carry(fd: BorrowedFd<'_>, id: u64) {
         option,
         value: octets.to_ne_bytes().into(),
     }));
+    settings
+}
+
+/// Tells the relay of it.
+fn carry(fd: BorrowedFd<'_>, id: u64) {
+    let settings = set_on(fd);
     if !settings.is_empty() {
         // Whatever the stack has not the like of, Linux had taken.
         let _ = ask(&Request::Set(id, settings));

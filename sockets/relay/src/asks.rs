@@ -49,8 +49,8 @@ impl Inner {
                 let (reply, socket) = self.bind(kind, family, local, sharing);
                 return answer(&asker, &reply, socket.as_ref());
             }
-            Request::Connect(family, bound, peer, waits) => {
-                return self.connect(asker, family, bound, peer, waits);
+            Request::Connect(family, bound, peer, waits, settings) => {
+                return self.connect(asker, family, (bound, &settings), peer, waits);
             }
             Request::Listen(id, backlog) => {
                 let (reply, socket) = self.listen(id, backlog);
@@ -195,7 +195,7 @@ impl Inner {
         &mut self,
         asker: OwnedFd,
         family: Family,
-        bound: Option<u64>,
+        (bound, settings): (Option<u64>, &[Setting]),
         peer: SocketAddrV4,
         waits: bool,
     ) {
@@ -207,6 +207,10 @@ impl Inner {
             }
             local = Some(listening.local);
             options = listening.options.clone();
+        }
+        for setting in settings {
+            // Whatever the stack has not the like of, Linux had taken.
+            let _ = options.set(None, setting);
         }
         // What is bound for any host may still be Linux's.
         let for_any = local.is_none_or(|local| local.ip().is_unspecified());
@@ -220,7 +224,8 @@ impl Inner {
         if let Some(id) = bound {
             self.close_listening(id);
         }
-        match TcpStream::begin_connect(&self.stack, local.map(SocketAddr::V4), peer.into()) {
+        let (local, before) = (local.map(SocketAddr::V4), options.before());
+        match TcpStream::begin_connect(&self.stack, local, peer.into(), &before) {
             Ok(stream) => {
                 if let Err(error) = self.joined(&asker, stream, family, peer, options, waits) {
                     answer(&asker, &of(Err(error)), None);

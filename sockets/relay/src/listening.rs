@@ -131,9 +131,13 @@ impl Listening {
     /// # Errors
     /// As for a stream's.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
-        let before = self.options.sharing;
+        let before = (self.options.sharing, self.options.segment_max());
         self.options.set(None, setting)?;
-        if self.options.sharing != before {
+        if self.options.segment_max() != before.1 {
+            let set = self.listener.set_segment_max(self.options.segment_max());
+            set.map_err(|error| errno(&error))?;
+        }
+        if self.options.sharing != before.0 {
             let set = self.listener.set_sharing(self.options.sharing);
             return set.map_err(|error| errno(&error));
         }

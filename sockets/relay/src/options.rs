@@ -189,6 +189,12 @@ impl Options {
                 self.user_timeout_ms = within(number, 0, i32::MAX)?;
                 self.apply_user_timeout(stream)
             }
+            // Zero takes it back.
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) if number == 0 => {
+                self.segment_max = None;
+                let setting = StreamSetting::SegmentMax(u16::MAX);
+                apply(stream, |stream| stream.set(setting))
+            }
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
                 let octets = within(number, 88, 32_767)?;
                 let octets = u16::try_from(octets).map_err(|_| Errno::INVAL)?;
@@ -202,6 +208,19 @@ impl Options {
             }
             _ => Err(Errno::NOPROTOOPT),
         }
+    }
+
+    /// What the first segment of a stream announces.
+    pub(crate) fn before(&self) -> Vec<StreamSetting> {
+        let buffer = self.receive_buffer.map(doubled);
+        let segment = self.segment_max.map(StreamSetting::SegmentMax);
+        let buffer = buffer.map(StreamSetting::ReceiveBuffer);
+        segment.into_iter().chain(buffer).collect()
+    }
+
+    /// The largest segment that peers of a listener are told of, in octets of data.
+    pub(crate) fn segment_max(&self) -> u16 {
+        self.segment_max.unwrap_or(u16::MAX)
     }
 
     /// Sets all that differs from what a stream has by itself.
@@ -315,8 +334,9 @@ impl Options {
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.user_timeout_ms as i32,
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
-                // Without a connection what every host takes (RFC 9293, section 3.7.1).
-                info.map_or(536, |info| info.segment as i32)
+                // Without a connection what is set, else what every host takes (RFC 9293, section 3.7.1).
+                let before = self.segment_max.map_or(536, i32::from);
+                info.map_or(before, |info| info.segment as i32)
             }
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => 64,
             (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => 1,
@@ -435,6 +455,7 @@ mod tests {
             (libc::TCP_KEEPCNT, 9, 12),
             (libc::TCP_USER_TIMEOUT, 0, 1500),
             (libc::TCP_DEFER_ACCEPT, 0, 1),
+            (libc::TCP_MAXSEG, 536, 400),
         ] {
             let get = |options: &Options| number_at(&options.get(None, tcp, option).unwrap(), 0);
             assert_eq!(get(&options), Ok(usual), "{option}");

@@ -132,8 +132,8 @@ pub enum Request {
     Bind(Kind, Family, SocketAddrV4, bool, bool),
     /// Connect to a peer, from a bound socket if there is one. Answered by [`Reply::Made`] at once; if true,
     /// a second answer follows when it is known what has come of it ([`Reply::Errno`]). If false, the socket is
-    /// not ready to be written until then.
-    Connect(Family, Option<u64>, SocketAddrV4, bool),
+    /// not ready to be written until then. With what is set on it, for its first segment announces some of that.
+    Connect(Family, Option<u64>, SocketAddrV4, bool, Vec<Setting>),
     /// Listen at a bound socket, for so many peers; no longer if that is none. [`Reply::Made`] if another socket is to take
     /// the place of one that listened before, or [`Reply::Errno`].
     Listen(u64, Option<u32>),
@@ -336,9 +336,10 @@ impl fmt::Display for Request {
             Self::Bind(kind, family, local, address, port) => {
                 write!(f, "bind {kind} {family} {local} {address} {port}")
             }
-            Self::Connect(family, bound, peer, waits) => {
+            Self::Connect(family, bound, peer, waits, settings) => {
                 let bound = or_none(bound.as_ref());
-                write!(f, "connect {family} {bound} {peer} {waits}")
+                write!(f, "connect {family} {bound} {peer} {waits}")?;
+                write_settings(f, settings)
             }
             Self::Status(id) => write!(f, "status {id}"),
             Self::Listen(id, backlog) => write!(f, "listen {id} {}", or_none(backlog.as_ref())),
@@ -350,10 +351,7 @@ impl fmt::Display for Request {
             Self::Look(id) => write!(f, "look {id}"),
             Self::Set(id, settings) => {
                 write!(f, "set {id}")?;
-                settings.iter().try_for_each(|setting| {
-                    let value = Hexadecimal(setting.value.clone());
-                    write!(f, " {} {} {value}", setting.level, setting.option)
-                })
+                write_settings(f, settings)
             }
             Self::Get(id, level, option) => write!(f, "get {id} {level} {option}"),
         }
@@ -374,9 +372,13 @@ impl FromStr for Request {
                 word(words)?,
                 word(words)?,
             ),
-            Some("connect") => {
-                Self::Connect(word(words)?, maybe(words)?, word(words)?, word(words)?)
-            }
+            Some("connect") => Self::Connect(
+                word(words)?,
+                maybe(words)?,
+                word(words)?,
+                word(words)?,
+                settings(words)?,
+            ),
             Some("status") => Self::Status(word(words)?),
             Some("listen") => Self::Listen(word(words)?, maybe(words)?),
             Some("again") => Self::Again(word(words)?),
@@ -390,6 +392,13 @@ impl FromStr for Request {
             _ => return Err(NoSense),
         })
     }
+}
+
+fn write_settings(f: &mut fmt::Formatter<'_>, settings: &[Setting]) -> fmt::Result {
+    settings.iter().try_for_each(|setting| {
+        let value = Hexadecimal(setting.value.clone());
+        write!(f, " {} {} {value}", setting.level, setting.option)
+    })
 }
 
 fn settings(words: &mut dyn Iterator<Item = &str>) -> Result<Vec<Setting>, NoSense> {
@@ -454,8 +463,8 @@ mod tests {
         let requests = [
             Request::Bind(Kind::Stream, Family::V6, at, false, true),
             Request::Bind(Kind::Datagrams, Family::V4, at, true, false),
-            Request::Connect(Family::V4, Some(7), at, true),
-            Request::Connect(Family::V4, None, at, false),
+            Request::Connect(Family::V4, Some(7), at, true, Vec::new()),
+            Request::Connect(Family::V4, None, at, false, vec![setting(6, &[2])]),
             Request::Status(3),
             Request::Listen(3, Some(511)),
             Request::Listen(3, None),

@@ -40,7 +40,7 @@ impl TcpStream {
     }
 
     async fn connect_to(stack: &Stack, peer: SocketAddr) -> io::Result<Self> {
-        let stream = Self::new(xk_net::TcpStream::begin_connect(stack, None, peer)?)?;
+        let stream = Self::new(xk_net::TcpStream::begin_connect(stack, None, peer, &[])?)?;
         stream
             .0
             .wait(Way::Write, |socket| match socket.take_error()? {

@@ -7,8 +7,8 @@ use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetting, StreamShutdown,
-    StreamSoftError, StreamSpace,
+    StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetNext, StreamSetting,
+    StreamShutdown, StreamSoftError, StreamSpace,
 };
 
 impl Run<'_> {
@@ -27,8 +27,8 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Act::Room(there_is) => {
-                self.app.set_room(*there_is);
+            Act::Room(room) => {
+                self.app.set_room(*room);
                 Ok(())
             }
             Act::Connect => {
@@ -41,6 +41,7 @@ impl Run<'_> {
             }
             Act::Event(expected) => self.event(*expected),
             Act::Set(setting, taken) => self.set(*setting, *taken),
+            Act::SetNext(setting) => self.set_next(*setting),
             Act::State(expected) => {
                 let state = self.state();
                 check(state == *expected, || format!("the state is {state}"))
@@ -121,6 +122,15 @@ impl Run<'_> {
             (Ok(()), true) => Err("it was taken".to_owned()),
             (Err(error), false) => Err(format!("it was not taken: {error:?}")),
         }
+    }
+
+    fn set_next(&self, setting: StreamSetting) -> Result<(), String> {
+        let taken = false;
+        let question = StreamSetNext(StreamSet { setting, taken });
+        let answer = self.under_test.ask(&self.cx, question);
+        check(answer.is_some_and(|answer| answer.0.taken), || {
+            "it is not taken".to_owned()
+        })
     }
 
     fn set(&mut self, setting: StreamSetting, taken: bool) -> Result<(), String> {

@@ -15,7 +15,8 @@ struct State {
     told: RefCell<VecDeque<(SessionId, Told)>>,
     octets: RefCell<Vec<(SessionId, Vec<u8>)>>,
     accepted: RefCell<Vec<(SessionRef, u16)>>,
-    is_full: Cell<bool>,
+    /// What those who connect find; no room if it is `None`, else the largest segment that they are told of, in octets.
+    room: Cell<Option<u16>>,
 }
 
 /// An application protocol.
@@ -27,13 +28,14 @@ pub(super) struct App {
 impl App {
     pub(super) fn add(cx: &Kernel) -> Self {
         let state = Rc::new(State::default());
+        state.room.set(Some(u16::MAX));
         let protocol = cx.add_protocol("app", "app", Body(Rc::clone(&state)));
         Self { state, protocol }
     }
 
-    /// Whether it takes one peer more.
-    pub(super) fn set_room(&self, there_is: bool) {
-        self.state.is_full.set(!there_is);
+    /// Whether it takes one peer more, and of which segments at most, in octets, that is told.
+    pub(super) fn set_room(&self, room: Option<u16>) {
+        self.state.room.set(room);
     }
 
     /// What has come up since the last look.
@@ -99,7 +101,10 @@ impl Protocol for Body {
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let Some(notice) = ask.get::<StreamNotice>() else {
-            return ask.answer::<StreamRoom>(|room| room.full = self.0.is_full.get());
+            let found = self.0.room.get();
+            return ask.answer::<StreamRoom>(|room| {
+                (room.full, room.segment_max) = (found.is_none(), found.unwrap_or(u16::MAX));
+            });
         };
         let told = match notice.event {
             StreamEvent::Connected => Told::Connected,

@@ -185,9 +185,9 @@ fn act(text: &str) -> Result<Act, String> {
         "listen" => Act::Listen,
         "unlisten" => Act::Unlisten,
         "room" => match rest {
-            "on" => Act::Room(true),
-            "off" => Act::Room(false),
-            _ => return Err("`room on` or `room off`".to_owned()),
+            "on" => Act::Room(Some(u16::MAX)),
+            "off" => Act::Room(None),
+            octets => Act::Room(Some(number(octets)?)),
         },
         "connect" => Act::Connect,
         "write" => {
@@ -203,6 +203,7 @@ fn act(text: &str) -> Result<Act, String> {
             let setting = rest.strip_suffix(" fails");
             Act::Set(set(setting.unwrap_or(rest))?, setting.is_none())
         }
+        "next" => Act::SetNext(set(rest)?),
         "event" => Act::Event(event(rest)?),
         "state" => Act::State(rest.to_owned()),
         "info" => {

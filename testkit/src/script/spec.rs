@@ -147,8 +147,8 @@ pub enum Act {
     Listen,
     /// It takes the enable back.
     Unlisten,
-    /// It has room for one peer more, or has not.
-    Room(bool),
+    /// It has room for one peer more, which is told of segments with at most so many octets, or has not.
+    Room(Option<u16>),
     /// It opens a connection.
     Connect,
     /// It pushes so many octets, and is refused if the second says so.
@@ -165,6 +165,8 @@ pub enum Act {
     Abort,
     /// It sets something; false if that must be refused.
     Set(StreamSetting, bool),
+    /// It sets something for the connection that it opens next.
+    SetNext(StreamSetting),
     /// It is told something.
     Event(Told),
     /// The connection is in this state.

@@ -20,6 +20,8 @@ def peer():
     threading.Thread(target=serve, args=(reset, resetting), daemon=True).start()
     brief = socket.create_server(("0.0.0.0", 4011))
     threading.Thread(target=serve, args=(brief, greeting), daemon=True).start()
+    segment = socket.create_server(("0.0.0.0", 4012))
+    threading.Thread(target=serve, args=(segment, telling_its_segment), daemon=True).start()
     datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.bind(("0.0.0.0", 4007))
     threading.Thread(target=echo_datagrams, args=(datagrams,), daemon=True).start()
@@ -71,6 +73,11 @@ def greeting(one):
     one.close()
 
 
+def telling_its_segment(one):
+    one.sendall(b"%5d" % one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+    one.close()
+
+
 def echo_datagrams(one):
     while True:
         data, who = one.recvfrom(65536)
@@ -87,6 +94,9 @@ def task_connect(host, port, how):
         one.close()
     elif how == "close":
         one.close()
+    elif how == "segment":
+        with one:
+            return str(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
     else:
         HELD.append(one)
 

@@ -371,6 +371,38 @@ class Streams:
             asking.join()
         return [bool(one.getsockopt(SOL_TCP, socket.TCP_NODELAY)), one.getsockopt(SOL_TCP, socket.TCP_KEEPIDLE)]
 
+    def test_stream_segment_max_is_announced(self):
+        one, other = socket.socket(), socket.socket()
+        for each in (one, other):
+            each.settimeout(PATIENCE)
+            each.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 400)
+        other.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 0)
+        return [
+            (each.connect((self.other, 4012)), exactly(each, 5), each.getsockopt(SOL_TCP, socket.TCP_MAXSEG))
+            for each in (one, other)
+        ]
+
+    def test_stream_segment_max_is_announced_by_a_listener(self):
+        said = []
+        for before in (True, False):
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if before:
+                listener.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 400)
+            listener.bind((self.ours, 4512))
+            if not before:
+                listener.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 300)
+            listener.listen()
+            listener.settimeout(PATIENCE)
+            asking = threading.Thread(target=lambda: said.append(self.ask("connect", self.ours, 4512, "segment")))
+            asking.start()
+            one, _ = listener.accept()
+            asking.join()
+            said.append(one.getsockopt(SOL_TCP, socket.TCP_MAXSEG))
+            one.close()
+            listener.close()
+        return said
+
     def test_stream_options_out_of_bounds(self):
         one = self.stream(4007)
         return [

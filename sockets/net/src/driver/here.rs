@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use xk_core::Kernel;
-use xk_kit::stream::StreamInfo;
+use xk_kit::stream::{StreamInfo, StreamSetting};
 use xk_run::{Runner, interrupt_unsafe};
 
 /// How long the last handle of a stack waits for what was closed before.
@@ -93,8 +93,14 @@ impl Drop for Held {
 impl Drive for Here {
     type Socket = Held;
 
-    fn connect(&self, local: Option<SocketAddrV4>, peer: SocketAddrV4) -> Result<Held, Errno> {
-        self.held(self.inner.layer.connect(&self.inner.kernel, local, peer))
+    fn connect(
+        &self,
+        local: Option<SocketAddrV4>,
+        peer: SocketAddrV4,
+        before: &[StreamSetting],
+    ) -> Result<Held, Errno> {
+        let inner = &self.inner;
+        self.held(inner.layer.connect(&inner.kernel, local, peer, before))
     }
 
     fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Held, Errno> {

@@ -14,6 +14,7 @@ pub(crate) use drive::{Drive, Setting};
 use crate::layer::{Body, Layer, Socket};
 use rustix::io::Errno;
 use xk_core::Kernel;
+use xk_kit::stream::StreamSetting;
 
 /// Who drives a stack: [`Here`] or [`Thread`].
 pub trait Driver: Drive {}
@@ -59,6 +60,7 @@ mod drive {
             &self,
             local: Option<SocketAddrV4>,
             peer: SocketAddrV4,
+            before: &[StreamSetting],
         ) -> Result<Self::Socket, Errno>;
         fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
         fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
@@ -168,6 +170,10 @@ fn drive_set(layer: &Layer, cx: &Kernel, socket: &Socket, setting: Setting) -> R
         }
         (Body::Listener(listener), Setting::Backlog(backlog)) => {
             layer.set_backlog(cx, socket, listener, backlog)
+        }
+        (Body::Listener(listener), Setting::Stream(StreamSetting::SegmentMax(octets))) => {
+            listener.set_segment_max(octets);
+            Ok(())
         }
         (Body::Listener(listener), Setting::Share(sharing)) => {
             layer.share_listener(listener, sharing);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use xk_core::{Kernel, Time};
-use xk_kit::stream::StreamInfo;
+use xk_kit::stream::{StreamInfo, StreamSetting};
 
 /// From one look whether all has ended to the next.
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
@@ -187,8 +187,14 @@ fn run(setup: &Setup, entrance: &Arc<Entrance>, told: &SyncSender<io::Result<()>
 impl Drive for Thread {
     type Socket = Client;
 
-    fn connect(&self, local: Option<SocketAddrV4>, peer: SocketAddrV4) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.connect(cx, local, peer))
+    fn connect(
+        &self,
+        local: Option<SocketAddrV4>,
+        peer: SocketAddrV4,
+        before: &[StreamSetting],
+    ) -> Result<Client, Errno> {
+        let before = before.to_vec();
+        self.open(move |cx, inside| inside.layer.connect(cx, local, peer, &before))
     }
 
     fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Client, Errno> {

@@ -18,6 +18,7 @@ use xk_core::{
 };
 use xk_kit::attribute::Peer;
 use xk_kit::ports::ephemerals;
+use xk_kit::stream::StreamRoom;
 
 /// A stream that a peer has opened, and the peer's address.
 type Arrived = (Rc<Socket>, SocketAddrV4);
@@ -29,6 +30,8 @@ pub(crate) struct Listener {
     /// False while the port is only kept.
     listens: Cell<bool>,
     backlog: Cell<usize>,
+    /// Octets of data in the largest segment that peers are told of.
+    segment_max: Cell<u16>,
     /// Peers that have connected and that no program has been given, be they here or on their way to it.
     unaccepted: Arc<AtomicUsize>,
     waiting: RefCell<VecDeque<Arrived>>,
@@ -48,6 +51,10 @@ impl Listener {
     /// How many peers wait for a program that has its own place for them: whoever takes one from there says so here.
     pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.unaccepted)
+    }
+
+    pub(crate) fn set_segment_max(&self, octets: u16) {
+        self.segment_max.set(octets);
     }
 
     fn is_full(&self) -> bool {
@@ -92,6 +99,7 @@ impl Layer {
             sharing: Cell::new(sharing),
             listens: Cell::new(false),
             backlog: Cell::new(1),
+            segment_max: Cell::new(u16::MAX),
             unaccepted: Arc::default(),
             waiting: RefCell::default(),
         }));
@@ -205,15 +213,15 @@ impl Layer {
         chosen.or_else(|| found.sockets.first()).map(Rc::clone)
     }
 
-    /// Whether there is no room for one peer more at `local`.
-    pub(super) fn is_full(&self, local: SocketAddrV4) -> bool {
-        let is_listener_full =
-            self.listener_at(local, None)
-                .is_some_and(|socket| match &socket.body {
-                    Body::Listener(listener) => listener.is_full(),
-                    Body::Stream(_) | Body::Datagrams(_) => false,
-                });
-        is_listener_full || !self.has_place()
+    /// Whether there is room for one peer more, and what that is told.
+    pub(super) fn answer_room(&self, room: &mut StreamRoom) {
+        let host = room.host.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        room.full = !self.has_place();
+        let socket = self.listener_at(SocketAddrV4::new(host, room.port), None);
+        if let Some(Body::Listener(listener)) = socket.as_ref().map(|socket| &socket.body) {
+            room.full |= listener.is_full();
+            room.segment_max = listener.segment_max.get();
+        }
     }
 
     /// A peer has connected.

@@ -343,8 +343,7 @@ impl Protocol for Sockets {
             return Answer::Answered;
         }
         if let Some(room) = ask.get::<StreamRoom>() {
-            let host = room.host.unwrap_or(Ipv4Addr::UNSPECIFIED);
-            room.full = self.layer.is_full(SocketAddrV4::new(host, room.port));
+            self.layer.answer_room(room);
             return Answer::Answered;
         }
         if let Some(error) = ask.get::<NetworkError>() {

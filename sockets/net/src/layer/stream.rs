@@ -17,8 +17,8 @@ use xk_core::object::PushError;
 use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetting,
-    StreamShutdown, StreamSpace,
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetNext,
+    StreamSetting, StreamShutdown, StreamSpace,
 };
 
 /// Octets of one message at most: what the pool's third class holds.
@@ -384,7 +384,7 @@ pub(super) fn reads_by_hand(cx: &Kernel, session: &SessionRef) {
 }
 
 impl Layer {
-    /// Begins to connect to `peer`; the socket is ready to be written once the stream stands or has failed.
+    /// Begins to connect to `peer`, with these settings where they can be had; the socket is ready to be written once the stream stands or has failed.
     ///
     /// # Errors
     /// Why not.
@@ -393,6 +393,7 @@ impl Layer {
         cx: &Kernel,
         local: Option<SocketAddrV4>,
         peer: SocketAddrV4,
+        before: &[StreamSetting],
     ) -> Result<Rc<Socket>, Errno> {
         let (tcp, this) = (self.tcp()?, self.this()?);
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -407,6 +408,10 @@ impl Layer {
         if bound {
             // Others may be bound there as well, if they do not listen.
             self.ports.bind(Transport::Tcp, local, Sharing::ANY)?;
+        }
+        for setting in before {
+            let (setting, taken) = (*setting, true);
+            let _ = tcp.ask(cx, StreamSetNext(StreamSet { setting, taken }));
         }
         let opened = tcp.open(cx, Upper::new(&this), participants);
         if bound {

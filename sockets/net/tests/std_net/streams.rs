@@ -415,7 +415,7 @@ fn a_connection_in_the_making_is_watched<D: Driver>(stack: &Stack<D>) {
         (listener.local_addr().unwrap(), None),
         ("10.0.0.1:9".parse().unwrap(), Some(111)),
     ] {
-        let mut one = TcpStream::begin_connect(stack, None, to).unwrap();
+        let mut one = TcpStream::begin_connect(stack, None, to, &[]).unwrap();
         one.set_nonblocking(true).unwrap();
         poller
             .register(&one, 1, Ready::WRITABLE, Mode::Level)
@@ -478,7 +478,7 @@ fn crowd<D: Driver>(
     let to = listener.local_addr().unwrap();
     let mut peers = Vec::new();
     for n in 0..count {
-        peers.push(TcpStream::begin_connect(stack, None, to).unwrap());
+        peers.push(TcpStream::begin_connect(stack, None, to, &[]).unwrap());
         if n % 16 == 15 {
             // A turn, or more than the loopback's queue takes would be on its way.
             let _ = peers[n].set_nonblocking(true);

@@ -331,24 +331,74 @@ pub(crate) fn redis_answers(wire: Wire) {
     bed.judge();
 }
 
-/// Three workers, forked by a master, which are another user's, one that asks a server in turn.
-pub(crate) fn nginx_serves_with_workers(wire: Wire) {
-    needs_exec!();
-    needs_program!("ip", "nginx", "curl", "python3", "tshark");
-    let bed = Bed::new("exec-nginx", wire);
+/// Three workers for a file on port 80, and for what Linux has on port 81, with more lines of configuration.
+fn configure_nginx(bed: &Bed, more: &str) -> String {
     let folder = bed.path("");
-    let _behind = bed.serve_folder();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
         .concat();
     let configuration = format!(
-        "daemon off; worker_processes 3; user nobody nogroup; pid {folder}/pid; error_log stderr notice;\n\
-         events {{ worker_connections 64; }}\nhttp {{ access_log off; sendfile on; tcp_nopush on; {temporary}\n\
+        "worker_processes 3; user nobody nogroup; pid {folder}/pid; {more}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; {temporary}\n\
          server {{ listen 80; root {folder}; }}\n\
          server {{ listen {OURS}:81; location / {{ proxy_pass http://{LINUX}:8000; proxy_buffering off; }} }} }}\n"
     );
     let file = bed.path("nginx.conf");
     fs::write(&file, configuration).unwrap();
+    file
+}
+
+/// As Debian has it: a daemon, which serves two hundred connections at once.
+pub(crate) fn nginx_serves_a_crowd_as_a_daemon(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "nginx", "curl", "tshark");
+    const CROWD: usize = 200;
+    let bed = Bed::new("exec-nginx-daemon", wire);
+    let log = bed.path("error.log");
+    let more = format!("error_log {log} notice; events {{ worker_connections 512; }}");
+    let file = configure_nginx(&bed, &more);
+    let page = pattern(10_007);
+    fs::write(bed.path("page"), &page).unwrap();
+    let server = bed.start_ours(&["nginx", "-c", &file]);
+    server.wait_for("still runs", PATIENCE).unwrap();
+    let (urls, to) = (
+        format!("http://{OURS}/page?[1-{CROWD}]"),
+        bed.path("fetched#1"),
+    );
+    let many = CROWD.to_string();
+    let all_at_once = ["-Z", "--parallel-max", &many, "--parallel-immediate"];
+    let curl = [
+        &["curl", "-sS", "--fail"],
+        &all_at_once[..],
+        &["-o", &to, &urls],
+    ]
+    .concat();
+    bed.linux(&curl);
+    for n in 1..=CROWD {
+        let fetched = fs::read(bed.path(&format!("fetched{n}"))).unwrap();
+        assert!(fetched == page, "the page fetched as {n} differs");
+    }
+    end(server);
+    let said = fs::read_to_string(log).unwrap();
+    let is_bad = |line: &&str| {
+        ["[alert]", "[error]", "[crit]", "[emerg]"]
+            .iter()
+            .any(|w| line.contains(w))
+    };
+    assert_eq!(said.lines().find(is_bad), None);
+    bed.judge();
+}
+
+/// Three workers, forked by a master, which are another user's, one that asks a server in turn.
+pub(crate) fn nginx_serves_with_workers(wire: Wire) {
+    needs_exec!();
+    needs_program!("ip", "nginx", "curl", "python3", "tshark");
+    let bed = Bed::new("exec-nginx", wire);
+    let _behind = bed.serve_folder();
+    let file = configure_nginx(
+        &bed,
+        "daemon off; error_log stderr notice; events { worker_connections 64; }",
+    );
     let server = bed.start_ours(&["nginx", "-c", &file]);
     server.wait_for("start worker process", PATIENCE).unwrap();
     for port in [80, 81] {

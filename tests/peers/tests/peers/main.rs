@@ -95,6 +95,7 @@ const COMPANY: &[Test] = tests! {
     exec::iperf3_measures over Veth;
     exec::redis_answers over Veth;
     exec::nginx_serves_with_workers over Veth;
+    exec::nginx_serves_a_crowd_as_a_daemon over Veth;
     exec::openssl_speaks_tls over Veth;
     exec::ssh_runs_commands over Veth;
     exec::socat_passes_datagrams over Veth;
