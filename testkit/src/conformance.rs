@@ -20,6 +20,7 @@
 //! | no damage panics or disappears | [`hostile::survives_damage`] |
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | what strangers began holds nothing below | [`hostile::pins_nothing`] |
+//! | what is held leaves room for strangers | [`hostile::has_room_beside_what_is_held`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
@@ -274,6 +275,10 @@ pub const LAWS: &[Law] = &[
     ("damage is counted", hostile::survives_damage),
     ("strangers do not make it grow", hostile::survives_a_flood),
     ("strangers pin nothing below", hostile::pins_nothing),
+    (
+        "what is held leaves room for strangers",
+        hostile::has_room_beside_what_is_held,
+    ),
     ("a burst is its messages one by one", bursts::are_messages),
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),

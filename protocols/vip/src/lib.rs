@@ -43,6 +43,7 @@
 //! # Parameters
 //! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
 //! - `sessions_max`: how many sessions it holds.
+//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one.
 //!
 //! # Example
 //! ```kdl
@@ -115,8 +116,17 @@ pub static ENTRY: Entry = Entry {
                 min: 1,
                 max: 1_048_575,
             },
-            "4096",
+            "65536",
             "how many sessions it holds",
+        ),
+        ParamSpec::new(
+            "idle_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_575,
+            },
+            "4096",
+            "from how many sessions on each that a message makes takes the place of an idle one",
         ),
     ],
     blocks: &[],

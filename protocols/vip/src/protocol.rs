@@ -17,7 +17,9 @@ use xk_kit::neighbour::{HostChanged, WatchHosts, peer_host};
 use xk_kit::standins::{self, UPPERS_MAX};
 
 /// How many sessions it holds unless the graph says otherwise.
-const SESSIONS_MAX: usize = 4096;
+const SESSIONS_MAX: usize = 65_536;
+/// From how many sessions on each that a message makes takes the place of an idle one.
+const IDLE_MAX: usize = 4096;
 /// How many offers it takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
@@ -34,8 +36,9 @@ pub struct Vip {
 /// [`BuildError::Lower`] if the graph gives it too little to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
+    let idle_max = build.params.number("idle_max", IDLE_MAX);
     let (link, net) = (build.lower(0)?, build.lower(1)?);
-    let shared = Shared::new(build.cx, link, net, sessions_max);
+    let shared = Shared::new(build.cx, link, net, (sessions_max, idle_max));
     build.add(Vip::new(shared))
 }
 
@@ -49,7 +52,7 @@ pub fn add(
     ether_base: u32,
 ) -> ProtocolRef {
     standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
-    let shared = Shared::new(cx, link, net, SESSIONS_MAX);
+    let shared = Shared::new(cx, link, net, (SESSIONS_MAX, IDLE_MAX));
     cx.add_protocol(crate::ENTRY.kind, name, Vip::new(shared))
 }
 

@@ -61,14 +61,14 @@ impl Shared {
         cx: &Kernel,
         link: ProtocolRef,
         net: ProtocolRef,
-        sessions_max: usize,
+        (sessions_max, idle_max): (usize, usize),
     ) -> Self {
         let key = cx.secret();
         Self {
             link,
             net,
             uppers: StandIns::default(),
-            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)),
+            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)).with_idle_max(idle_max),
             marks: Marks::default(),
             offers: RefCell::default(),
             offer_last: Cell::new(0),

@@ -1,7 +1,7 @@
 //! The laws that every protocol keeps, checked for `vip` where all hosts are reached by the layer that reaches all.
 
 use core::net::Ipv4Addr;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Build, Params};
 use xk_core::numbers::Number;
 use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
 use xk_testkit::conformance::{CountingAllocator, Fixture, LAWS, Side, Verdict};
@@ -10,7 +10,8 @@ use xk_testkit::kernel::{Bottom, Lower};
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
 
-const SESSIONS_MAX: usize = 256;
+/// As large as it is where nothing is said.
+const SESSIONS_MAX: usize = 65_536;
 
 fn host(side: Side) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, 1 + side as u8)
@@ -55,8 +56,7 @@ impl Fixture for ByIp {
             ..Lower::host(host(side), 90)
         };
         let link = Bottom::add(cx, "link", link);
-        let mut params = Params::default();
-        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
+        let params = Params::default();
         let built = (xk_vip::ENTRY.build)(&mut Build {
             cx,
             entry: &xk_vip::ENTRY,

@@ -33,6 +33,7 @@
 //!
 //! # Parameters
 //! - `sessions_max`: how many sessions it holds.
+//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one.
 //! - `cutoff N` (a block for each layer but the last, in their order): octets of the largest message that goes there.
 //!
 //! # Example
@@ -91,15 +92,26 @@ pub static ENTRY: Entry = Entry {
         rising: Some("cutoff"),
         ..StackingRules::NONE
     }),
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 1_048_575,
-        },
-        "4096",
-        "how many sessions it holds",
-    )],
+    parameters: &[
+        ParamSpec::new(
+            "sessions_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_575,
+            },
+            "65536",
+            "how many sessions it holds",
+        ),
+        ParamSpec::new(
+            "idle_max",
+            ParamKind::Integer {
+                min: 1,
+                max: 1_048_575,
+            },
+            "4096",
+            "from how many sessions on each that a message makes takes the place of an idle one",
+        ),
+    ],
     blocks: &[BlockSpec {
         name: "cutoff",
         arguments: &[ParamSpec::required(

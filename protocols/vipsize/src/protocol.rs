@@ -17,7 +17,9 @@ use xk_kit::neighbour::{UNKNOWN_STATION, WayChanged, peer_host};
 use xk_kit::standins::{self, Marks, StandIn, StandIns, UPPERS_MAX};
 
 /// How many sessions it holds unless the graph says otherwise.
-const SESSIONS_MAX: usize = 4096;
+const SESSIONS_MAX: usize = 65_536;
+/// From how many sessions on each that a message makes takes the place of an idle one.
+const IDLE_MAX: usize = 4096;
 /// How many offers it takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
@@ -55,8 +57,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         .blocks("cutoff")
         .map(|block| block.octets("octets", 0))
         .collect();
-    let sessions_max: usize = build.params.number("sessions_max", SESSIONS_MAX);
-    let made = VipSize::new(build.cx, build.lowers.to_vec(), cutoffs, sessions_max)?;
+    let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
+    let bounds = (sessions_max, build.params.number("idle_max", IDLE_MAX));
+    let made = VipSize::new(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
     build.add(made)
 }
 
@@ -71,7 +74,7 @@ pub fn add(
     lowers: Vec<ProtocolRef>,
     cutoffs: Vec<usize>,
 ) -> Result<ProtocolRef, BuildError> {
-    let made = VipSize::new(cx, lowers, cutoffs, SESSIONS_MAX)?;
+    let made = VipSize::new(cx, lowers, cutoffs, (SESSIONS_MAX, IDLE_MAX))?;
     Ok(cx.add_protocol(crate::ENTRY.kind, name, made))
 }
 
@@ -121,7 +124,7 @@ impl VipSize {
         cx: &Kernel,
         lowers: Vec<ProtocolRef>,
         cutoffs: Vec<usize>,
-        sessions_max: usize,
+        (sessions_max, idle_max): (usize, usize),
     ) -> Result<Self, BuildError> {
         let count = lowers.len();
         if count < 2 {
@@ -149,7 +152,7 @@ impl VipSize {
         let shared = Shared {
             lowers,
             cutoffs,
-            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)),
+            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)).with_idle_max(idle_max),
             marks: Marks::default(),
             uppers: StandIns::default(),
             offers: RefCell::default(),

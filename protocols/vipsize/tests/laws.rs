@@ -10,7 +10,8 @@ use xk_testkit::kernel::{Bottom, Lower};
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
 
-const SESSIONS_MAX: usize = 256;
+/// As large as it is where nothing is said.
+const SESSIONS_MAX: usize = 65_536;
 
 fn host(side: Side) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, 1 + side as u8)
@@ -49,7 +50,6 @@ impl Fixture for BySize {
         cx.numbers_mut().add(number).expect("one number");
         let rest = Bottom::add(cx, "rest", self.lower(side));
         let mut params = Params::default();
-        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
         let mut cutoff = Params::default();
         cutoff.set("octets", Value::Octets(65_515));
         params.add_block("cutoff", cutoff);

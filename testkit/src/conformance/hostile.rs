@@ -235,6 +235,45 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
+/// Sessions that layers above hold do not shut a layer to strangers: these layers bound them.
+///
+/// # Panics
+/// If the law is broken.
+pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
+    /// More than any layer keeps that are idle.
+    const HELD: u32 = 5000;
+    if fixture.sessions_max() <= HELD as usize {
+        return Verdict::Skipped("its table is small");
+    }
+    let world = World::new(fixture);
+    let frame = world.capture(&world.converse());
+    let selector = world.selector(&world.a, &world.b, frame.selector);
+    let before = world.b.top.take_opened();
+    let mut held = Vec::new();
+    for n in 0..HELD {
+        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+            return Verdict::Skipped("its conversations cannot be told apart below");
+        };
+        let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
+        match selector {
+            Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
+            None => drop(bottom.inject(&world.cx, peer, message)),
+        }
+        for (session, _) in world.b.top.take_opened() {
+            session.hold();
+            held.push(session);
+        }
+        assert_eq!(
+            held.len(),
+            n as usize + 1,
+            "law 8: with {n} sessions held, there is no room for one more"
+        );
+    }
+    held.iter().for_each(|session| session.close(&world.cx));
+    drop(before);
+    Verdict::Holds
+}
+
 fn bounded(world: &World<'_>, sessions_max: usize, n: u32) {
     if let Some(sessions) = world.sessions(&world.b) {
         assert!(

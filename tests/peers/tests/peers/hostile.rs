@@ -539,10 +539,11 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     talk("before all of them, and long enough to have been of use");
     let mut most = None;
     for (seed, what) in (1..).zip([
+        // These fill the table that takes the most memory.
+        "kind=connects port=7 answers=#true",
         "kind=sessions port=7",
         "kind=calls port=2049",
         "kind=pings",
-        "kind=connects port=7 answers=#true",
         "kind=replays",
         "kind=mixed port=2049",
     ]) {
