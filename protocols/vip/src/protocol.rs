@@ -12,7 +12,7 @@ use xk_core::{
     reason,
 };
 use xk_kit::addr::Ipv4;
-use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError};
+use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError, SpecificDestination};
 use xk_kit::neighbour::{HostChanged, WatchHosts, peer_host};
 use xk_kit::standins::{self, UPPERS_MAX};
 
@@ -108,7 +108,14 @@ impl Vip {
         let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
         let local = local_host(&participants);
         let host = peer_host(cx, &shared.link, lower, participants)?;
-        let key = (host.to_bits(), self.place as u32);
+        let sent_to = SpecificDestination {
+            host: Ipv4::UNSPECIFIED,
+            many: false,
+        };
+        let sent_to = lower.ask(cx, sent_to).filter(|to| to.many);
+        // What is sent to all is not for those who serve one at a time.
+        let is_to_many = u32::from(sent_to.is_some()) * TO_MANY;
+        let key = (host.to_bits(), self.place as u32 | is_to_many);
         if let Some(session) = shared.sessions.get(&key)
             && let Some(path) = path_of(cx, &session)
         {
@@ -117,6 +124,7 @@ impl Vip {
         let upper = stand_in.receiver.clone();
         let made = shared.make(cx, this, stand_in, (key, local, true));
         let (session, path) = made.map_err(|_| &reason::TABLE_FULL)?;
+        path.sent_to.set(sent_to.map(|to| to.host));
         let own = path.local_part();
         let both = Participants::pair(own, Part::Host(host));
         if let Err(unwanted) = upper.open_done(cx, &session, both) {
@@ -202,6 +210,9 @@ impl Vip {
         }))
     }
 }
+
+/// Beside a place: the session of a peer's messages to a broadcast or a group.
+const TO_MANY: u32 = 1 << 31;
 
 /// The host of ours that the participants of a passive open name; unspecified if that is none that answers can come from.
 fn local_host(participants: &Participants) -> Ipv4 {

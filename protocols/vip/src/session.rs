@@ -10,7 +10,8 @@ use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot,
 use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
 use xk_kit::addr::Ipv4;
 use xk_kit::control::{
-    MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, max_packet, opt_packet,
+    MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination,
+    max_packet, opt_packet,
 };
 use xk_kit::neighbour::PeerOnLink;
 use xk_kit::standins::{self, StandIn};
@@ -29,6 +30,8 @@ pub(crate) struct Path {
     pub(crate) net: SessionSlot,
     /// The host of ours at this end; unspecified if left open.
     local: Cell<Ipv4>,
+    /// The broadcast or group that its messages are sent to, if it is for those.
+    pub(crate) sent_to: Cell<Option<Ipv4>>,
     /// Who receives for the upper protocol.
     pub(crate) stand_in: StandIn,
     /// By which lower sessions lead here.
@@ -48,6 +51,7 @@ impl Path {
             link: SessionSlot::default(),
             net: SessionSlot::default(),
             local: Cell::new(local),
+            sent_to: Cell::new(None),
             stand_in,
             mark: Cell::new(0),
             is_settled: Cell::new(false),
@@ -330,6 +334,12 @@ impl Session for VipSession {
                 return Answer::Unknown;
             };
             (question.sum, question.sum_sent) = (sum, sum);
+            return Answer::Answered;
+        }
+        if let Some(host) = path.sent_to.get()
+            && let Some(question) = ask.get::<SpecificDestination>()
+        {
+            (question.host, question.many) = (host, true);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerOnLink>() {

@@ -81,6 +81,12 @@ const SERVERS: &[(&str, &str, &str, &str)] = &[
         "echo fragment",
     ),
     (
+        "echo on vip",
+        " vip arp ip\n fragment vip\n",
+        "probe fragment to=\"10.0.0.1\" count=3",
+        "echo fragment",
+    ),
+    (
         "echo on rdgram",
         " fragment ip\n channel fragment\n rdgram channel\n",
         "probe rdgram to=\"10.0.0.1\" count=3",
@@ -145,24 +151,12 @@ fn served_twice(name: &str) -> String {
 
 /// What stands on both hosts of each: the server on one, on the other what is made of client and server.
 fn scenes(other: fn(&'static str, &'static str) -> &'static str) -> Vec<(String, String)> {
-    let on_eth = (
-        "echo on eth",
-        " eth sim\n".to_owned(),
-        "probe eth to=\"02:00:00:00:00:01\" count=3",
-        "echo eth",
-    );
-    let on_ip = SERVERS
-        .iter()
-        .map(|(name, layers, client, server)| (*name, format!("{IP}{layers}"), *client, *server));
-    on_ip
-        .chain([on_eth])
-        .map(|(name, layers, client, server)| {
-            (
-                name.to_owned(),
-                pair(&layers, other(client, server), server),
-            )
-        })
-        .collect()
+    let scene = |(name, layers, client, server): &(&str, &str, &'static str, &'static str)| {
+        let layers = format!("{IP}{layers}");
+        let text = pair(&layers, other(client, server), server);
+        ((*name).to_owned(), text)
+    };
+    SERVERS.iter().map(scene).collect()
 }
 
 /// Octets of frames, those of Ethernet and its padding aside.
