@@ -136,7 +136,11 @@ fn own_numbers(
             .iter()
             .find(|edge| *site.node(edge.target.node).name == *name);
         let Some(edge) = edge else {
-            not_below(site, at, &name, edges, diagnostics);
+            // What it cannot stand on was told, and more about that would mislead.
+            let is_told = |(_, lower)| site.misfits.contains(&(at, lower));
+            if !site.known_lowers(at).any(is_told) {
+                not_below(site, at, &name, edges, diagnostics);
+            }
             continue;
         };
         match u32::try_from(*number) {

@@ -31,9 +31,9 @@ pub(crate) fn does_not_disturb_linux(wire: Wire) {
     let stack = lan.start(
         "",
         &format!(
-            "vipadv arp interval=\"1s\"\nvip vipadv ip\n\"null\" vip\necho udp port=7\n\
+            "vipadv arp interval=\"1s\"\nvip vipadv ip\nfragment vip\necho udp port=7\n\
              probe icmp name=pings to=\"{LINUX}\" {every} timeout=\"10s\"\n\
-             probe \"null\" name=virtual to=\"{LINUX}\" {every} timeout=\"500ms\" size=100\n"
+             probe fragment name=virtual to=\"{LINUX}\" {every} timeout=\"500ms\" size=100\n"
         ),
     );
     let own = stack.ask("wire", MyEther::default()).address;

@@ -524,7 +524,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     let is_long = std::env::var_os("XK_LONG").is_some();
     // What fills the tables up to their bounds, then what must find them as they are.
     let rounds: &[u64] = if is_long {
-        &[200_000, 1_500_000]
+        &[900_000, 900_000]
     } else {
         &[6000]
     };
