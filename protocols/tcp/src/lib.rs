@@ -135,7 +135,8 @@ pub static ENTRY: Entry = Entry {
         needs: Guarantees::SESSIONS
             .and(Guarantees::EXACT)
             .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY),
+            .and(Guarantees::REPLY)
+            .and(Guarantees::PROMPT),
     },
     service: Service::changing(
         Guarantees::STREAM
