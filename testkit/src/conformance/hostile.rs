@@ -242,8 +242,9 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
 pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     /// More than any layer keeps that are idle.
     const HELD: u32 = 5000;
-    if fixture.sessions_max() <= HELD as usize {
-        // What is held can fill a small table, and then shuts it by right.
+    if fixture.sessions_max() <= 2 * HELD as usize {
+        // What is held can fill a small table, the layer's own or that of the one below it here,
+        // and then shuts it by right.
         return Verdict::Holds;
     }
     let world = World::new(fixture);
