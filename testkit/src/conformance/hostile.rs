@@ -139,21 +139,10 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
         node.top.clear();
         node.top.forget(true);
     }
-    let selector = world.selector(&world.a, &world.b, frame.selector);
     let sessions_max = fixture.sessions_max();
     for n in 0..STRANGERS {
-        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+        if !comes_from_stranger(&world, &frame, n) {
             break;
-        };
-        let message = world.cx.message(&octets);
-        match selector {
-            Some(selector) => drop(
-                world
-                    .b
-                    .bottom
-                    .inject_for(&world.cx, peer, selector, message),
-            ),
-            None => drop(world.b.bottom.inject(&world.cx, peer, message)),
         }
         if n % 4096 == 0 {
             bounded(&world, sessions_max, n);
@@ -206,17 +195,11 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     let world = World::new(fixture);
     let session = world.converse();
     let frame = world.capture(&session);
-    let selector = world.selector(&world.a, &world.b, frame.selector);
     let held = || world.b.bottom.held().len();
     let (before, mut opened) = (held(), Vec::new());
     for n in 0..STRANGERS {
-        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+        if !comes_from_stranger(&world, &frame, n) {
             return Verdict::Skipped("its conversations cannot be told apart below");
-        };
-        let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
-        match selector {
-            Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
-            None => drop(bottom.inject(&world.cx, peer, message)),
         }
         opened.extend(world.b.top.take_opened().into_iter().map(|(made, _)| made));
     }
@@ -249,17 +232,11 @@ pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     }
     let world = World::new(fixture);
     let frame = world.capture(&world.converse());
-    let selector = world.selector(&world.a, &world.b, frame.selector);
     let before = world.b.top.take_opened();
     let mut held = Vec::new();
     for n in 0..HELD {
-        let Some((peer, octets)) = fixture.stranger(&frame, n) else {
+        if !comes_from_stranger(&world, &frame, n) {
             return Verdict::Skipped("its conversations cannot be told apart below");
-        };
-        let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
-        match selector {
-            Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
-            None => drop(bottom.inject(&world.cx, peer, message)),
         }
         for (session, _) in world.b.top.take_opened() {
             session.hold();
@@ -274,6 +251,19 @@ pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     held.iter().for_each(|session| session.close(&world.cx));
     drop(before);
     Verdict::Holds
+}
+
+/// Stranger number `n` has sent the frame to B. False if its conversations cannot be told apart below.
+fn comes_from_stranger(world: &World<'_>, frame: &Sent, n: u32) -> bool {
+    let Some((peer, octets)) = world.fixture.stranger(frame, n) else {
+        return false;
+    };
+    let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
+    match world.selector(&world.a, &world.b, frame.selector) {
+        Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
+        None => drop(bottom.inject(&world.cx, peer, message)),
+    }
+    true
 }
 
 fn bounded(world: &World<'_>, sessions_max: usize, n: u32) {
