@@ -78,7 +78,7 @@ const LARGE_OURS: [Ours; 5] = [
 fn null() -> Benchmark {
     Benchmark::new(
         "rpc-null",
-        "a call of nothing that answers nothing, between two processes, user to user; of each round the p50. xk on its wires, the          others over the loopback device",
+        "a call of nothing that answers nothing, between two processes, user to user; of each round the p50. xk on its wires, the others over the loopback device",
         "us",
         null_cases,
     )
