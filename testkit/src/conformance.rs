@@ -63,12 +63,14 @@ mod world;
 pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations, octets_live};
 pub use world::{Node, World};
 
+use crate::kernel::{Addressing, Lower, Sent};
 #[expect(unused_imports, reason = "the documentation names them")]
 use crate::kernel::{Bottom, Top};
-use crate::kernel::{Lower, Sent};
 use core::fmt;
+use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params};
 use xk_core::{Answer, Entry, Kernel, Part, Participants, ProtocolRef};
+use xk_kit::checksum::Checksum;
 
 /// Which of the two instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +119,7 @@ pub trait Fixture {
     }
 
     /// The same for one host of ours, or a broadcast or group, alone; `None` if it has no ports.
-    fn enable_at(&self, side: Side, host: core::net::Ipv4Addr) -> Option<Participants> {
+    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
         let _ = (side, host);
         None
     }
@@ -169,20 +171,40 @@ pub trait Fixture {
         0
     }
 
-    /// A frame like `sent` (captured below A, for B) but from stranger number `n`, and the peer it comes from.
-    /// `None` if its conversations cannot be told apart below.
-    fn stranger(&self, sent: &Sent, n: u32) -> Option<(Option<Part>, Vec<u8>)> {
-        let peer = match self.lower(Side::B).addressing {
-            crate::kernel::Addressing::Link => return None,
-            crate::kernel::Addressing::Ether(_) => {
+    /// Where in its messages an Internet checksum lies that counts the hosts of both ends (RFC 768;
+    /// RFC 9293, section 3.1), in octets from the front; `None` if there is none.
+    fn checksum_at(&self) -> Option<usize> {
+        None
+    }
+
+    /// A frame like `sent` (captured below A, for B) but from stranger number `n`, and the peer it
+    /// comes from. It is as valid as `sent` is: B drops neither.
+    ///
+    /// # Errors
+    /// Why there are no strangers.
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
+        let mut octets: Vec<u8> = sent.message.octets().collect();
+        let peer = match self.lower(Side::A).addressing {
+            Addressing::Link => return Err("a link has one other end"),
+            Addressing::Ether(_) => {
                 let [a, b, c, d] = n.to_be_bytes();
                 Part::Ether([0x06, 0, a, b, c, d])
             }
-            crate::kernel::Addressing::Host(_) => {
-                Part::Host(core::net::Ipv4Addr::from_bits(0x0b00_0000 + n))
+            Addressing::Host(own) => {
+                let host = Ipv4Addr::from_bits(0x0b00_0000 + n);
+                if let Some(at) = self.checksum_at() {
+                    readdress(&mut octets[at..at + 2], own, host);
+                }
+                Part::Host(host)
             }
         };
-        Some((Some(peer), sent.message.octets().collect()))
+        Ok((Some(peer), octets))
+    }
+
+    /// Why a stranger's first message makes no session for the protocol above; `None` if it makes
+    /// one.
+    fn opens_nothing(&self) -> Option<&'static str> {
+        None
     }
 
     /// True if it stands on nothing of the graph: the system carries what one instance sends to the other. Then nothing can
@@ -202,6 +224,21 @@ pub trait Fixture {
         let _ = (world, name);
         None
     }
+}
+
+/// Counts the host `to` instead of `from` in an Internet checksum (RFC 1624, equation 3).
+fn readdress(checksum: &mut [u8], from: Ipv4Addr, to: Ipv4Addr) {
+    let mut sum = Checksum::new();
+    checksum.iter_mut().for_each(|octet| *octet = !*octet);
+    sum.add(checksum);
+    sum.add_u32(!from.to_bits());
+    sum.add_u32(to.to_bits());
+    // 0 is no checksum (RFC 768).
+    let changed = match sum.finish() {
+        0 => 0xffff,
+        changed => changed,
+    };
+    checksum.copy_from_slice(&changed.to_be_bytes());
 }
 
 /// Builds the fixture's protocol on `bottom` as its entry says: what [`Fixture::build`] does unless told otherwise.
@@ -273,8 +310,8 @@ pub const LAWS: &[Law] = &[
     ("kept copies are left alone", messages::leaves_copies_alone),
     ("no allocation per message", messages::allocates_nothing),
     ("damage is counted", hostile::survives_damage),
-    ("strangers do not make it grow", hostile::survives_a_flood),
     ("strangers pin nothing below", hostile::pins_nothing),
+    ("strangers do not make it grow", hostile::survives_a_flood),
     (
         "what is held leaves room for strangers",
         hostile::has_room_beside_what_is_held,

@@ -48,11 +48,11 @@ impl Fixture for OnAWire {
         SESSIONS_MAX
     }
 
-    fn stranger(&self, sent: &Sent, n: u32) -> Option<(Option<Part>, Vec<u8>)> {
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
         let mut octets: Vec<u8> = sent.message.octets().collect();
         octets[6..8].copy_from_slice(&[6, 0]);
         octets[8..12].copy_from_slice(&n.to_be_bytes());
-        Some((None, octets))
+        Ok((None, octets))
     }
 }
 

@@ -103,11 +103,15 @@ impl Fixture for OverHosts {
     }
 
     /// The same packet, with the stranger's host in its own header too.
-    fn stranger(&self, sent: &xk_testkit::kernel::Sent, n: u32) -> Option<(Option<Part>, Vec<u8>)> {
+    fn stranger(
+        &self,
+        sent: &xk_testkit::kernel::Sent,
+        n: u32,
+    ) -> Result<(Option<Part>, Vec<u8>), &'static str> {
         let peer = Ipv4Addr::from_bits(0x0b00_0000 + n);
         let mut octets: Vec<u8> = sent.message.octets().collect();
         octets[2..6].copy_from_slice(&peer.octets());
-        Some((Some(Part::Host(peer)), octets))
+        Ok((Some(Part::Host(peer)), octets))
     }
 
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {

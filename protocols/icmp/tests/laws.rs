@@ -32,6 +32,10 @@ impl Fixture for OverHosts {
         None
     }
 
+    fn opens_nothing(&self) -> Option<&'static str> {
+        Some("it answers strangers by itself")
+    }
+
     fn receiver(&self) -> Receiver {
         Receiver::Itself
     }

@@ -51,7 +51,7 @@ impl Fixture for Over {
         SESSIONS_MAX
     }
 
-    fn stranger(&self, sent: &Sent, n: u32) -> Option<(Option<Part>, Vec<u8>)> {
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
         let stranger = Ipv4Addr::from_bits(0x0b00_0001 + n);
         let mut octets: Vec<u8> = sent.message.octets().collect();
         octets[12..16].copy_from_slice(&stranger.octets());
@@ -59,7 +59,7 @@ impl Fixture for Over {
         let sum = xk_kit::checksum::checksum(&octets[..20]);
         octets[10..12].copy_from_slice(&sum.to_be_bytes());
         let below = self.lower(Side::B).own().map(|_| Part::Host(host(Side::A)));
-        Some((below, octets))
+        Ok((below, octets))
     }
 
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {

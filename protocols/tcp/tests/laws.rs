@@ -5,10 +5,11 @@
 use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Part, Participant, Participants};
+use xk_kit::checksum::Checksum;
 use xk_testkit::conformance::{
     CountingAllocator, Fixture, Side, Verdict, control, hostile, hosts, messages, sessions,
 };
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Lower, Sent};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
@@ -52,6 +53,22 @@ impl Fixture for OverHosts {
     fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
         let local = Participant::of(Part::Host(host)).with(port(side));
         Some(Participants::local(local))
+    }
+
+    /// A SYN of this host.
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
+        let peer = Ipv4Addr::from_bits(0x0b00_0000 + n);
+        let mut octets: Vec<u8> = sent.message.octets().take(20).collect();
+        // No acknowledgement, a header of five words, SYN, a window, no checksum yet.
+        octets[8..18].copy_from_slice(&[0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0]);
+        let mut sum = Checksum::pseudo_header(peer, host(Side::B), 6, 20);
+        sum.add(&octets);
+        octets[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+        Ok((Some(Part::Host(peer)), octets))
+    }
+
+    fn opens_nothing(&self) -> Option<&'static str> {
+        Some("a connection is there after its handshake")
     }
 
     fn takes_many(&self) -> bool {
@@ -124,6 +141,11 @@ fn damage_is_counted() {
 #[test]
 fn questions_are_answered_as_listed() {
     both(control::answers);
+}
+
+#[test]
+fn strangers_pin_nothing_below() {
+    assert_eq!(hostile::pins_nothing(&OverHosts), Verdict::Holds);
 }
 
 #[test]

@@ -44,6 +44,10 @@ impl Fixture for OverHosts {
         Some(Participants::local(port(side)))
     }
 
+    fn checksum_at(&self) -> Option<usize> {
+        Some(6)
+    }
+
     fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
         let local = Participant::of(Part::Host(host)).with(port(side));
         Some(Participants::local(local))

@@ -131,8 +131,8 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
     let world = World::new(fixture);
     let session = world.converse();
     let frame = world.capture(&session);
-    if fixture.stranger(&frame, 0).is_none() {
-        return Verdict::Skipped("its conversations cannot be told apart below");
+    if let Err(why) = fixture.stranger(&frame, 0) {
+        return Verdict::Skipped(why);
     }
     for node in [&world.a, &world.b] {
         node.bottom.keep(false);
@@ -141,9 +141,7 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
     }
     let sessions_max = fixture.sessions_max();
     for n in 0..STRANGERS {
-        if !comes_from_stranger(&world, &frame, n) {
-            break;
-        }
+        comes_from_stranger(&world, &frame, n);
         if n % 4096 == 0 {
             bounded(&world, sessions_max, n);
         }
@@ -195,18 +193,26 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     let world = World::new(fixture);
     let session = world.converse();
     let frame = world.capture(&session);
+    if let Err(why) = fixture.stranger(&frame, 0) {
+        return Verdict::Skipped(why);
+    }
     let held = || world.b.bottom.held().len();
     let (before, mut opened) = (held(), Vec::new());
+    drop(world.b.top.take_opened());
     for n in 0..STRANGERS {
-        if !comes_from_stranger(&world, &frame, n) {
-            return Verdict::Skipped("its conversations cannot be told apart below");
-        }
+        comes_from_stranger(&world, &frame, n);
         opened.extend(world.b.top.take_opened().into_iter().map(|(made, _)| made));
     }
     assert_eq!(
         held(),
         before,
         "law 5: what {STRANGERS} strangers began holds nothing below"
+    );
+    let made = fixture.opens_nothing().map_or(STRANGERS as usize, |_| 0);
+    assert_eq!(
+        opened.len(),
+        made,
+        "law 2: the first messages of {STRANGERS} strangers make a session each"
     );
     opened.iter().for_each(SessionRef::hold);
     opened.iter().for_each(|session| session.close(&world.cx));
@@ -218,52 +224,87 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Sessions that layers above hold do not shut a layer to strangers: these layers bound them.
+/// Sessions that layers above hold do not shut a layer to strangers, and strangers do not take their
+/// places: these layers bound them.
 ///
 /// # Panics
 /// If the law is broken.
 pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     /// More than any layer keeps that are idle.
-    const HELD: u32 = 5000;
-    if fixture.sessions_max() <= 2 * HELD as usize {
-        // What is held can fill a small table, the layer's own or that of the one below it here,
-        // and then shuts it by right.
-        return Verdict::Holds;
+    const HELD_MAX: usize = 5000;
+    if fixture.is_anchor() {
+        return Verdict::Skipped("it stands on nothing of the graph");
+    }
+    if let Some(why) = fixture.opens_nothing() {
+        return Verdict::Skipped(why);
     }
     let world = World::new(fixture);
-    let frame = world.capture(&world.converse());
-    let before = world.b.top.take_opened();
+    let session = world.converse();
+    let frame = world.capture(&session);
+    if let Err(why) = fixture.stranger(&frame, 0) {
+        return Verdict::Skipped(why);
+    }
+    let next = session.push(&world.cx, world.cx.message(&[7; 64]));
+    next.expect("law 5: a session that sent sends again");
+    let next = world.a.bottom.take_sent().pop().expect("what was pushed");
+    let top = &world.b.top;
+    top.clear();
+    let opened = |n: u32| {
+        comes_from_stranger(&world, &frame, n);
+        drop(top.take_received());
+        top.take_opened().pop().map(|(session, _)| session)
+    };
+    // What is held fills a table by right: a part of it leaves room.
+    let to_hold = HELD_MAX.min(fixture.sessions_max() / 3) as u32;
     let mut held = Vec::new();
-    for n in 0..HELD {
-        if !comes_from_stranger(&world, &frame, n) {
-            return Verdict::Skipped("its conversations cannot be told apart below");
-        }
-        for (session, _) in world.b.top.take_opened() {
-            session.hold();
-            held.push(session);
-        }
+    for n in 0..to_hold {
+        let session = opened(n);
+        let session = session.unwrap_or_else(|| {
+            panic!("law 8: with {n} sessions held, there is no room for one more")
+        });
+        session.hold();
+        held.push(session);
+    }
+    // More than there is room for beside them.
+    for n in 0..2 * HELD_MAX as u32 {
+        let session = opened(to_hold + n);
+        assert!(
+            session.is_some(),
+            "law 8: with {to_hold} sessions held and {n} not, there is no room for one more"
+        );
+    }
+    for (n, session) in (0..).zip(&held) {
+        comes_from_stranger(&world, &next, n);
+        let received = top.take_received().pop();
         assert_eq!(
-            held.len(),
-            n as usize + 1,
-            "law 8: with {n} sessions held, there is no room for one more"
+            received.map(|received| received.session.id()),
+            Some(session.id()),
+            "law 8: a session that is held is still the one of who began it"
         );
     }
     held.iter().for_each(|session| session.close(&world.cx));
-    drop(before);
     Verdict::Holds
 }
 
-/// Stranger number `n` has sent the frame to B. False if its conversations cannot be told apart below.
-fn comes_from_stranger(world: &World<'_>, frame: &Sent, n: u32) -> bool {
-    let Some((peer, octets)) = world.fixture.stranger(frame, n) else {
-        return false;
-    };
+/// Stranger number `n` has sent the frame to B, which has not dropped it: a message that no table
+/// sees proves nothing of it.
+///
+/// # Panics
+/// If there are no strangers, or this one's frame is dropped.
+fn comes_from_stranger(world: &World<'_>, frame: &Sent, n: u32) {
+    let (peer, octets) = world.fixture.stranger(frame, n).expect("strangers");
     let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
+    let before = world.b.drops();
     match world.selector(&world.a, &world.b, frame.selector) {
         Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
         None => drop(bottom.inject(&world.cx, peer, message)),
     }
-    true
+    assert_eq!(
+        world.b.drops(),
+        before,
+        "law 8: stranger number {n} is heard; B dropped so far: {:?}",
+        world.b.protocol.head().drops().list()
+    );
 }
 
 fn bounded(world: &World<'_>, sessions_max: usize, n: u32) {

@@ -12,7 +12,7 @@ use xk_core::object::{
 };
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
-    SessionRef, Upper, reason,
+    SessionRef, Time, Upper, reason,
 };
 
 /// A way to break a law.
@@ -38,6 +38,9 @@ enum Fault {
     TurnsBurstsRound,
     HoardsBursts,
     PinsBelow,
+    KnowsOneHost,
+    BreaksWhatIsHeld,
+    LetsGoBelow,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to at all.
@@ -59,6 +62,9 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::ForwardsNothing, "law 9"),
     (Fault::LetsCallersWait, "law 5"),
     (Fault::PinsBelow, "law 5: what 100 strangers"),
+    (Fault::KnowsOneHost, "law 8: stranger number 0 is heard"),
+    (Fault::BreaksWhatIsHeld, "law 8: a session that is held"),
+    (Fault::LetsGoBelow, "law 8: a session that is held"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
     (Fault::HoardsBursts, "law 5"),
 ];
@@ -92,10 +98,14 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         SESSIONS_MAX
     };
     let key = build.cx.secret();
+    let mut sessions = SessionTable::new(key, max);
+    if fault == Fault::BreaksWhatIsHeld {
+        sessions = sessions.with_rank(|_, _| Some((0, Time::ZERO)));
+    }
     build.add(Layer {
         fault,
         lower: build.lower(0)?,
-        sessions: Rc::new(SessionTable::new(key, max)),
+        sessions: Rc::new(sessions),
         enables: Map::new(key, 16),
         kept: RefCell::default(),
     })
@@ -129,6 +139,9 @@ impl Layer {
         number: u32,
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
+        if self.fault == Fault::KnowsOneHost && !self.sessions.is_empty() {
+            return Err(&reason::TABLE_FULL);
+        }
         if self.fault == Fault::PinsBelow {
             lower.hold();
         }
@@ -279,6 +292,10 @@ impl Protocol for Layer {
 }
 
 impl Session for LayerSession {
+    fn lower(&self) -> Option<&SessionRef> {
+        (self.fault != Fault::LetsGoBelow).then_some(&self.lower)
+    }
+
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
         match self.fault {
             Fault::LetsCallersWait => self

@@ -18,8 +18,10 @@ use xk_kit::control::{
 };
 use xk_kit::offload::Offloads;
 
-/// How many sessions a [`Bottom`] holds; idle ones are evicted for new ones, as in any protocol.
-const SESSIONS_MAX: usize = 4096;
+/// How many sessions a [`Bottom`] holds, and from how many on idle ones make room for new ones: as
+/// many as `ip`.
+const SESSIONS_MAX: usize = 65_536;
+const IDLE_MAX: usize = 4096;
 
 /// Whom a [`Bottom`]'s sessions lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +214,7 @@ impl Bottom {
         let state = Rc::new(State {
             opt_packet: Cell::new(lower.opt_packet),
             lower,
-            sessions: SessionTable::new(cx.secret(), SESSIONS_MAX),
+            sessions: SessionTable::new(cx.secret(), SESSIONS_MAX).with_idle_max(IDLE_MAX),
             enables: RefCell::default(),
             enable_last: Cell::new(0),
             users: RefCell::default(),
