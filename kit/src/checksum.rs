@@ -3,8 +3,8 @@
 //! The sum is taken over 64-bit words in the machine's own octet order: ones'
 //! complement addition does not care about the order until the very end
 //! (RFC 1071, section 2), and 2^64 - 1 is a multiple of 2^16 - 1, so wide words
-//! fold to the same 16 bits. Short runs are added word by word with their
-//! carries, long ones in a loop that the compiler makes vectors of.
+//! fold to the same 16 bits. Short runs are added in one chain of additions with
+//! carry, long ones in a loop of vectors.
 //!
 //! ```
 //! use xk_kit::checksum;
@@ -56,7 +56,10 @@ impl Checksum {
     /// Adds octets, at whatever parity the ones before them left.
     #[inline(always)]
     pub fn add(&mut self, octets: &[u8]) {
-        self.add_sum(sum(octets));
+        // At an odd place every octet counts for its neighbour's weight: a turn by eight bits
+        // (RFC 1071, section 2, byte order independence).
+        let turn = if self.odd { 8 } else { 0 };
+        self.sum = add_octets(self.sum.rotate_right(turn), octets).rotate_left(turn);
         self.odd ^= octets.len() & 1 == 1;
     }
 
@@ -125,13 +128,12 @@ impl Checksum {
     #[inline]
     #[must_use]
     pub fn is_valid(self) -> bool {
-        fold(self.sum) == 0xffff
+        is_ones(self.sum)
     }
 
     #[inline]
     fn add_sum(&mut self, sum: u64) {
-        // At an odd place every octet counts for its neighbour's weight: a
-        // turn by eight bits (RFC 1071, section 2, byte order independence).
+        // As in `add`.
         let sum = if self.odd { sum.rotate_left(8) } else { sum };
         self.sum = add_end_around(self.sum, sum);
     }
@@ -141,14 +143,14 @@ impl Checksum {
 #[inline]
 #[must_use]
 pub fn checksum(octets: &[u8]) -> u16 {
-    u16::from_be(!fold(sum(octets)))
+    u16::from_be(!fold(add_octets(0, octets)))
 }
 
 /// Whether a slice that contains its own checksum is intact.
 #[inline]
 #[must_use]
 pub fn is_valid(octets: &[u8]) -> bool {
-    fold(sum(octets)) == 0xffff
+    is_ones(add_octets(0, octets))
 }
 
 /// Copies `src` to the start of `dst` (as far as the shorter goes) and
@@ -200,56 +202,82 @@ fn fold(sum: u64) -> u16 {
     sum + u16::from(carry)
 }
 
-/// Sum of native words; constant, short lengths unroll where this is inlined.
+/// Whether a sum folds to 0xffff: a multiple of 2^16 - 1, and not zero. Multiplied by the inverse
+/// of 2^16 - 1 modulo 2^64 a multiple becomes its quotient, and any other number is greater than
+/// every quotient (Granlund and Montgomery, "Division by invariant integers using
+/// multiplication", section 9).
+#[inline]
+const fn is_ones(sum: u64) -> bool {
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const { assert!(INVERSE.wrapping_mul(0xffff) == 1) }
+    sum.wrapping_mul(INVERSE).wrapping_sub(1) < u64::MAX / 0xffff
+}
+
+/// A sum and that of native words; constant, short lengths unroll where this is inlined.
 #[inline(always)]
-fn sum(octets: &[u8]) -> u64 {
+fn add_octets(sum: u64, octets: &[u8]) -> u64 {
     if octets.len() < LONG {
-        sum_short(octets)
+        add_short(sum, octets)
     } else {
-        sum_long(octets)
+        add_end_around(sum, sum_long(octets))
     }
 }
 
-/// One chain of additions; the carries gather in the upper half. Halving the
-/// rest takes fewer steps than a loop over words.
+/// A sum and that of native words, by one chain of additions. Halving what is left of blocks takes fewer steps than a loop over words.
 #[inline(always)]
-fn sum_short(octets: &[u8]) -> u64 {
+fn add_short(mut sum: u64, octets: &[u8]) -> u64 {
     let (blocks, mut rest) = octets.as_chunks::<64>();
-    let mut sum = 0u128;
     for block in blocks {
         sum = add_words(sum, block);
     }
-    if !rest.is_empty() {
-        if let Some((half, after)) = rest.split_first_chunk::<32>() {
-            sum = add_words(sum, half);
-            rest = after;
-        }
-        if let Some((half, after)) = rest.split_first_chunk::<16>() {
-            sum = add_words(sum, half);
-            rest = after;
-        }
-        if let Some((half, after)) = rest.split_first_chunk::<8>() {
-            sum = add_words(sum, half);
-            rest = after;
-        }
-        sum += u128::from(sum_tail(rest));
+    if rest.is_empty() {
+        return sum;
     }
-    // The carries are far too few to fill the upper half.
-    add_end_around(sum as u64, (sum >> 64) as u64)
+    if let Some((half, after)) = rest.split_first_chunk::<32>() {
+        sum = add_words(sum, half);
+        rest = after;
+    }
+    if let Some((half, after)) = rest.split_first_chunk::<16>() {
+        sum = add_words(sum, half);
+        rest = after;
+    }
+    if let Some((half, after)) = rest.split_first_chunk::<8>() {
+        sum = add_words(sum, half);
+        rest = after;
+    }
+    add_end_around(sum, sum_tail(octets, rest.len()))
 }
 
-/// Adds a run of whole words; unrolls.
+/// Adds a run of whole words, each with the carry of the one before: one instruction a word where
+/// the processor has an addition with carry. Unrolls.
 #[inline(always)]
-fn add_words<const N: usize>(mut sum: u128, octets: &[u8; N]) -> u128 {
+fn add_words<const N: usize>(mut sum: u64, octets: &[u8; N]) -> u64 {
+    let mut carry = false;
     for word in octets.as_chunks::<8>().0 {
-        sum += u128::from(u64::from_ne_bytes(*word));
+        (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
     }
-    sum
+    // No carry comes of this one: a sum that has just wrapped is below the greatest.
+    sum.wrapping_add(u64::from(carry))
 }
 
-/// Sum of the last, at most seven octets.
+/// Sum of the last `len` octets, fewer than eight, of which the first is at an even place.
+#[inline(always)]
+fn sum_tail(octets: &[u8], len: usize) -> u64 {
+    let Some(last) = octets.last_chunk::<8>() else {
+        return sum_few(octets);
+    };
+    // The last word, less what has been added of it: the octets in front of the tail.
+    let word = u64::from_ne_bytes(*last);
+    match len {
+        0 => 0,
+        _ if cfg!(target_endian = "little") => word >> (64 - 8 * len),
+        _ => word << (64 - 8 * len),
+    }
+}
+
+/// Sum of at most seven octets.
 #[inline]
-fn sum_tail(octets: &[u8]) -> u64 {
+fn sum_few(octets: &[u8]) -> u64 {
     let mut sum = 0;
     let mut rest = octets;
     if let Some((word, after)) = rest.split_first_chunk::<4>() {
@@ -274,7 +302,7 @@ fn sum_long(octets: &[u8]) -> u64 {
 /// The sum where there is no wider way.
 fn sum_plain(octets: &[u8]) -> u64 {
     let (words, tail) = octets.as_chunks::<8>();
-    add_end_around(sum_words(words), sum_tail(tail))
+    add_end_around(sum_words(words), sum_tail(octets, tail.len()))
 }
 
 /// Two accumulators: `all` wraps, `high` holds what the upper halves add up
@@ -302,7 +330,7 @@ fn copy_sum(dst: &mut [u8], src: &[u8]) -> u64 {
     let mut total = 0;
     for (dst, src) in dst.chunks_mut(COPY_ROUND).zip(src.chunks(COPY_ROUND)) {
         dst.copy_from_slice(src);
-        total = add_end_around(total, sum(src));
+        total = add_octets(total, src);
     }
     total
 }

@@ -57,6 +57,21 @@ fn empty_and_extremes() {
 }
 
 #[test]
+fn a_carry_of_the_last_word_is_kept() {
+    for len in 0..600 {
+        let ones = vec![0xff; len];
+        for sum in [0, 1, u64::MAX - 1, u64::MAX] {
+            let plain = add_end_around(sum, sum_plain(&ones));
+            assert_eq!(
+                fold(add_octets(sum, &ones)),
+                fold(plain),
+                "{len} on {sum:#x}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_length_agrees_with_naive() {
     let octets: Vec<u8> = (0..400u32).map(|n| (n * 151 + n / 7) as u8).collect();
     for start in 0..9 {
@@ -91,6 +106,21 @@ proptest! {
         prop_assert_eq!(ours, naive(&octets));
         let etherparse = etherparse::checksum::Sum16BitWords::new().add_slice(&octets);
         prop_assert_eq!(ours, etherparse.ones_complement().to_be());
+    }
+
+    /// The chain of carries, the plain loop, and that with the processor's vectors.
+    #[test]
+    fn all_ways_agree(octets in proptest::collection::vec(any::<u8>(), 0..2000), sum: u64) {
+        let plain = fold(add_end_around(sum, sum_plain(&octets)));
+        prop_assert_eq!(fold(add_short(sum, &octets)), plain);
+        prop_assert_eq!(fold(add_end_around(sum, wide_unsafe::sum_long(&octets))), plain);
+    }
+
+    #[test]
+    fn ones_are_what_folds_to_ones(any: u64, quotient in 0..=u64::MAX / 0xffff) {
+        for sum in [any, quotient * 0xffff, quotient, 0, 0xffff, u64::MAX - 1, u64::MAX] {
+            prop_assert_eq!(is_ones(sum), fold(sum) == 0xffff, "{:#x}", sum);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn sum_long(octets: &[u8]) -> u64 {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2 {
-    use super::super::{add_end_around, sum_short};
+    use super::super::{add_end_around, add_short};
     use core::arch::x86_64::{
         __m256i, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_set1_epi16,
         _mm256_setzero_si256, _mm256_xor_si256,
@@ -40,7 +40,7 @@ mod avx2 {
             let words = (vectors.len() * VECTOR / 2) as i64;
             // Not negative: it is the sum of the words as they are.
             total = add_end_around(total, (lanes + (words << 15)) as u64);
-            total = add_end_around(total, sum_short(rest));
+            total = add_short(total, rest);
         }
         total
     }
