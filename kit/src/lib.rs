@@ -18,6 +18,7 @@ pub mod corrupt;
 pub mod device_wire;
 pub mod incarnation;
 pub mod kept;
+pub mod layer;
 pub mod neighbour;
 pub mod notice;
 pub mod offers;

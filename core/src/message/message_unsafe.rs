@@ -106,12 +106,19 @@ impl Message {
         self.fill_in_place(|room: &mut [u8; N]| *room = *octets)
     }
 
+    /// True if there is room in front for `n` octets that no other message sees: then
+    /// [`push_in_place`](Self::push_in_place) does it.
+    #[inline]
+    pub fn has_room(&self, n: usize) -> bool {
+        n <= self.head.room() && self.head.owns_room()
+    }
+
     /// The same with `N` octets that `fill` writes: all of them, for they hold what lay there before.
     #[inline]
     #[must_use]
     pub fn fill_in_place<const N: usize>(&mut self, fill: impl FnOnce(&mut [u8; N])) -> bool {
         let head = self.head;
-        if N > head.room() || !head.owns_room() {
+        if !self.has_room(N) {
             return false;
         }
         let start = head.data.get().wrapping_sub(N);

@@ -195,6 +195,11 @@ pub trait Protocol {
 
 /// A session object: one end of a conversation, with its state.
 pub trait Session {
+    /// The session as its own type, for [`SessionRef::body`]; `None` keeps that to itself.
+    fn any(&self) -> Option<&dyn core::any::Any> {
+        None
+    }
+
     /// Takes a message down towards the peer.
     ///
     /// # Errors

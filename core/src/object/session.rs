@@ -195,6 +195,12 @@ impl SessionRef {
         &self.0.head
     }
 
+    /// The session as its own type, for the protocol that made it; `None` if it is of another.
+    #[inline]
+    pub fn body<S: 'static>(&self) -> Option<&S> {
+        self.0.body.any()?.downcast_ref()
+    }
+
     /// A handle that does not keep it alive.
     pub fn downgrade(&self) -> WeakSession {
         WeakSession(Rc::downgrade(&self.0))

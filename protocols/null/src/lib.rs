@@ -42,7 +42,6 @@
 extern crate alloc;
 
 mod protocol;
-mod session;
 pub mod wire;
 
 pub use protocol::{Null, add, build};

@@ -66,13 +66,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod errors;
 #[doc(hidden)]
 pub mod fuzz;
-mod origin;
 mod protocol;
-mod session;
-mod table;
 mod unconnected;
 pub mod wire;
 

@@ -1,64 +1,73 @@
-//! The protocol object: opens, enables, demultiplexes.
+//! The layer: ports tell conversations apart, and the checksum covers what the layer below says of
+//! its hosts.
 
-use crate::origin::is_intact;
-use crate::session::UdpSession;
-use crate::table::{Limits, Table, Taker, port_of};
-use crate::unconnected::{Unconnected, peer_of};
-use crate::wire::{HEADER_LEN, Header};
-use alloc::rc::Rc;
+use crate::unconnected::Unconnected;
+use crate::wire::{HEADER_LEN, Header, Template, length_of, ports_of};
+use alloc::string::String;
+use core::cell::Cell;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU16;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
-use xk_core::message::PullUpError;
-use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
+use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::participant::{AddressError, Wild};
+use xk_core::reason::{self, Class, Reason};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
 };
+use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{IsMany, NetworkError, max_packet};
-use xk_kit::offload::Offloads;
-use xk_kit::ports::{
-    self, ANY_HOST, Origin, Origins, definite, enable_of, is_everybody, key_of, less_header,
-    local_host,
+use xk_kit::checksum::LONG;
+use xk_kit::control::{
+    IsMany, MaxPacket, MinPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, PeerPort,
+    ServesPort, max_packet,
 };
+use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
+use xk_kit::offload::{Offloads, TransportChecksum};
+use xk_kit::ports::{ANY_HOST, Origins, definite, ephemeral, is_everybody, local_host};
+use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
-/// The key that a message is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
-pub(crate) type Key = (u64, u32);
+/// The peer has nobody on this port, as the network said before.
+pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
+/// The peer sent from port zero: it wants no reply.
+pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
 
-#[inline]
-pub(crate) fn key(lower: &SessionRef, local: u16, peer: u16) -> Key {
-    key_of_ports(lower, u32::from(peer) << 16 | u32::from(local))
-}
-
-/// The same, with both ports as they lie in an arriving header.
-#[inline]
-fn key_of_ports(lower: &SessionRef, ports: u32) -> Key {
-    (lower.id().0, ports)
-}
-
-/// Both ports and the length in octets, as a header has them.
-#[inline]
-fn ports_and_length(octets: &[u8; HEADER_LEN]) -> (u32, usize) {
-    // Source, destination, length, checksum.
-    let word = u64::from_be_bytes(*octets);
-    ((word >> 32) as u32, usize::from((word >> 16) as u16))
-}
-
-/// Both ports of a datagram, if its length is right.
-#[inline(always)]
-fn ports_of(glance: &Glance<HEADER_LEN>) -> Option<u32> {
-    let (ports, length) = ports_and_length(&glance.octets);
-    (length == glance.len).then_some(ports)
-}
+/// Where in a datagram the checksum is.
+const CHECKSUM_AT: u16 = 6;
+/// Offers that a layer takes unless the graph says otherwise.
+const OFFERS_MAX: usize = 16_384;
 
 /// One instance of the layer.
 pub struct Udp {
-    lower: ProtocolRef,
-    pub(crate) table: Rc<Table>,
+    /// Whether datagrams are sent with a checksum.
+    pub(crate) checksum: bool,
     pub(crate) origins: Origins,
+    /// The peers whose datagrams were dropped.
+    talkers: Talkers,
+}
+
+/// The protocol object.
+pub(crate) type Ports = Layered<Udp, HEADER_LEN>;
+type Connected = Conversation<Udp, HEADER_LEN>;
+
+/// What a conversation keeps.
+pub struct State {
+    template: Template,
+    /// Octets of the largest payload.
+    payload_max: usize,
+    /// Whether the layers below complete checksums, so that long payloads need not be summed here.
+    leaves_sums: bool,
+    sends: Cell<Sends>,
+}
+
+/// Whether datagrams may be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sends {
+    Freely,
+    /// The network said so after a message before; the next push is told.
+    Unreachable,
+    /// The peer has no port to send to.
+    NoPeer,
 }
 
 /// Builds it from its place in a graph.
@@ -66,10 +75,16 @@ pub struct Udp {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let limits = Limits::read(build.params);
-    let checksum = build.params.get("checksum").is_none() || build.params.flag("checksum");
+    let params = build.params;
+    let bounds = Bounds {
+        sessions: params.number("sessions_max", 65_536),
+        passive: params.number("passive_max", 0),
+        offers: params.number("enables_max", OFFERS_MAX),
+    };
+    let checksum = params.get("checksum").is_none() || params.flag("checksum");
+    let sources = params.number(PARAMETER.name, SOURCES_MAX);
     let lower = build.lower(0)?;
-    Ok(add_limited(build.cx, build.name, lower, limits, checksum))
+    build.add(layered(build.cx, lower, bounds, (checksum, sources)))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -80,429 +95,494 @@ pub fn add(
     sessions_max: usize,
     checksum: bool,
 ) -> ProtocolRef {
-    let limits = Limits {
-        sessions_max,
-        ..Limits::default()
+    let bounds = Bounds {
+        offers: OFFERS_MAX,
+        ..Bounds::sessions(sessions_max)
     };
-    add_limited(cx, name, lower, limits, checksum)
+    let layer = layered(cx, lower, bounds, (checksum, SOURCES_MAX));
+    cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
-fn add_limited(
+fn layered(
     cx: &Kernel,
-    name: &str,
     lower: ProtocolRef,
-    limits: Limits,
-    checksum: bool,
-) -> ProtocolRef {
-    let key = cx.secret();
-    let table = Rc::new(Table::new(key, limits, checksum));
-    let origins = Origins::new(key);
-    cx.add_protocol(
-        crate::ENTRY.kind,
-        name,
-        Udp {
-            lower,
-            table,
-            origins,
-        },
-    )
+    bounds: Bounds,
+    (checksum, sources): (bool, usize),
+) -> Ports {
+    let secret = cx.secret();
+    let udp = Udp {
+        checksum,
+        origins: Origins::new(secret),
+        talkers: Talkers::new(sources),
+    };
+    Layered::new(secret, lower, bounds, udp)
 }
 
-impl Protocol for Udp {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let any = Participants::local(Part::Any);
-        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
-    }
+/// The number of an offer for a local port and host; [`ANY_HOST`] for any.
+pub(crate) fn offer_of(port: u16, host: u32) -> u64 {
+    u64::from(port) << 32 | u64::from(host)
+}
 
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let local = participants.local_mut()?.pop_port()?;
-        if local == Wild::Is(0) {
-            return Err(AddressError::OutOfRange.into());
-        }
-        if is_everybody(participants.peer_mut()?) {
-            let host = local_host(participants.local_mut()?)?;
-            return self.open_unconnected(cx, this, upper, (local, host), None);
-        }
-        let peer = definite(participants.peer_mut()?.pop_port()?)?;
-        let host = participants.local_mut()?;
-        if host.is_empty() {
-            host.push(Part::Any);
-        } else if let Some(Part::Host(many)) = host.top()
-            && IsMany::ask(cx, &self.lower, Some(*many))
-        {
-            // Nothing is sent from there (RFC 1122, section 3.2.1.3).
-            *host = Participant::of(Part::Any);
-        }
-        let lower = self.lower.open(cx, Upper::new(this), participants)?;
-        let opened = match self.many(cx, &lower, peer) {
-            Some(to) => self.open_many(cx, this, upper, &lower, (local, to)),
-            None => self.open_on(cx, this, upper, &lower, local, peer),
-        };
-        if opened.is_err() {
-            lower.close(cx);
-        }
-        opened
-    }
+/// A key's two ports: ours, the peer's.
+fn ports_in(key: u32) -> (u16, u16) {
+    (key as u16, (key >> 16) as u16)
+}
 
-    fn open_enable(
+/// Octets of the largest payload through a session below.
+pub(crate) fn payload_max(cx: &Kernel, lower: &SessionRef) -> usize {
+    let below = max_packet(cx, lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
+    (below as usize).saturating_sub(HEADER_LEN)
+}
+
+/// The header for any payload.
+pub(crate) fn header_of(template: &Template, payload: &Message) -> [u8; HEADER_LEN] {
+    let sum = template.sum_sent(payload.len());
+    template.header(payload.len(), sum.map(|sum| with_payload(sum, payload, 0)))
+}
+
+/// True if the checksum of a datagram is right or absent, its payload behind `front` octets.
+fn is_intact(
+    template: &Template,
+    header: &[u8; HEADER_LEN],
+    message: &Message,
+    front: usize,
+) -> bool {
+    let sum = template.sum_received(header, message.len() - front);
+    sum.is_none_or(|sum| with_payload(sum, message, front).is_valid())
+}
+
+/// A sum with the octets of a message behind the first `front`.
+fn with_payload(mut sum: Checksum, message: &Message, mut front: usize) -> Checksum {
+    if let Some(payload) = message
+        .single_slice()
+        .and_then(|octets| octets.get(front..))
+    {
+        sum.add(payload);
+        return sum;
+    }
+    for slice in message.slices() {
+        let skipped = front.min(slice.octets.len());
+        front -= skipped;
+        sum.add(&slice.octets[skipped..]);
+    }
+    sum
+}
+
+/// The receiver of what comes to this port and host, which may be a broadcast or a group.
+fn receiver(all: &Ports, port: u16, host: Option<Ipv4Addr>) -> Option<Receiver> {
+    let at = |host| all.offers.get(&offer_of(port, host));
+    host.and_then(|host| at(host.into()))
+        .or_else(|| at(ANY_HOST))
+}
+
+/// True if what comes to this port is taken by `upper` alone, or not at all.
+fn may_use(all: &Ports, port: u16, host: u32, upper: &ProtocolRef) -> bool {
+    let at = |host| all.offers.get(&offer_of(port, host));
+    [ANY_HOST, host]
+        .into_iter()
+        .filter_map(at)
+        .all(|receiver| match receiver {
+            Receiver::Protocol(other) => other == *upper,
+            Receiver::Session(session) => session.head().upper() == upper.id(),
+        })
+}
+
+/// True if this port is offered to no one.
+pub(crate) fn is_free(all: &Ports, port: u16, host: u32) -> bool {
+    let is_taken = |host| all.offers.contains(&offer_of(port, host));
+    !is_taken(ANY_HOST) && !is_taken(host)
+}
+
+impl Layer<HEADER_LEN> for Udp {
+    /// The peer's port in the upper half, ours in the lower.
+    type Key = u32;
+    type State = State;
+
+    const QUOTES: bool = true;
+    const NO_RECEIVER: &'static Reason = &reason::NO_PORT;
+
+    fn key(
         &self,
         _: &Kernel,
         _: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let local = participants.local_mut()?;
+        _: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u32, OpenError> {
+        let local = match ends.local_mut()?.pop_port()? {
+            Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
+            Wild::Is(port) => port,
+            Wild::Any => 0,
+        };
+        let peer = definite(ends.peer_mut()?.pop_port()?)?;
+        let host = ends.local_mut()?;
+        if host.is_empty() {
+            host.push(Part::Any);
+        }
+        Ok(u32::from(peer) << 16 | u32::from(local))
+    }
+
+    fn offer(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u64, OpenError> {
+        let local = ends.local_mut()?;
         let port = definite(local.pop_port()?)?;
-        let key = (port, local_host(local)?);
-        let taker = Taker::Enabled(upper.receiver.clone());
-        self.table.takers.bind(key, taker)?;
-        Ok(enable_of(key))
+        Ok(offer_of(port, local_host(local)?))
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let key = key_of(enable);
-        if let Some(Taker::Enabled(_)) = self.table.takers.get(&key) {
-            self.table.takers.unbind(&key);
+    #[inline(always)]
+    fn key_of(header: &[u8; HEADER_LEN]) -> u32 {
+        ports_of(header)
+    }
+
+    fn offer_for(key: u32) -> u64 {
+        offer_of(ports_in(key).0, ANY_HOST)
+    }
+
+    fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> State {
+        let pseudo = self.origins.of(cx, lower).pseudo;
+        let (local, peer) = ports_in(key);
+        let sends = if peer == 0 {
+            Sends::NoPeer
+        } else {
+            Sends::Freely
+        };
+        State {
+            template: Template::new((local, peer), pseudo, self.checksum),
+            payload_max: payload_max(cx, lower),
+            leaves_sums: Offloads::of_session(cx, lower).tx_checksum,
+            sends: Cell::new(sends),
         }
     }
 
-    #[inline]
-    fn demux(
+    fn ends(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> Participants {
+        let (local, peer) = ports_in(key);
+        self.origins.of(cx, lower).participants(local, peer)
+    }
+
+    /// The header for a payload in one slice, below [`LONG`]: that is summed without a call.
+    #[inline(always)]
+    fn header(&self, own: &Connected, message: &Message) -> Option<[u8; HEADER_LEN]> {
+        let State {
+            template,
+            payload_max,
+            sends,
+            ..
+        } = &own.state;
+        let payload = message.single_slice()?;
+        let octets = payload.len();
+        if octets >= LONG || octets > *payload_max || sends.get() != Sends::Freely {
+            return None;
+        }
+        let mut sum = template.sum_sent(octets);
+        if let Some(sum) = &mut sum {
+            sum.add(payload);
+        }
+        Some(template.header(octets, sum))
+    }
+
+    fn examine_sent(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
-            && let (ports, length) = ports_and_length(octets)
-            && length == message.len()
-            && let Some(session) = self.table.sessions.latest(&key_of_ports(lower, ports))
+        own: &Connected,
+        message: &mut Message,
+    ) -> Result<[u8; HEADER_LEN], Unsent> {
+        let State {
+            template,
+            payload_max,
+            leaves_sums,
+            sends,
+        } = &own.state;
+        let octets = message.len();
+        match sends.get() {
+            Sends::Freely if octets <= *payload_max => {}
+            Sends::Freely => {
+                let max = *payload_max as u32;
+                return Err((PushError::TooBig { max }, &reason::TOO_BIG));
+            }
+            Sends::Unreachable => {
+                sends.set(Sends::Freely);
+                return Err((PushError::Unreachable, &UNREACHABLE));
+            }
+            Sends::NoPeer => return Err((PushError::NotSupported, &NO_REPLY)),
+        }
+        let left = match *leaves_sums && octets >= LONG {
+            true => leave_sum(template, message),
+            false => None,
+        };
+        Ok(left.unwrap_or_else(|| header_of(template, message)))
+    }
+
+    #[inline(always)]
+    fn is_plain(
+        &self,
+        own: &Connected,
+        header: &[u8; HEADER_LEN],
+        message: &Message,
+        front: usize,
+    ) -> bool {
+        let Some(octets) = message.single_slice() else {
+            return false;
+        };
+        let payload = octets.get(front + HEADER_LEN..).unwrap_or_default();
+        // A single message has nothing in front: what is summed by a call is for `examine`.
+        if length_of(header) != payload.len() + HEADER_LEN
+            || message.has_attributes()
+            || front == 0 && payload.len() >= LONG
         {
-            return session.pop(cx, message);
+            return false;
         }
-        self.demux_other(cx, this, lower, message)
-    }
-
-    fn demux_burst(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        burst: Burst<'_>,
-    ) -> Result<(), Refused> {
-        while burst.goes_on(lower) {
-            if let Some(ports) = burst.peek(0).and_then(|first| ports_of(&first))
-                && let Some(session) = self.table.sessions.get(&key_of_ports(lower, ports))
-            {
-                let run = burst.count_while(|_, glance| ports_of(&glance) == Some(ports));
-                session.pop_burst(cx, burst.first(run))?;
-            } else if let Some(message) = burst.next() {
-                self.demux_other(cx, this, lower, message)?;
+        match own.state.template.sum_received(header, payload.len()) {
+            None => true,
+            Some(mut sum) => {
+                sum.add(payload);
+                sum.is_valid()
             }
         }
-        Ok(())
     }
 
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            self.list_sessions(question);
-            return Answer::Answered;
+    fn examine(
+        &self,
+        own: &Connected,
+        header: &[u8; HEADER_LEN],
+        message: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        let payload = length_of(header).checked_sub(HEADER_LEN);
+        let payload = payload.filter(|octets| *octets <= message.len());
+        message.truncate(payload.ok_or(&reason::BAD_LENGTH)?);
+        let is_verified =
+            message.has_attributes() && message.remove_attribute::<TransportChecksum>().is_some();
+        match is_verified || is_intact(&own.state.template, header, message, 0) {
+            true => Ok(()),
+            false => Err(&reason::BAD_CHECKSUM),
         }
-        if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("active", self.table.sessions.stats()));
-            maps.push(("passive", self.table.takers.stats()));
-            maps.push(("origins", self.origins.stats()));
-            return Answer::Answered;
+    }
+
+    fn describe(&self, own: &Connected) -> String {
+        let (local, peer) = ports_in(own.key);
+        alloc::format!("port {local} with port {peer} on {:?}", own.lower)
+    }
+
+    fn open(
+        all: &Ports,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let from = (this, upper.receiver);
+        if is_everybody(ends.peer_mut()?) {
+            let local = ends.local_mut()?;
+            let port = match local.pop_port()? {
+                Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
+                port => port,
+            };
+            return Unconnected::open(all, cx, from, (port, local_host(local)?), None);
         }
-        if self.table.talkers.answer(this, ask) {
+        let key = all.layer.key(cx, this, upper, &mut ends)?;
+        if let Some(Part::Host(many)) = ends.local_mut()?.top()
+            && IsMany::ask(cx, &all.lower, Some(*many))
+        {
+            // Nothing is sent from there (RFC 1122, section 3.2.1.3).
+            *ends.local_mut()? = Participant::of(Part::Any);
+        }
+        let lower = all.lower.open(cx, Upper::new(this), ends)?;
+        let opened = all.layer.open_through(all, cx, from, &lower, key);
+        opened.inspect_err(|_| lower.close(cx))
+    }
+
+    /// A message of no session: an unconnected one takes it, or an enable makes a session.
+    fn first(
+        all: &Ports,
+        at: Arrival<'_>,
+        octets: &[u8; HEADER_LEN],
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let length = length_of(octets);
+        if length < HEADER_LEN || length > message.len() {
+            return all.refuse(at, Some(octets), message, &reason::BAD_LENGTH);
+        }
+        message.truncate(length);
+        let Ok(header) = Header::parse(octets) else {
+            return all.refuse(at, Some(octets), message, &reason::MALFORMED);
+        };
+        let origin = all.layer.origins.of(at.cx, at.lower);
+        let key = ports_of(octets);
+        let template = Template::new(ports_in(key), origin.pseudo, true);
+        let is_verified = message.attribute::<TransportChecksum>().is_some();
+        if !is_verified && !is_intact(&template, octets, &message, HEADER_LEN) {
+            return all.refuse(at, Some(octets), message, &reason::BAD_CHECKSUM);
+        }
+        match receiver(all, header.dst.get(), origin.destination_of(&message)) {
+            Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
+            Some(Receiver::Session(session)) => {
+                let port = header.src.map_or(0, NonZeroU16::get);
+                let peer = origin.peer.map(|host| Peer { host, port });
+                Unconnected::pop_from(at.cx, &session, peer, message)
+            }
+            None if origin.is_for_many(&message) => {
+                // The sender of a broadcast is not told (RFC 1122, section 3.2.2).
+                all.layer.dropped(at, Some(octets), &reason::NO_PORT);
+                at.this.discard(message, &reason::NO_PORT);
+                Ok(())
+            }
+            None => all.refuse(at, Some(octets), message, &reason::NO_PORT),
+        }
+    }
+
+    fn control(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let udp = &all.layer;
+        if udp.talkers.answer(this, ask) {
             return Answer::Answered;
         }
         if ask.get::<NetworkError>().is_some() {
-            return self.network_error(cx, this, ask);
+            return network_error(all, cx, this, ask);
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_LEN);
+        let answer = all.answer(cx, ask);
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.maps.push(("origins", udp.origins.stats()));
         }
         answer
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.lower)
+    fn session_control(own: &Connected, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (local, peer) = ports_in(own.key);
+        if let Some(question) = ask.get::<MyPort>() {
+            question.port = local;
+        } else if let Some(question) = ask.get::<PeerPort>() {
+            question.port = peer;
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = own.state.payload_max as u32;
+        } else if let Some(question) = ask.get::<ServesPort>() {
+            let host = own.lower.ask(
+                cx,
+                MyHost {
+                    host: Ipv4Addr::UNSPECIFIED,
+                },
+            );
+            let host = host.map(|q| q.host);
+            let found = receiver(&own.all, question.port, host);
+            question.served = matches!(found, Some(Receiver::Protocol(_)));
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
+        } else {
+            return own.answer(cx, ask);
+        }
+        Answer::Answered
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.table.sessions.clear();
-        self.table.takers.clear();
-        self.table.talkers.clear();
+    fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
+        let port = header.map_or(0, |header| (ports_of(header) >> 16) as u16);
+        self.talkers.blame(at.cx, at.lower, port, why);
+    }
+
+    fn stop(&self) {
+        self.talkers.clear();
         self.origins.clear();
     }
 }
 
+/// The header for a payload whose sum a layer below completes; `None` if it is to be summed here.
+#[inline(never)]
+fn leave_sum(template: &Template, message: &mut Message) -> Option<[u8; HEADER_LEN]> {
+    let payload = message.len();
+    let header = template.partial_header(payload)?;
+    let partial = TransportChecksum::Partial {
+        segment: (payload + HEADER_LEN) as u32,
+        field: CHECKSUM_AT,
+    };
+    message.set_attribute(partial).is_ok().then_some(header)
+}
+
 impl Udp {
-    /// True if nobody but `upper` takes what comes to this port.
-    fn may_use(&self, port: u16, host: Option<Ipv4Addr>, upper: &ProtocolRef) -> bool {
-        let hosts = [ANY_HOST, host.map_or(ANY_HOST, u32::from)];
-        hosts
-            .iter()
-            .all(|host| match self.table.takers.get(&(port, *host)) {
-                None => true,
-                Some(Taker::Enabled(other)) => other == *upper,
-                Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
-            })
-    }
-
-    /// A connected session on a lower one, whose hold it takes over.
-    fn open_on(
+    /// The session with this key through `lower`, whose hold it takes over. Without a local port
+    /// it gets a free one; to many hosts it is an unconnected one.
+    fn open_through(
         &self,
+        all: &Ports,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
+        (this, upper): (&ProtocolRef, &ProtocolRef),
         lower: &SessionRef,
-        local: Wild<u16>,
-        peer: u16,
+        key: u32,
     ) -> Result<SessionRef, OpenError> {
-        let sessions = &self.table.sessions;
         let origin = self.origins.of(cx, lower);
-        let local = match local {
-            Wild::Is(port) => port,
-            Wild::Any => ports::ephemeral(cx, |port| {
-                let host = origin.local.map_or(ANY_HOST, u32::from);
-                ports::is_free(&self.table.takers, port, host)
-                    && sessions.get(&key(lower, port, peer)).is_none()
-            })?,
-        };
-        let key = key(lower, local, peer);
-        if let Some(session) = sessions.get(&key) {
-            if session.head().upper() != upper.receiver.id() {
-                return Err(OpenError::InUse);
-            }
-            // Held, the session holds the lower one itself.
-            session.hold();
-            lower.close(cx);
-            return Ok(session);
-        }
-        if !self.may_use(local, origin.local, upper.receiver) {
-            return Err(OpenError::InUse);
-        }
-        let body = self.session(cx, upper.receiver, lower, origin, (local, peer));
-        let session = cx.new_session(this, upper.receiver, body);
-        match sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            // Marked closed without closing the lower one: that is the caller's again.
-            Err(_) => {
-                session.retire(cx);
-                Err(OpenError::Full)
-            }
-        }
-    }
-
-    fn session(
-        &self,
-        cx: &Kernel,
-        upper: &ProtocolRef,
-        lower: &SessionRef,
-        origin: Origin,
-        (local, peer): (u16, u16),
-    ) -> UdpSession {
-        let below = max_packet(cx, lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
-        UdpSession::new(
-            &self.table,
-            lower.clone(),
-            upper.clone(),
-            origin.pseudo,
-            (local, peer),
-            (
-                (below as usize).saturating_sub(HEADER_LEN),
-                Offloads::of_session(cx, lower).tx_checksum,
-            ),
-        )
-    }
-
-    /// The peer behind a lower session, if that is many hosts.
-    fn many(&self, cx: &Kernel, lower: &SessionRef, port: u16) -> Option<Peer> {
-        let host = self.origins.of(cx, lower).peer;
-        let is_many = IsMany::ask(cx, &self.lower, host);
-        host.filter(|_| is_many).map(|host| Peer { host, port })
-    }
-
-    /// A session to many hosts on a lower one, whose hold it gives back: it opens what it needs itself, to hosts that it is told of, too.
-    fn open_many(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        lower: &SessionRef,
-        (local, to): (Wild<u16>, Peer),
-    ) -> Result<SessionRef, OpenError> {
-        let host = self.origins.of(cx, lower).local;
-        if let Wild::Is(port) = local
-            && !self.may_use(port, host, upper.receiver)
+        let host = origin.local.map_or(ANY_HOST, u32::from);
+        let (local, peer) = ports_in(key);
+        let may_use = |port| may_use(all, port, host, upper);
+        if let Some(many) = origin
+            .peer
+            .filter(|_| IsMany::ask(cx, &all.lower, origin.peer))
         {
-            return Err(OpenError::InUse);
-        }
-        let local = (local, host.map_or(ANY_HOST, u32::from));
-        let session = self.open_unconnected(cx, this, upper, local, Some(to))?;
-        lower.close(cx);
-        Ok(session)
-    }
-
-    /// A session that receives from everybody; it sends `to` many hosts, or to whom it is told.
-    fn open_unconnected(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        (local, host): (Wild<u16>, u32),
-        to: Option<Peer>,
-    ) -> Result<SessionRef, OpenError> {
-        let is_free = |port| ports::is_free(&self.table.takers, port, host);
-        let port = match local {
-            Wild::Is(port) => port,
-            Wild::Any => ports::ephemeral(cx, is_free)?,
-        };
-        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&(port, host)) {
-            if session.head().upper() != upper.receiver.id() || peer_of(cx, &session) != to {
+            let local = if local == 0 {
+                Wild::Any
+            } else {
+                Wild::Is(local)
+            };
+            if matches!(local, Wild::Is(port) if !may_use(port)) {
                 return Err(OpenError::InUse);
             }
-            session.hold();
-            return Ok(session);
+            let to = Peer {
+                host: many,
+                port: peer,
+            };
+            let opened = Unconnected::open(all, cx, (this, upper), (local, host), Some(to))?;
+            // It opens what it needs itself, to hosts that it is told of, too.
+            lower.close(cx);
+            return Ok(opened);
         }
-        let body = Unconnected::new(
-            cx,
-            &self.table,
-            (this, &self.lower, upper.receiver),
-            (port, host),
-            to,
-        );
-        let session = cx.new_session(this, upper.receiver, body);
-        let taker = Taker::Unconnected(session.clone());
-        let bound = self.table.takers.bind((port, host), taker);
-        bound.inspect_err(|_| session.retire(cx))?;
-        Ok(session)
-    }
-
-    /// Takes any message.
-    #[inline(never)]
-    fn demux_other(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let header = match message.pull_up(HEADER_LEN) {
-            Ok(()) => message.peek::<HEADER_LEN>().copied(),
-            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => None,
+        let with = |local: u16| u32::from(peer) << 16 | u32::from(local);
+        let is_bound = |port| all.find(lower, with(port)).is_some();
+        let port = match local {
+            0 => ephemeral(cx, |port| is_free(all, port, host) && !is_bound(port))?,
+            port => port,
         };
-        let Some(header) = header else {
-            self.table.talkers.blame(cx, lower, 0, &reason::TRUNCATED);
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let (ports, length) = ports_and_length(&header);
-        if length != message.len() {
-            if length < HEADER_LEN || length > message.len() {
-                self.table
-                    .talkers
-                    .blame(cx, lower, port_of(&header), &reason::BAD_LENGTH);
-                return Err(this.refuse(message, &reason::BAD_LENGTH));
-            }
-            message.truncate(length);
+        if !is_bound(port) && !may_use(port) {
+            return Err(OpenError::InUse);
         }
-        match self.table.sessions.get(&key_of_ports(lower, ports)) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_first(cx, this, lower, &header, message),
-        }
+        all.open_on(cx, this, upper, lower, with(port))
     }
+}
 
-    /// A message of no session: an unconnected one takes it, or an enable makes a session.
-    fn demux_first(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        octets: &[u8; HEADER_LEN],
-        message: Message,
-    ) -> Result<(), Refused> {
-        let Ok(header) = Header::parse(octets) else {
-            self.table
-                .talkers
-                .blame(cx, lower, port_of(octets), &reason::MALFORMED);
-            return Err(this.refuse(message, &reason::MALFORMED));
-        };
-        let origin = self.origins.of(cx, lower);
-        if !is_intact(origin, octets, &message) {
-            self.table
-                .talkers
-                .blame(cx, lower, port_of(octets), &reason::BAD_CHECKSUM);
-            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
-        }
-        let host = origin.destination_of(&message);
-        match ports::taker(&self.table.takers, header.dst.get(), host) {
-            Some(Taker::Unconnected(session)) => {
-                Unconnected::pop_from(cx, &session, origin.peer, &header, message)
-            }
-            Some(Taker::Enabled(upper)) => {
-                self.demux_enabled(cx, this, (&upper, lower), origin, &header, message)
-            }
-            None => {
-                self.table
-                    .talkers
-                    .blame(cx, lower, port_of(octets), &reason::NO_PORT);
-                if !origin.is_for_many(&message) {
-                    return Err(this.refuse(message, &reason::NO_PORT));
-                }
-                // Nobody is told about a broadcast (RFC 1122, section 3.2.2).
-                this.discard(message, &reason::NO_PORT);
-                Ok(())
-            }
-        }
+/// Passes a report about a datagram sent from here on to its session's protocol above.
+fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    let Some(error) = ask.get::<NetworkError>() else {
+        return Answer::Unknown;
+    };
+    let Some(lower) = error.session.clone() else {
+        return Answer::Unknown;
+    };
+    // A report that comes back from above, where nobody understood it, ends here.
+    if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
+        return Answer::Unknown;
     }
-
-    /// The first message of a conversation: makes the session that somebody has enabled.
-    #[cold]
-    fn demux_enabled(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (upper, lower): (&ProtocolRef, &SessionRef),
-        origin: Origin,
-        header: &Header,
-        message: Message,
-    ) -> Result<(), Refused> {
-        let (local, peer) = (header.dst.get(), header.src.map_or(0, NonZeroU16::get));
-        let body = self.session(cx, upper, lower, origin, (local, peer));
-        let session = cx.new_passive_session(this, upper, body);
-        let key = key(lower, local, peer);
-        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            session.abort(cx);
-            self.table.talkers.blame(cx, lower, peer, full);
-            return Err(this.refuse(message, full));
+    let [a, b, c, d, ..] = error.start;
+    let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let connected = all.find(&lower, u32::from(peer) << 16 | u32::from(local));
+    let found = connected.or_else(|| {
+        let host = all.layer.origins.of(cx, &lower).local;
+        match receiver(all, local, host) {
+            Some(Receiver::Session(session)) => Some(session),
+            _ => None,
         }
-        let participants = origin.participants(local, peer);
-        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
-            session.abort(cx);
-            self.table.talkers.blame(cx, lower, peer, unwanted);
-            return Err(this.refuse(message, unwanted));
-        }
-        session.pop(cx, message)
+    });
+    let Some(session) = found else {
+        return Answer::Unknown;
+    };
+    // A session that has no holder has no one to tell: it would only lose a message.
+    if error.kind == NetworkErrorKind::PortUnreachable
+        && session.head().opens() > 0
+        && let Some(own) = session.body::<Connected>()
+        && own.state.sends.get() == Sends::Freely
+    {
+        own.state.sends.set(Sends::Unreachable);
     }
-
-    fn list_sessions(&self, question: &mut ListSessions) {
-        question.add(&self.table.sessions);
-        self.table.takers.for_each(|_, taker| {
-            if let Taker::Unconnected(session) = taker {
-                question.push(session);
-            }
-        });
+    error.start.copy_within(HEADER_LEN.., 0);
+    error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;
+    error.session = Some(session.clone());
+    match cx.protocol(session.head().upper()) {
+        Some(upper) => upper.control(cx, ask),
+        None => Answer::Unknown,
     }
 }

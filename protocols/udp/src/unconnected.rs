@@ -1,26 +1,23 @@
-//! An unconnected session: receives from everybody on one port, sends to the peer that each message names, or else to the many hosts
-//! that it was opened to.
+//! An unconnected session: receives from everybody on one port, sends to the peer that each message
+//! names, or else to the many hosts that it was opened to.
 
-use crate::session::{base, restore, seal, template};
-use crate::table::{Table, Taker};
-use crate::wire::{HEADER_LEN, Header};
-use alloc::rc::Rc;
+use crate::protocol::{Ports, header_of, is_free, offer_of, payload_max};
+use crate::wire::{HEADER_LEN, Template};
+use core::any::Any;
 use core::net::Ipv4Addr;
-use core::num::NonZeroU16;
 use xk_core::control::Describe;
 use xk_core::map::{Lru, Map};
 use xk_core::object::{Closing, OpenError, PushError, Refused};
+use xk_core::participant::Wild;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef, Upper,
 };
-use xk_kit::Checksum;
 use xk_kit::attribute::Peer;
-use xk_kit::control::{
-    IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort, max_packet,
-};
+use xk_kit::control::{IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort};
+use xk_kit::layer::Receiver;
 use xk_kit::offload::TransportChecksum;
-use xk_kit::ports::{Origin, TakerKey, less_header};
+use xk_kit::ports::{ANY_HOST, Origin, Pseudo, ephemeral, less_header};
 
 /// Of how many hosts an unconnected session keeps the lower session.
 pub const PEERS_MAX: usize = 64;
@@ -32,71 +29,80 @@ static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted
 /// No lower session with this peer could be opened.
 pub(crate) static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 
-/// The way to one host.
+/// What is kept of one host.
 #[derive(Clone)]
 struct Way {
     lower: SessionRef,
     /// For datagrams sent.
-    pseudo: Option<Checksum>,
+    pseudo: Option<Pseudo>,
     payload_max: usize,
 }
 
 pub(crate) struct Unconnected {
-    table: Rc<Table>,
+    all: Ports,
     /// The layer itself, on whose behalf lower sessions are opened.
     udp: ProtocolRef,
-    lower: ProtocolRef,
     upper: ProtocolRef,
-    key: TakerKey,
+    /// Our port and host; [`ANY_HOST`] for any.
+    port: u16,
+    host: u32,
     /// The port of a broadcast or a group where messages go that name no peer.
     to: Option<Peer>,
     ways: Map<u32, Way>,
     order: Lru<u32>,
 }
 
-/// Where a session sends what names no peer.
-pub(crate) fn peer_of(cx: &Kernel, session: &SessionRef) -> Option<Peer> {
-    let host = Ipv4Addr::UNSPECIFIED;
-    let host = session.ask(cx, PeerHost { host })?.host;
-    let port = session.ask(cx, PeerPort::default())?.port;
-    Some(Peer { host, port })
-}
-
 impl Unconnected {
-    /// One for the port and host `key`; `places` are the layer itself, the one below, the one above.
-    pub(crate) fn new(
+    /// The session of `upper` on this port and host, which sends what names no peer `to` many
+    /// hosts: the one there is, once more held, or a new one.
+    pub(crate) fn open(
+        all: &Ports,
         cx: &Kernel,
-        table: &Rc<Table>,
-        places: (&ProtocolRef, &ProtocolRef, &ProtocolRef),
-        key: TakerKey,
+        (this, upper): (&ProtocolRef, &ProtocolRef),
+        (local, host): (Wild<u16>, u32),
         to: Option<Peer>,
-    ) -> Self {
-        Self {
-            table: Rc::clone(table),
-            udp: places.0.clone(),
-            lower: places.1.clone(),
-            upper: places.2.clone(),
-            key,
+    ) -> Result<SessionRef, OpenError> {
+        let port = match local {
+            Wild::Is(port) => port,
+            Wild::Any => ephemeral(cx, |port| is_free(all, port, host))?,
+        };
+        let offer = offer_of(port, host);
+        if let Some(Receiver::Session(session)) = all.offers.get(&offer) {
+            let is_same = |own: &Self| own.to == to && own.upper == *upper;
+            if !session.body().is_some_and(is_same) {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let body = Self {
+            all: all.clone(),
+            udp: this.clone(),
+            upper: upper.clone(),
+            port,
+            host,
             to,
             ways: Map::new(cx.secret(), PEERS_MAX),
             order: Lru::new(cx.secret(), PEERS_MAX),
-        }
+        };
+        let session = cx.new_session(this, upper, body);
+        let bound = all.offers.bind(offer, Receiver::Session(session.clone()));
+        bound.inspect_err(|_| session.retire(cx))?;
+        Ok(session)
     }
 
     /// Passes a checked datagram, its header still in front, to an unconnected session.
     pub(crate) fn pop_from(
         cx: &Kernel,
         session: &SessionRef,
-        host: Option<Ipv4Addr>,
-        header: &Header,
+        peer: Option<Peer>,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let Some(host) = host else {
+        let Some(peer) = peer else {
             return Err(session.refuse(cx, message, &reason::NOT_SUPPORTED));
         };
-        let port = header.src.map_or(0, NonZeroU16::get);
         message.remove_attribute::<TransportChecksum>();
-        if message.set_attribute(Peer { host, port }).is_err() {
+        if message.set_attribute(peer).is_err() {
             return Err(session.refuse(cx, message, &ATTRIBUTES_FULL));
         }
         session.pop(cx, message)
@@ -112,21 +118,23 @@ impl Unconnected {
             }
             self.forget(cx, peer);
         }
-        let local = match self.key.1 {
-            0 => Part::Any,
+        let local = match self.host {
+            ANY_HOST => Part::Any,
             host => self.source(cx, Ipv4Addr::from(host)),
         };
         let participants = Participants::pair(local, Part::Host(host));
-        let lower = self.lower.open(cx, Upper::new(&self.udp), participants)?;
+        let lower = self
+            .all
+            .lower
+            .open(cx, Upper::new(&self.udp), participants)?;
         if self.ways.len() >= PEERS_MAX
             && let Some(oldest) = self.order.oldest()
         {
             self.forget(cx, oldest);
         }
-        let below = max_packet(cx, &lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
         let way = Way {
-            pseudo: Origin::ask(cx, &lower).pseudo.map(|p| p.sent),
-            payload_max: (below as usize).saturating_sub(HEADER_LEN),
+            pseudo: Origin::ask(cx, &lower).pseudo,
+            payload_max: payload_max(cx, &lower),
             lower,
         };
         let _ = self.ways.bind(peer, way.clone());
@@ -136,7 +144,7 @@ impl Unconnected {
 
     /// The local host to send from: that of the port, unless it is a broadcast or a group.
     fn source(&self, cx: &Kernel, host: Ipv4Addr) -> Part {
-        match IsMany::ask(cx, &self.lower, Some(host)) {
+        match IsMany::ask(cx, &self.all.lower, Some(host)) {
             true => Part::Any,
             false => Part::Host(host),
         }
@@ -151,6 +159,10 @@ impl Unconnected {
 }
 
 impl Session for Unconnected {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>().or(self.to);
         let Some(peer) = peer.filter(|peer| peer.port != 0) else {
@@ -173,9 +185,9 @@ impl Session for Unconnected {
             let max = way.payload_max as u32;
             return Err(PushError::TooBig { max });
         }
-        let ports = (self.key.0, peer.port);
-        let base = base(&self.table, way.pseudo, ports);
-        let header = seal(template(ports.0, ports.1), base, &message);
+        let ports = (self.port, peer.port);
+        let template = Template::new(ports, way.pseudo, self.all.layer.checksum);
+        let header = header_of(&template, &message);
         if message.push_array(&header).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
@@ -188,13 +200,16 @@ impl Session for Unconnected {
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
-        self.upper
-            .demux(cx, this, message)
-            .or_else(|refused| restore(refused, &header))
+        let taken = self.upper.demux(cx, this, message);
+        taken.map_err(|mut refused| {
+            // For the layer below to quote; without a buffer the refusal goes on all the same.
+            let _ = refused.message.push_array(&header);
+            refused
+        })
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let (port, host) = self.key;
+        let (port, host) = (self.port, self.host);
         if let Some(question) = ask.get::<Describe>() {
             let host = Ipv4Addr::from(host);
             question.text = match self.to {
@@ -212,7 +227,7 @@ impl Session for Unconnected {
         } else if let (Some(question), Some(to)) = (ask.get::<PeerHost>(), self.to) {
             question.host = to.host;
         } else {
-            let answer = self.lower.control(cx, ask);
+            let answer = self.all.lower.control(cx, ask);
             if answer.is_answered() {
                 less_header(ask, HEADER_LEN);
                 return answer;
@@ -225,10 +240,11 @@ impl Session for Unconnected {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&self.key)
+        let offer = offer_of(self.port, self.host);
+        if let Some(Receiver::Session(session)) = self.all.offers.get(&offer)
             && session == *this
         {
-            self.table.takers.unbind(&self.key);
+            self.all.offers.unbind(&offer);
         }
         for (peer, _) in self.ways.snapshot() {
             self.forget(cx, peer);

@@ -5,6 +5,7 @@ use core::num::NonZeroU16;
 
 use xk_kit::Checksum;
 use xk_kit::addr::Ipv4;
+use xk_kit::ports::Pseudo;
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 8;
@@ -97,59 +98,121 @@ impl Header {
         })
     }
 
-    /// Writes the header without checksum (zero: none, RFC 768).
-    #[inline]
-    pub fn emit(&self, octets: &mut [u8; HEADER_LEN]) {
-        let [a, b] = self.src.map_or(0, NonZeroU16::get).to_be_bytes();
-        let [c, d] = self.dst.get().to_be_bytes();
-        let [e, f] = self.length.0.to_be_bytes();
-        *octets = [a, b, c, d, e, f, 0, 0];
-    }
-
-    /// The sum over the pseudo-header of IPv4 for this header's length.
-    #[inline]
+    /// The template for datagrams with this header's ports, in IPv4 between these addresses.
     #[must_use]
-    pub fn pseudo_header(&self, src: Ipv4, dst: Ipv4) -> Checksum {
-        Checksum::pseudo_header(src, dst, IP_PROTOCOL, self.length.0)
+    pub fn template(&self, src: Ipv4, dst: Ipv4) -> Template {
+        // A length of zero: the template's own counts come with each datagram.
+        let sum = Checksum::pseudo_header(src, dst, IP_PROTOCOL, 0);
+        let (sent, received) = (sum, sum);
+        let ports = (self.src.map_or(0, NonZeroU16::get), self.dst.get());
+        Template::new(ports, Some(Pseudo { sent, received }), true)
     }
 }
 
-/// Writes the checksum into a header, whatever its field held before; `rest`
-/// is the sum over pseudo-header and payload. A checksum of zero goes as
-/// 0xffff, because zero says that there is none (RFC 768).
-#[inline]
-pub fn seal(octets: &mut [u8; HEADER_LEN], rest: Checksum) {
-    [octets[6], octets[7]] = [0, 0];
-    let checksum = match rest_after(octets, rest).finish() {
-        0 => 0xffff,
-        checksum => checksum,
-    };
-    [octets[6], octets[7]] = checksum.to_be_bytes();
+/// The octets that all datagrams of a conversation have alike, and the sums over them.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    /// A header without length and checksum: our port highest, then the peer's.
+    ports: u64,
+    /// The sum over pseudo-header and ports of what is sent, folded; `None` if that goes without
+    /// a checksum.
+    sent: Option<u16>,
+    /// The sum over them of what arrives, folded; `None` if nothing is known of the hosts.
+    received: Option<u16>,
 }
 
-/// Whether the sender computed a checksum.
-#[inline]
-#[must_use]
-pub const fn has_checksum(octets: &[u8; HEADER_LEN]) -> bool {
-    let [.., a, b] = *octets;
-    u16::from_ne_bytes([a, b]) != 0
+impl Template {
+    /// The template for our port and the peer's, over sums of the addresses. Without `checksum`
+    /// datagrams are sent without one, and checked all the same.
+    #[must_use]
+    pub fn new((local, peer): (u16, u16), pseudo: Option<Pseudo>, checksum: bool) -> Self {
+        let base = |mut sum: Checksum| {
+            sum.add_u16(local);
+            sum.add_u16(peer);
+            sum.folded()
+        };
+        Self {
+            ports: u64::from(local) << 48 | u64::from(peer) << 32,
+            sent: pseudo.filter(|_| checksum).map(|p| base(p.sent)),
+            received: pseudo.map(|p| base(p.received)),
+        }
+    }
+
+    /// The sum over all of a datagram sent but its payload, of so many octets; `None` if it goes
+    /// without a checksum.
+    #[inline(always)]
+    #[must_use]
+    pub fn sum_sent(&self, payload: usize) -> Option<Checksum> {
+        self.sent.map(|base| with_length(base, payload))
+    }
+
+    /// The header for a payload of so many octets, over a sum of all, as
+    /// [`sum_sent`](Self::sum_sent) begins it.
+    #[inline(always)]
+    #[must_use]
+    pub fn header(&self, payload: usize, sum: Option<Checksum>) -> [u8; HEADER_LEN] {
+        let checksum = match sum.map(Checksum::finish) {
+            None => 0,
+            // Zero says that there is none (RFC 768).
+            Some(0) => 0xffff,
+            Some(checksum) => checksum,
+        };
+        self.with(payload, checksum)
+    }
+
+    /// The header for a payload whose sum is completed below: its field holds the sum over the
+    /// pseudo-header. `None` if datagrams are sent without a checksum.
+    pub fn partial_header(&self, payload: usize) -> Option<[u8; HEADER_LEN]> {
+        let mut sum = Checksum::resume(self.sent?);
+        // The ports will be summed once more: out with them.
+        sum.add_u16(!((self.ports >> 48) as u16));
+        sum.add_u16(!((self.ports >> 32) as u16));
+        sum.add_u16((payload + HEADER_LEN) as u16);
+        Some(self.with(payload, !sum.finish()))
+    }
+
+    #[inline(always)]
+    fn with(&self, payload: usize, checksum: u16) -> [u8; HEADER_LEN] {
+        let length = (payload + HEADER_LEN) as u16;
+        (self.ports | u64::from(length) << 16 | u64::from(checksum)).to_be_bytes()
+    }
+
+    /// The sum over all of an arriving datagram but its payload, of so many octets: with that it
+    /// is valid if the checksum is right. `None` if the datagram has no checksum (RFC 1122,
+    /// section 4.1.3.4), or the addresses are not known.
+    #[inline(always)]
+    #[must_use]
+    pub fn sum_received(&self, header: &[u8; HEADER_LEN], payload: usize) -> Option<Checksum> {
+        let [.., a, b] = *header;
+        let checksum = u16::from_be_bytes([a, b]);
+        let mut sum = with_length(self.received.filter(|_| checksum != 0)?, payload);
+        sum.add_u16(checksum);
+        Some(sum)
+    }
 }
 
-/// Whether the checksum is right or absent; `rest` is the sum over
-/// pseudo-header and payload (RFC 1122, section 4.1.3.4).
-#[inline]
-#[must_use]
-pub fn checksum_ok(octets: &[u8; HEADER_LEN], rest: Checksum) -> bool {
-    !has_checksum(octets) || rest_after(octets, rest).is_valid()
-}
-
-/// The header's sum, joined in front so that an odd payload does no harm.
-#[inline]
-fn rest_after(octets: &[u8; HEADER_LEN], rest: Checksum) -> Checksum {
-    let mut sum = Checksum::new();
-    sum.add(octets);
-    sum.join(rest);
+/// The sum over pseudo-header and ports, and the length, which counts once in the pseudo-header and
+/// once in the header.
+#[inline(always)]
+fn with_length(base: u16, payload: usize) -> Checksum {
+    let mut sum = Checksum::resume(base);
+    let length = (payload + HEADER_LEN) as u16;
+    sum.add_u32(2 * u32::from(length));
     sum
+}
+
+/// Both ports, the source's in the upper half, as they lie in an arriving header.
+#[inline(always)]
+#[must_use]
+pub fn ports_of(header: &[u8; HEADER_LEN]) -> u32 {
+    (u64::from_be_bytes(*header) >> 32) as u32
+}
+
+/// Octets of header and payload, as a header says.
+#[inline(always)]
+#[must_use]
+pub fn length_of(header: &[u8; HEADER_LEN]) -> usize {
+    usize::from((u64::from_be_bytes(*header) >> 16) as u16)
 }
 
 impl<'a> Datagram<'a> {
@@ -158,23 +221,27 @@ impl<'a> Datagram<'a> {
         let (head, rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
         let header = Header::parse(head)?;
         let payload = rest.get(..header.length.payload()).ok_or(Error::Length)?;
-        let mut sum = header.pseudo_header(src, dst);
-        sum.add(payload);
-        if !checksum_ok(head, sum) {
-            return Err(Error::Checksum);
+        let sum = header.template(src, dst).sum_received(head, payload.len());
+        let is_intact = sum.is_none_or(|mut sum| {
+            sum.add(payload);
+            sum.is_valid()
+        });
+        match is_intact {
+            true => Ok(Self { header, payload }),
+            false => Err(Error::Checksum),
         }
-        Ok(Self { header, payload })
     }
 
     /// The header's octets, with checksum, for IPv4 between these addresses.
     #[must_use]
     pub fn header_octets(&self, src: Ipv4, dst: Ipv4) -> [u8; HEADER_LEN] {
-        let mut octets = [0; HEADER_LEN];
-        self.header.emit(&mut octets);
-        let mut sum = self.header.pseudo_header(src, dst);
-        sum.add(self.payload);
-        seal(&mut octets, sum);
-        octets
+        let payload = self.payload;
+        let template = self.header.template(src, dst);
+        let sum = template.sum_sent(payload.len()).map(|mut sum| {
+            sum.add(payload);
+            sum
+        });
+        template.header(payload.len(), sum)
     }
 }
 

@@ -5,7 +5,8 @@ use super::{File, Rule, Tree, Violation};
 static FOLDER: Rule = Rule {
     name: "protocol-folder",
     reason: "every protocol is laid out alike, so that who has read one finds the way in all: the header in wire.rs, \
-             the object that opens and demultiplexes in protocol.rs, the conversation in session.rs",
+             the object that opens and demultiplexes in protocol.rs, the conversation in session.rs unless it is one of \
+             xk_kit::layer",
 };
 
 static MANUAL: Rule = Rule {
@@ -113,6 +114,8 @@ fn section(lib: &File, heading: &str) -> String {
 fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) {
     let realm = section(lib, "Realm");
     let excused = |words: &[&str]| words.iter().any(|word| realm.contains(word));
+    let object = tree.file(&format!("{dir}/src/protocol.rs"));
+    let is_layer = object.is_some_and(|file| crate::scan::has_word(&file.text, "Layer"));
     let wanted = [
         ("protocol", false, "every protocol has its object there"),
         (
@@ -122,8 +125,8 @@ fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) 
         ),
         (
             "session",
-            excused(&["control-only", "control only", "anchor", "no sessions"]),
-            "put push, pop, control and close there",
+            is_layer || excused(&["control-only", "control only", "anchor", "no sessions"]),
+            "make protocol.rs an `xk_kit::layer::Layer`, or put push, pop, control and close there",
         ),
     ];
     for (module, not_needed, remedy) in wanted {
@@ -203,6 +206,20 @@ mod tests {
     #[test]
     fn a_whole_folder_passes() {
         assert!(protocol(&lib(HEADINGS, "Async."), ALL, "&xk_a::ENTRY,").is_empty());
+    }
+
+    #[test]
+    fn a_layer_needs_no_session() {
+        let layer = "use xk_kit::layer::Layer;";
+        let lib = lib(HEADINGS, "Async.");
+        let mut tree = tree(&[
+            ("protocols/a/src/lib.rs", lib.as_str()),
+            ("protocols/a/src/wire.rs", ""),
+            ("protocols/a/src/protocol.rs", layer),
+            ("catalog/src/lib.rs", "xk_a::ENTRY"),
+        ]);
+        tree.crates.push(krate("xk-a", "protocols/a", &[]));
+        assert!(found(check, &tree).is_empty());
     }
 
     #[test]

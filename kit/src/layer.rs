@@ -1,0 +1,750 @@
+//! A layer with a header of fixed length, whose conversations are found by the session below and a
+//! key in that header.
+//!
+//! [`Layer`] is what is a protocol's own: the key of a conversation, its state, the header of a
+//! message that goes down, the verdict on one that comes up. [`Layered`] is the protocol object and
+//! [`Conversation`] the session object that are made of it: open, found again, enable, passive
+//! open and its undo, the search for the session, bursts in both directions, the common questions,
+//! close and stop.
+//!
+//! A layer that does more in one operation of the uniform interface overrides the method of that
+//! name and calls the operation of [`Layered`] or [`Conversation`] for the rest.
+//!
+//! ```text
+//! open         Layer::open      -> key, [lower.open], Layered::open_on, begin
+//! open_enable  Layer::offer
+//! demux        key_of, found: the session's pop; not found: Layer::first -> offers, accept, begin
+//! pop          is_plain, or else examine -> the upper's demux
+//! push         header, or else examine_sent -> the lower's push
+//! ```
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::any::Any;
+use core::cell::Cell;
+use core::ops::Deref;
+use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::map::{Key, Map};
+use xk_core::message::PullUpError;
+use xk_core::object::{
+    BURST_MAX, Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
+};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, Secret,
+    Session, SessionRef, Upper, reason,
+};
+
+/// How many offers a layer takes unless it says otherwise.
+const OFFERS_MAX: usize = 256;
+
+/// Why a message is not sent: the error for the caller, and the reason it is counted under.
+pub type Unsent = (PushError, &'static Reason);
+
+/// The protocol or session that takes what comes for a standing offer.
+#[derive(Clone)]
+pub enum Receiver {
+    /// Gets a session for each conversation.
+    Protocol(ProtocolRef),
+    /// Takes the messages of every conversation that has no session.
+    Session(SessionRef),
+}
+
+/// Where a message arrives: at the protocol `this`, through the session `lower`.
+#[derive(Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The kernel.
+    pub cx: &'a Kernel,
+    /// The layer's own protocol object.
+    pub this: &'a ProtocolRef,
+    /// The session below.
+    pub lower: &'a SessionRef,
+}
+
+/// A layer with a header of `N` octets.
+pub trait Layer<const N: usize>: Sized + 'static {
+    /// What tells conversations through one lower session apart.
+    type Key: Key + Copy + Eq;
+    /// What a conversation keeps of its own.
+    type State: 'static;
+
+    /// Whether a message that is refused above gets its header back, for the layer below to quote
+    /// (RFC 1122, section 3.2.2).
+    const QUOTES: bool = false;
+    /// The reason for dropping a message that no offer is for.
+    const NO_RECEIVER: &'static Reason = &reason::NO_PROTOCOL;
+
+    /// Takes the layer's own parts off the participants of an active open and answers the key that
+    /// they mean.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn key(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<Self::Key, OpenError>;
+
+    /// What an `open_enable` offers, as a number: [`offer_for`](Self::offer_for) finds it again.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn offer(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u64, OpenError>;
+
+    /// The key in an arriving header.
+    fn key_of(header: &[u8; N]) -> Self::Key;
+
+    /// The offer that a conversation with this key belongs to.
+    fn offer_for(key: Self::Key) -> u64;
+
+    /// The state of a conversation that begins.
+    fn begin(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Self::State;
+
+    /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
+    /// decide. Decides for almost every message.
+    fn header(&self, own: &Conversation<Self, N>, message: &Message) -> Option<[u8; N]>;
+
+    /// The header of a message that [`header`](Self::header) has none for; may change the message.
+    ///
+    /// # Errors
+    /// Why it may not be sent.
+    fn examine_sent(
+        &self,
+        own: &Conversation<Self, N>,
+        message: &mut Message,
+    ) -> Result<[u8; N], Unsent> {
+        let header = self.header(own, message);
+        header.ok_or((PushError::NotSupported, &reason::NOT_SUPPORTED))
+    }
+
+    /// True if a message, whose header lies behind `front` octets, goes up as it is; false if it
+    /// is for [`examine`](Self::examine). Decides for almost every message, and changes nothing.
+    #[inline(always)]
+    fn is_plain(
+        &self,
+        own: &Conversation<Self, N>,
+        header: &[u8; N],
+        message: &Message,
+        front: usize,
+    ) -> bool {
+        let _ = (own, header, message, front);
+        true
+    }
+
+    /// Looks at a message that is not plain, its header off; may cut it.
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    fn examine(
+        &self,
+        own: &Conversation<Self, N>,
+        header: &[u8; N],
+        message: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        let _ = (own, header, message);
+        Ok(())
+    }
+
+    /// A line about a conversation, for `xk dump`.
+    fn describe(&self, own: &Conversation<Self, N>) -> String;
+
+    /// Both ends of a passive conversation, for `open_done`.
+    fn ends(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Participants {
+        let _ = (cx, lower, key);
+        Participants::default()
+    }
+
+    /// As [`Protocol::open`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn open(
+        all: &Layered<Self, N>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let key = all.layer.key(cx, this, upper, &mut ends)?;
+        let lower = all.lower.open(cx, Upper::new(this), ends)?;
+        all.open_on(cx, this, upper.receiver, &lower, key)
+            .inspect_err(|_| lower.close(cx))
+    }
+
+    /// Takes a message of no session, its header still in front.
+    ///
+    /// # Errors
+    /// As of [`Protocol::demux`].
+    fn first(
+        all: &Layered<Self, N>,
+        at: Arrival<'_>,
+        header: &[u8; N],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let key = Self::key_of(header);
+        match all.offers.get(&Self::offer_for(key)) {
+            Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
+            Some(Receiver::Session(session)) => session.pop(at.cx, message),
+            None => all.refuse(at, Some(header), message, Self::NO_RECEIVER),
+        }
+    }
+
+    /// As [`Protocol::control`]; [`Layered::answer`] has the questions that all layers answer.
+    fn control(
+        all: &Layered<Self, N>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let _ = this;
+        all.answer(cx, ask)
+    }
+
+    /// As [`Session::control`]; [`Conversation::answer`] has the questions that all layers answer.
+    fn session_control(
+        own: &Conversation<Self, N>,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let _ = this;
+        own.answer(cx, ask)
+    }
+
+    /// Notes that a message was dropped whose header, if it had one, is `header`.
+    fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; N]>, why: &'static Reason) {
+        let _ = (at, header, why);
+    }
+
+    /// The graph is being taken down.
+    fn stop(&self) {}
+}
+
+/// How many sessions and offers a layer holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Sessions; idle ones are evicted for new ones.
+    pub sessions: usize,
+    /// Passive sessions of one upper protocol; 0 sets no bound of its own.
+    pub passive: usize,
+    /// Standing offers.
+    pub offers: usize,
+}
+
+impl Bounds {
+    /// So many sessions, and the usual number of offers.
+    #[must_use]
+    pub fn sessions(sessions: usize) -> Self {
+        Self {
+            sessions,
+            passive: 0,
+            offers: OFFERS_MAX,
+        }
+    }
+}
+
+/// What the objects of one layer share.
+pub struct Parts<L: Layer<N>, const N: usize> {
+    /// The layer's own part.
+    pub layer: L,
+    /// The protocol below.
+    pub lower: ProtocolRef,
+    /// The receivers of what comes from new peers, by [`Layer::offer`].
+    pub offers: Map<u64, Receiver>,
+    /// By session below and key.
+    sessions: SessionTable<(u64, L::Key)>,
+}
+
+/// The protocol object of a layer.
+pub struct Layered<L: Layer<N>, const N: usize>(Rc<Parts<L, N>>);
+
+impl<L: Layer<N>, const N: usize> Clone for Layered<L, N> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<L: Layer<N>, const N: usize> Deref for Layered<L, N> {
+    type Target = Parts<L, N>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Parts<L, N> {
+        &self.0
+    }
+}
+
+/// The session object of a layer.
+pub struct Conversation<L: Layer<N>, const N: usize> {
+    /// The layer that it is of.
+    pub all: Layered<L, N>,
+    /// What finds it among those on its lower session.
+    pub key: L::Key,
+    /// The session below.
+    pub lower: SessionRef,
+    /// The protocol above.
+    pub upper: ProtocolRef,
+    /// What the layer keeps of it.
+    pub state: L::State,
+}
+
+impl<L: Layer<N>, const N: usize> Layered<L, N> {
+    /// A layer on `lower`.
+    pub fn new(secret: Secret, lower: ProtocolRef, bounds: Bounds, layer: L) -> Self {
+        let sessions = SessionTable::new(secret, bounds.sessions).with_passive_max(bounds.passive);
+        Self(Rc::new(Parts {
+            layer,
+            lower,
+            offers: Map::new(secret, bounds.offers),
+            sessions,
+        }))
+    }
+
+    /// The session with this key through `lower`, if there is one.
+    #[inline]
+    pub fn find(&self, lower: &SessionRef, key: L::Key) -> Option<SessionRef> {
+        self.sessions.get(&(lower.id().0, key))
+    }
+
+    /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
+    /// hold on `lower`, unless there is an error.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if it is another protocol's, [`OpenError::Full`] if there is no room.
+    pub fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        key: L::Key,
+    ) -> Result<SessionRef, OpenError> {
+        if let Some(session) = self.find(lower, key) {
+            if session.head().upper() != upper.id() {
+                return Err(OpenError::InUse);
+            }
+            // Held, the session holds the lower one itself.
+            session.hold();
+            lower.close(cx);
+            return Ok(session);
+        }
+        let session = cx.new_session(this, upper, self.conversation(cx, upper, lower, key));
+        let bound = self.bind(cx, lower, key, &session);
+        // Marked closed without closing the lower one: that is the caller's again.
+        bound.map_err(|_| {
+            session.retire(cx);
+            OpenError::Full
+        })?;
+        Ok(session)
+    }
+
+    /// Makes the session of a conversation that a message begins, and passes the message up
+    /// through it.
+    ///
+    /// # Errors
+    /// As of [`Protocol::demux`].
+    #[cold]
+    pub fn accept(
+        &self,
+        at: Arrival<'_>,
+        upper: &ProtocolRef,
+        key: L::Key,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Arrival { cx, this, lower } = at;
+        let body = self.conversation(cx, upper, lower, key);
+        let session = cx.new_passive_session(this, upper, body);
+        let bound = self.bind(cx, lower, key, &session);
+        let ends = || self.layer.ends(cx, lower, key);
+        if let Err(why) = bound.and_then(|()| upper.open_done(cx, &session, ends())) {
+            session.abort(cx);
+            let header = message.peek::<N>().copied();
+            return self.refuse(at, header.as_ref(), message, why);
+        }
+        session.pop(cx, message)
+    }
+
+    /// Refuses a message that came up, and has the layer note it.
+    ///
+    /// # Errors
+    /// The message, always.
+    #[cold]
+    pub fn refuse(
+        &self,
+        at: Arrival<'_>,
+        header: Option<&[u8; N]>,
+        message: Message,
+        why: &'static Reason,
+    ) -> Result<(), Refused> {
+        self.layer.dropped(at, header, why);
+        Err(at.this.refuse(message, why))
+    }
+
+    /// Answers what every layer answers: `list-sessions`, `list-maps`; what the protocol below
+    /// says of sizes, less the header; the rest as it does.
+    pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.add(&self.sessions);
+            self.offers.for_each(|_, receiver| {
+                if let Receiver::Session(session) = receiver {
+                    question.push(session);
+                }
+            });
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            let maps = &mut question.maps;
+            maps.push(("active", self.sessions.stats()));
+            maps.push(("passive", self.offers.stats()));
+            return Answer::Answered;
+        }
+        less_header::<N>(self.lower.control(cx, ask), ask)
+    }
+
+    fn bind(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        key: L::Key,
+        session: &SessionRef,
+    ) -> Result<(), &'static Reason> {
+        let sessions = &self.sessions;
+        sessions.bind(cx, (lower.id().0, key), session.clone())
+    }
+
+    fn conversation(
+        &self,
+        cx: &Kernel,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        key: L::Key,
+    ) -> Conversation<L, N> {
+        Conversation {
+            all: self.clone(),
+            key,
+            lower: lower.clone(),
+            upper: upper.clone(),
+            state: self.layer.begin(cx, lower, key),
+        }
+    }
+
+    /// Takes a message whose header lies in several slices, or whose session is not the last one.
+    #[inline(never)]
+    fn search(&self, at: Arrival<'_>, mut message: Message) -> Result<(), Refused> {
+        if message.pull_up(N) == Err(PullUpError::NoBuffers) {
+            return self.refuse(at, None, message, &reason::NO_BUFFERS);
+        }
+        let Some(header) = message.peek::<N>().copied() else {
+            return self.refuse(at, None, message, &reason::TRUNCATED);
+        };
+        match self.find(at.lower, L::key_of(&header)) {
+            Some(session) => session.pop(at.cx, message),
+            None => L::first(self, at, &header, message),
+        }
+    }
+}
+
+impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        L::open(self, cx, this, upper, ends)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut ends: Participants,
+    ) -> Result<Enable, OpenError> {
+        let offer = self.layer.offer(cx, this, upper, &mut ends)?;
+        let receiver = Receiver::Protocol(upper.receiver.clone());
+        self.offers.bind(offer, receiver)?;
+        Ok(Enable(offer))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        if let Some(Receiver::Protocol(_)) = self.offers.get(&enable.0) {
+            self.offers.unbind(&enable.0);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(header) = message.peek_in_place::<N>()
+            && let key = (lower.id().0, L::key_of(header))
+            && let Some(session) = self.sessions.latest(&key)
+        {
+            return session.pop(cx, message);
+        }
+        self.search(Arrival { cx, this, lower }, message)
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        let at = Arrival { cx, this, lower };
+        while burst.goes_on(lower) {
+            if let Some(first) = burst.peek::<N>(0)
+                && let key = L::key_of(&first.octets)
+                && let Some(session) = self.find(lower, key)
+            {
+                let run = burst.count_while::<N>(|_, glance| L::key_of(&glance.octets) == key);
+                session.pop_burst(cx, burst.first(run))?;
+            } else if let Some(message) = burst.next() {
+                self.search(at, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        L::control(self, cx, this, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.sessions.clear();
+        self.offers.clear();
+        self.layer.stop();
+    }
+}
+
+impl<L: Layer<N>, const N: usize> Conversation<L, N> {
+    /// Answers what every conversation answers: `describe`; what the session below says of sizes,
+    /// less the header; the rest as it does.
+    pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = self.all.layer.describe(self);
+            return Answer::Answered;
+        }
+        less_header::<N>(self.lower.control(cx, ask), ask)
+    }
+
+    /// Puts the header in front of a message that has room for it and needs no closer look.
+    #[inline(always)]
+    fn prepare(&self, message: &mut Message) -> bool {
+        if !message.has_room(N) {
+            return false;
+        }
+        let header = self.all.layer.header(self, message);
+        header.is_some_and(|header| message.push_in_place(&header))
+    }
+
+    /// Puts the header in front of any message.
+    #[inline(never)]
+    fn prepare_examined(&self, message: &mut Message) -> Result<(), Unsent> {
+        // With room in front `prepare` has asked already.
+        let header = match message.has_room(N) {
+            true => None,
+            false => self.all.layer.header(self, message),
+        };
+        let header = match header {
+            Some(header) => header,
+            None => self.all.layer.examine_sent(self, message)?,
+        };
+        let no_room = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
+        message.push_array(&header).map_err(no_room)
+    }
+
+    #[inline(never)]
+    fn push_examined(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        match self.prepare_examined(&mut message) {
+            Ok(()) => self.lower.push(cx, message),
+            Err(why) => unsent(cx, this, message, why),
+        }
+    }
+
+    /// The header of a message that is plain.
+    #[inline(always)]
+    fn plain_header(&self, message: &Message, front: usize) -> Option<[u8; N]> {
+        let header = message.peek_behind::<N>(front)?;
+        let is_plain = self.all.layer.is_plain(self, header, message, front);
+        is_plain.then_some(*header)
+    }
+
+    #[inline(never)]
+    fn pop_examined(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let Some(header) = message.pop_array::<N>().copied() else {
+            return Err(this.refuse(cx, message, &reason::TRUNCATED));
+        };
+        if let Err(why) = self.all.layer.examine(self, &header, &mut message) {
+            if let Some(protocol) = this.protocol(cx) {
+                let (this, lower) = (&protocol, &self.lower);
+                let at = Arrival { cx, this, lower };
+                self.all.layer.dropped(at, Some(&header), why);
+            }
+            return Err(this.refuse(cx, message, why));
+        }
+        let taken = self.upper.demux(cx, this, message);
+        taken.or_else(|refused| quote::<L, N>(refused, &header))
+    }
+}
+
+/// Puts the header back in front of what was refused above.
+#[cold]
+fn quote<L: Layer<N>, const N: usize>(
+    mut refused: Refused,
+    header: &[u8; N],
+) -> Result<(), Refused> {
+    if L::QUOTES {
+        // Without a buffer for it the refusal goes on all the same; the pool has counted that.
+        let _ = refused.message.push_array(header);
+    }
+    Err(refused)
+}
+
+/// What was answered below about sizes holds without this layer's header.
+fn less_header<const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
+    if answer.is_answered() {
+        crate::ports::less_header(ask, N);
+    }
+    answer
+}
+
+#[cold]
+fn unsent(
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+    (error, why): Unsent,
+) -> Result<(), PushError> {
+    this.discard(cx, message, why);
+    Err(error)
+}
+
+impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if self.prepare(&mut message) {
+            return self.lower.push(cx, message);
+        }
+        self.push_examined(cx, this, message)
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let failed = Cell::new(None);
+        let prepare = |message: &mut Message| {
+            self.prepare(message)
+                || self
+                    .prepare_examined(message)
+                    .inspect_err(|why| failed.set(Some(*why)))
+                    .is_ok()
+        };
+        let other = |message| match failed.take() {
+            Some(why) => unsent(cx, this, message, why),
+            None => self.push_examined(cx, this, message),
+        };
+        self.lower.push_prepared(cx, burst, prepare, other)
+    }
+
+    /// Takes a message with its header in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if let Some(header) = self.plain_header(&message, 0)
+            && message.strip_in_place(N)
+        {
+            let taken = self.upper.demux(cx, this, message);
+            return match L::QUOTES {
+                true => taken.or_else(|refused| quote::<L, N>(refused, &header)),
+                false => taken,
+            };
+        }
+        self.pop_examined(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        while burst.goes_on(this) {
+            let mut headers = [[0; N]; BURST_MAX];
+            let mut run = 0;
+            while run < burst.len()
+                && let Some(header) = burst
+                    .look(run, |message, front| self.plain_header(message, front))
+                    .flatten()
+            {
+                headers[run % BURST_MAX] = header;
+                run += 1;
+            }
+            if run == 0
+                && let Some(message) = burst.next()
+            {
+                self.pop_examined(cx, this, message)?;
+                continue;
+            }
+            let before = burst.taken();
+            if let Err(refused) = self.upper.demux_burst(cx, this, burst.first(run).behind(N)) {
+                let at = (burst.taken() - before).wrapping_sub(1);
+                return quote::<L, N>(refused, &headers[at % BURST_MAX]);
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        L::session_control(self, cx, this, ask)
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        // Only if it is bound: one that found the table full is not, and another may have its key.
+        let sessions = &self.all.sessions;
+        sessions.release(&(self.lower.id().0, self.key), this);
+        // What was opened for it is closed with it; one that a message made holds the lower one
+        // only while it is held.
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
+        Closing::Done
+    }
+}
