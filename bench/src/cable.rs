@@ -4,7 +4,7 @@ use crate::stack::{Bottom, BottomWire};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use xk_catalog::{Catalog, PROTOCOLS};
-use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm, Service};
+use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Config;
 use xk_core::object::Arrivals;
 use xk_core::random::Random;
@@ -14,23 +14,8 @@ use xk_core::{
 };
 
 /// The cable's end in a host, as an entry of the catalog.
-static CABLE: Entry = Entry {
-    kind: "cable",
-    summary: "keeps what is sent for the benchmark to carry over",
-    manual: "",
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::SAME,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[],
-    blocks: &[],
-    questions: &[],
-    probe: None,
-    build: build_cable,
-};
+static CABLE: Entry = Entry::wire("cable", "", build_cable)
+    .summary("keeps what is sent for the benchmark to carry over");
 
 /// What a host's cable has to carry, and where it comes in.
 struct CableEnd {

@@ -156,8 +156,8 @@ impl Catalog {
 
 fn merge(entries: &[&'static Entry]) -> Result<Numbers, CatalogError> {
     let mut numbers = Numbers::default();
-    for number in entries.iter().flat_map(|entry| entry.numbers) {
-        numbers.add(*number).map_err(CatalogError::Numbers)?;
+    for number in entries.iter().flat_map(|entry| entry.type_numbers()) {
+        numbers.add(number).map_err(CatalogError::Numbers)?;
     }
     Ok(numbers)
 }

@@ -32,6 +32,5 @@ pub use build::{BuiltHost, build, start};
 pub use check::check;
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};
-pub use params::default_of;
 pub use plan::{CheckedGraph, HostPlan, Place};
 pub use simulate::{SimulationConfig, rebuild_host, simulate, start_world};

@@ -164,26 +164,10 @@ fn complete(
                     wanted(&spec.kind),
                     spec.doc
                 ));
-        } else if let Some(value) = default_of(spec) {
-            params.set(spec.name, value);
+        } else if let Some(value) = spec.default {
+            params.set(spec.name, value.into());
         }
     }
-}
-
-/// A parameter's default as a value; `None` if it has none, or one that does not read.
-pub fn default_of(spec: &ParamSpec) -> Option<Value> {
-    let text = spec.default?;
-    let written = match (&spec.kind, text.trim_start_matches('#')) {
-        (ParamKind::Bool, "true") => Written::Bool(true),
-        (ParamKind::Bool, "false") => Written::Bool(false),
-        _ => Written::from(text),
-    };
-    let mut nowhere = Diagnostics::new("", "");
-    convert(
-        &mut nowhere,
-        &spec.kind,
-        &Spanned::new(written, Span::default()),
-    )
 }
 
 /// What a value of this type looks like, for messages.
@@ -246,8 +230,8 @@ fn block(diagnostics: &mut Diagnostics, spec: &BlockSpec, child: &ParamBlock) ->
                     .help(format!("the form is `{}`", form(spec)));
             }
             None => {
-                if let Some(value) = default_of(argument) {
-                    params.set(argument.name, value);
+                if let Some(value) = argument.default {
+                    params.set(argument.name, value.into());
                 }
             }
         }

@@ -2,160 +2,77 @@
 
 use xk_catalog::Catalog;
 use xk_compose::check;
-use xk_core::Entry;
 use xk_core::graph::{
-    Below, BlockSpec, BuildError, Family, Guarantees, NOTHING_BELOW, ParamKind, ParamSpec, Realm,
-    Service,
+    Build, BuildError, Family, ParamKind, Realm, block, flag, int, optional, required,
 };
-use xk_core::numbers::Number;
 use xk_core::object::Protocol;
+use xk_core::{Entry, ProtocolRef};
 
 struct Nothing;
 
 impl Protocol for Nothing {}
 
-const fn entry(kind: &'static str, realm: Realm, above: Family, below: Below) -> Entry {
-    Entry {
-        kind,
-        summary: "",
-        manual: "",
-        realm,
-        above,
-        below,
-        service: Service::SAME,
-        header_octets: 0,
-        stacking_rules: None,
-        numbers: &[],
-        parameters: &[],
-        blocks: &[],
-        questions: &[],
-        probe: None,
-        build: |build| match build.params.text("address") {
-            Some("bad") => Err(BuildError::Param {
-                name: "address",
-                index: 0,
-                expected: "an address like 1".into(),
-            }),
-            _ => build.add(Nothing),
-        },
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    match build.params.text("address") {
+        Some("bad") => Err(BuildError::Param {
+            name: "address",
+            index: 0,
+            expected: "an address like 1".into(),
+        }),
+        _ => build.add(Nothing),
     }
 }
 
-const fn below(max: usize, realms: &'static [Realm], families: &'static [Family]) -> Below {
-    Below {
-        min: 1,
-        max,
-        realms,
-        families,
-
-        needs: Guarantees::NONE,
-    }
-}
-
-const fn number(upper: &'static str, lower: &'static str, number: u32) -> Number {
-    Number {
-        upper,
-        lower,
-        number,
-    }
+const fn layer(kind: &'static str) -> Entry {
+    Entry::layer(kind, "", build)
 }
 
 const LOW: &[Realm] = &[Realm::Async, Realm::Wire];
-const ADDRESS: ParamSpec = ParamSpec::required("address", ParamKind::Text("an address"), "its own");
 
-static WIRE: Entry = Entry {
-    parameters: &[ParamSpec::optional(
-        "mtu",
-        ParamKind::Octets,
-        "the largest payload",
-    )],
-    ..entry("wire", Realm::Wire, Family::Link, NOTHING_BELOW)
-};
-static SPY: Entry = entry(
-    "spy",
-    Realm::Async,
-    Family::Inherit,
-    below(1, LOW, &[Family::Inherit]),
-);
-static FRAMES: Entry = Entry {
-    service: Service::SAME,
-    header_octets: 14,
-    stacking_rules: None,
-    ..entry(
-        "frames",
-        Realm::Async,
-        Family::Ether,
-        below(1, &[Realm::Wire], &[Family::Link]),
-    )
-};
-static FINDER: Entry = Entry {
-    numbers: &[number("finder", "frames", 0x806)],
-    ..entry(
-        "finder",
-        Realm::Async,
-        Family::Host,
-        below(1, &[Realm::Async], &[Family::Ether]),
-    )
-};
-static NET: Entry = Entry {
-    service: Service::SAME,
-    header_octets: 20,
-    stacking_rules: None,
-    numbers: &[number("net", "frames", 0x800)],
-    blocks: &[BlockSpec {
-        name: "address",
-        arguments: &[ADDRESS],
-        properties: &[ParamSpec::optional(
-            "on",
-            ParamKind::Text("a lower"),
-            "where",
-        )],
-        max: 2,
-        min: 1,
-        doc: "its address",
-    }],
-    parameters: &[
-        ParamSpec::new("ttl", ParamKind::Integer { min: 1, max: 255 }, "64", "hops"),
-        ParamSpec::new(
-            "forward",
-            ParamKind::Bool,
-            "#false",
-            "whether it is a router",
-        ),
-    ],
-    ..entry(
-        "net",
-        Realm::Async,
-        Family::Host,
-        below(4, &[Realm::Async], &[Family::Host]),
-    )
-};
-static PORTS: Entry = Entry {
-    service: Service::SAME,
-    header_octets: 8,
-    stacking_rules: None,
-    numbers: &[number("ports", "net", 17)],
-    ..entry(
-        "ports",
-        Realm::Async,
-        Family::Port,
-        below(1, &[Realm::Async], &[Family::Host]),
-    )
-};
-static APP: Entry = Entry {
-    numbers: &[number("app", "net", 254), number("app", "frames", 0x88b6)],
-    parameters: &[ParamSpec::optional(
+static WIRE: Entry = Entry::wire("wire", "", build).parameters(&[optional(
+    "mtu",
+    ParamKind::Octets,
+    "the largest payload",
+)]);
+static SPY: Entry = layer("spy").on(LOW, &[Family::Inherit]);
+static FRAMES: Entry = layer("frames")
+    .above(Family::Ether)
+    .on(&[Realm::Wire], &[Family::Link])
+    .header_octets(14);
+static FINDER: Entry = layer("finder")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Ether])
+    .numbers(&[("frames", 0x806)]);
+#[rustfmt::skip]
+static NET: Entry = layer("net")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .lowers(1..=4)
+    .header_octets(20)
+    .numbers(&[("frames", 0x800)])
+    .blocks(&[
+        block("address", 1..=2,
+            &[required("address", ParamKind::Text("an address"), "its own")],
+            &[optional("on", ParamKind::Text("a lower"), "where")],
+            "its address"),
+    ])
+    .parameters(&[
+        int("ttl", 1..=255, 64, "hops"),
+        flag("forward", false, "whether it is a router"),
+    ]);
+static PORTS: Entry = layer("ports")
+    .above(Family::Port)
+    .on(&[Realm::Async], &[Family::Host])
+    .header_octets(8)
+    .numbers(&[("net", 17)]);
+static APP: Entry = Entry::top("app", "", build)
+    .on(LOW, &[Family::Any])
+    .numbers(&[("net", 254), ("frames", 0x88b6)])
+    .parameters(&[optional(
         "address",
         ParamKind::Text("an address"),
         "whom it talks to",
-    )],
-    ..entry(
-        "app",
-        Realm::Top,
-        Family::Any,
-        below(1, LOW, &[Family::Any]),
-    )
-};
+    )]);
 
 fn catalog() -> Catalog {
     Catalog::new(&[

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 use xk_catalog::{Catalog, PROTOCOLS};
-use xk_compose::{check, default_of};
+use xk_compose::check;
 use xk_core::Entry;
-use xk_core::graph::{Guarantees, Realm, Service};
+use xk_core::graph::{Guarantees, ParamKind, Realm, Service, Value};
+use xk_lang::{Diagnostics, Span, Spanned, Value as Written};
 
 /// The fragments in ```kdl fences of a manual.
 fn examples(manual: &str) -> Vec<String> {
@@ -59,18 +60,35 @@ fn the_graphs_on_the_page_of_the_language_check() {
     }
 }
 
+/// As `xk help` shows it, a default can be written in a graph, and means the same there.
 #[test]
 fn every_default_reads() {
     for entry in PROTOCOLS {
         let blocks = entry.blocks.iter();
         let inner = blocks.flat_map(|block| block.arguments.iter().chain(block.properties));
         for spec in entry.parameters.iter().chain(inner) {
-            assert!(
-                spec.default.is_none() || default_of(spec).is_some(),
-                "{}: the default of `{}`",
-                entry.kind,
-                spec.name
-            );
+            let Some(default) = spec.default else {
+                continue;
+            };
+            let written =
+                Spanned::new(Written::from(default.to_string().as_str()), Span::default());
+            let mut found = Diagnostics::new("", "");
+            let read: Option<Value> = match spec.kind {
+                ParamKind::Integer { min, max } => {
+                    written.integer(&mut found, min..=max).map(Value::Integer)
+                }
+                ParamKind::Duration => written.duration(&mut found).map(Value::Duration),
+                ParamKind::Rate => written.rate(&mut found).map(Value::Rate),
+                ParamKind::Fraction => written.fraction(&mut found).map(Value::Fraction),
+                ParamKind::Octets => written.octets(&mut found).map(Value::Octets),
+                ParamKind::Bool | ParamKind::Text(_) => Some(default.into()),
+                ParamKind::Word(words) => {
+                    let is_one = words.iter().any(|word| Value::Text(*word) == default);
+                    is_one.then(|| default.into())
+                }
+            };
+            let what = format!("{}: the default of `{}`", entry.kind, spec.name);
+            assert_eq!(read, Some(Value::from(default)), "{what}");
         }
     }
 }

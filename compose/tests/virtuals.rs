@@ -4,73 +4,35 @@ use xk_catalog::Catalog;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
-    Below, BlockSpec, DerivedNumber, Exclusion, Family, Guarantees, NOTHING_BELOW, Needed,
-    NeededOn, ParamKind, ParamSpec, Realm, Service, StackingRules, Way,
+    DerivedNumber, Exclusion, Family, Needed, NeededOn, ParamKind, Realm, StackingRules, Way,
+    block, int, optional, required,
 };
-use xk_core::numbers::Number;
 use xk_core::object::Protocol;
 
 struct Nothing;
 
 impl Protocol for Nothing {}
 
-const fn entry(kind: &'static str, above: Family, below: Below, octets: usize) -> Entry {
-    Entry {
-        kind,
-        summary: "",
-        manual: "",
-        realm: Realm::Async,
-        above,
-        below,
-        service: Service::SAME,
-        header_octets: octets,
-        stacking_rules: None,
-        numbers: &[],
-        parameters: &[],
-        blocks: &[],
-        questions: &[],
-        probe: None,
-        build: |build| build.add(Nothing),
-    }
-}
-
-const fn below(min: usize, max: usize, families: &'static [Family]) -> Below {
-    Below {
-        min,
-        max,
-        realms: &[Realm::Async, Realm::Wire],
-        families,
-
-        needs: Guarantees::NONE,
-    }
-}
-
-const fn number(upper: &'static str, lower: &'static str, number: u32) -> Number {
-    Number {
-        upper,
-        lower,
-        number,
-    }
+const fn layer(kind: &'static str, above: Family, below: &'static [Family]) -> Entry {
+    Entry::layer(kind, "", |build| build.add(Nothing))
+        .above(above)
+        .on(&[Realm::Async, Realm::Wire], below)
 }
 
 const HOST: &[Family] = &[Family::Host];
 
-static WIRE: Entry = Entry {
-    realm: Realm::Wire,
-    ..entry("wire", Family::Link, NOTHING_BELOW, 0)
-};
-static SPY: Entry = entry("spy", Family::Inherit, below(1, 1, &[Family::Inherit]), 0);
-static FRAMES: Entry = entry("frames", Family::Ether, below(1, 1, &[Family::Link]), 14);
-static FINDER: Entry = Entry {
-    numbers: &[number("finder", "frames", 0x806)],
-    ..entry("finder", Family::Host, below(1, 1, &[Family::Ether]), 0)
-};
-static NET: Entry = Entry {
-    numbers: &[number("net", "frames", 0x800)],
-    ..entry("net", Family::Host, below(1, 4, HOST), 20)
-};
-static CHOOSER: Entry = Entry {
-    stacking_rules: Some(&StackingRules {
+static WIRE: Entry = Entry::wire("wire", "", |build| build.add(Nothing));
+static SPY: Entry = layer("spy", Family::Inherit, &[Family::Inherit]);
+static FRAMES: Entry = layer("frames", Family::Ether, &[Family::Link]).header_octets(14);
+static FINDER: Entry =
+    layer("finder", Family::Host, &[Family::Ether]).numbers(&[("frames", 0x806)]);
+static NET: Entry = layer("net", Family::Host, HOST)
+    .lowers(1..=4)
+    .header_octets(20)
+    .numbers(&[("frames", 0x800)]);
+static CHOOSER: Entry = layer("chooser", Family::Host, HOST)
+    .lowers(2..=2)
+    .stacking_rules(&StackingRules {
         derived: &[DerivedNumber {
             on: "frames",
             from: "net",
@@ -95,56 +57,45 @@ static CHOOSER: Entry = Entry {
             },
         ],
         ..StackingRules::NONE
-    }),
-    parameters: &[ParamSpec::new(
-        "base",
-        ParamKind::Integer { min: 0, max: 65280 },
-        "14592",
-        "what is added",
-    )],
-    ..entry("chooser", Family::Host, below(2, 2, HOST), 0)
-};
+    })
+    .parameters(&[int("base", 0..=65280, 14592, "what is added")]);
 /// Chooses among several, without rules for numbers.
-static SIZER: Entry = Entry {
-    stacking_rules: Some(&StackingRules {
+static SIZER: Entry = layer("sizer", Family::Host, HOST)
+    .lowers(2..=8)
+    .stacking_rules(&StackingRules {
         rising: Some("limit"),
         ..StackingRules::NONE
-    }),
-    blocks: &[BlockSpec {
-        name: "limit",
-        arguments: &[ParamSpec::required("octets", ParamKind::Octets, "")],
-        properties: &[],
-        max: 7,
-        min: 0,
-        doc: "",
-    }],
-    ..entry("sizer", Family::Host, below(2, 8, HOST), 0)
-};
-static CUTTER: Entry = Entry {
-    numbers: &[number("cutter", "net", 101)],
-    ..entry("cutter", Family::Host, below(1, 1, HOST), 25)
-};
-static CALLS: Entry = Entry {
-    numbers: &[number("calls", "net", 90), number("calls", "cutter", 7)],
-    ..entry("calls", Family::Host, below(1, 1, HOST), 36)
-};
-static PORTS: Entry = Entry {
-    numbers: &[number("ports", "net", 17)],
-    stacking_rules: Some(&StackingRules {
+    })
+    .blocks(&[block(
+        "limit",
+        0..=7,
+        &[required("octets", ParamKind::Octets, "")],
+        &[],
+        "",
+    )]);
+static CUTTER: Entry = layer("cutter", Family::Host, HOST)
+    .header_octets(25)
+    .numbers(&[("net", 101)]);
+static CALLS: Entry = layer("calls", Family::Host, HOST)
+    .header_octets(36)
+    .numbers(&[("net", 90), ("cutter", 7)]);
+static PORTS: Entry = layer("ports", Family::Port, HOST)
+    .header_octets(8)
+    .numbers(&[("net", 17)])
+    .stacking_rules(&StackingRules {
         excluded: &[Exclusion {
             upper: "records",
             why: "it keeps none",
             instead: "put one between",
         }],
         ..StackingRules::NONE
-    }),
-    ..entry("ports", Family::Port, below(1, 1, HOST), 8)
-};
-static RECORDS: Entry = entry("records", Family::Port, below(1, 1, &[Family::Port]), 4);
+    });
+static RECORDS: Entry = layer("records", Family::Port, &[Family::Port]).header_octets(4);
 /// Must be told who it is, and where it is found.
-static WHO: Entry = Entry {
-    numbers: &[number("who", "net", 77), number("who", "frames", 0x77)],
-    stacking_rules: Some(&StackingRules {
+static WHO: Entry = layer("who", Family::Other("names"), &[Family::Host, Family::Port])
+    .header_octets(4)
+    .numbers(&[("net", 77), ("frames", 0x77)])
+    .stacking_rules(&StackingRules {
         needed: &[
             Needed {
                 parameter: "own",
@@ -163,28 +114,19 @@ static WHO: Entry = Entry {
             },
         ],
         ..StackingRules::NONE
-    }),
-    parameters: &[
-        ParamSpec::optional("own", ParamKind::Text("a name"), ""),
-        ParamSpec::optional("place", ParamKind::Text("a place"), ""),
-    ],
-    ..entry(
-        "who",
-        Family::Other("names"),
-        below(1, 1, &[Family::Host, Family::Port]),
-        4,
-    )
-};
+    })
+    .parameters(&[
+        optional("own", ParamKind::Text("a name"), ""),
+        optional("place", ParamKind::Text("a place"), ""),
+    ]);
 /// Has numbers of its own on both.
-static BOTH: Entry = Entry {
-    numbers: &[number("both", "net", 253), number("both", "frames", 0x88b5)],
-    ..entry("both", Family::Host, below(1, 1, HOST), 4)
-};
-static LARGE: Entry = Entry {
-    numbers: &[number("large", "net", 300)],
-    ..entry("large", Family::Host, below(1, 1, HOST), 4)
-};
-static NOBODY: Entry = entry("nobody", Family::Host, below(1, 1, HOST), 4);
+static BOTH: Entry = layer("both", Family::Host, HOST)
+    .header_octets(4)
+    .numbers(&[("net", 253), ("frames", 0x88b5)]);
+static LARGE: Entry = layer("large", Family::Host, HOST)
+    .header_octets(4)
+    .numbers(&[("net", 300)]);
+static NOBODY: Entry = layer("nobody", Family::Host, HOST).header_octets(4);
 
 fn catalog() -> Catalog {
     Catalog::new(&[

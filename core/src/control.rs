@@ -107,6 +107,11 @@ pub struct QuestionInfo {
     pub meaning: &'static str,
 }
 
+/// A question for the list of an entry.
+pub const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name, meaning }
+}
+
 /// Asked of any session: a line about its participants and state, for `xk dump`.
 #[derive(Default)]
 pub struct Describe {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use xk_catalog::Catalog;
 use xk_compose::CheckedGraph;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Build, BuildError, Family, NOTHING_BELOW, Realm, Service};
+use xk_core::graph::{Build, BuildError};
 use xk_core::message::PoolConfig;
 use xk_core::{Entry, Message, Pool, ProtocolRef, SessionRef};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
@@ -84,23 +84,8 @@ const ROUTER: &str = r#"host fuzzed {
 /// The bottoms that the graph has built, in the file's order.
 type Bottoms = RefCell<Vec<Bottom>>;
 
-static BOTTOM: Entry = Entry {
-    kind: "bottom",
-    summary: "a wire that records what is sent",
-    manual: "",
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::SAME,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[],
-    blocks: &[],
-    questions: &[],
-    probe: None,
-    build: build_bottom,
-};
+static BOTTOM: Entry =
+    Entry::wire("bottom", "", build_bottom).summary("a wire that records what is sent");
 
 fn build_bottom(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let bottoms = build.cx.surroundings::<Bottoms>();

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
 use xk_core::Secret;
-use xk_core::control::{Question, QuestionInfo};
+use xk_core::control::{Question, QuestionInfo, question};
 use xk_core::message::NoBuffers;
 use xk_core::object::{
     CallCause, CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused,
@@ -22,19 +22,11 @@ use xk_core::{
 };
 
 /// The questions that every layer of authentication answers.
+#[rustfmt::skip]
 pub const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "carries-credentials",
-        meaning: "it does",
-    },
-    QuestionInfo {
-        name: "list-sessions",
-        meaning: "one per session below and, for calls, protocol above",
-    },
-    QuestionInfo {
-        name: "list-maps",
-        meaning: "calling: session below and protocol above; serving: session below",
-    },
+    question("carries-credentials", "it does"),
+    question("list-sessions", "one per session below and, for calls, protocol above"),
+    question("list-maps", "calling: session below and protocol above; serving: session below"),
 ];
 
 /// What every layer of authentication answers, [`QUESTIONS`]; `None` for other questions.

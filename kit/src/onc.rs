@@ -8,7 +8,7 @@ use crate::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, po
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
-use xk_core::graph::{ParamKind, ParamSpec};
+use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
@@ -152,15 +152,9 @@ fn participant(host: Option<Ipv4Addr>, port: Option<u16>) -> Participant {
 }
 
 /// The parameter of the layers of ONC RPC that hold sessions in both directions.
-pub const SESSIONS_MAX: ParamSpec = ParamSpec::new(
-    "sessions_max",
-    ParamKind::Integer {
-        min: 1,
-        max: 16_777_216,
-    },
-    "16384",
-    "how many sessions it holds, for calls and for requests each",
-);
+#[rustfmt::skip]
+pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=16_777_216, 16_384,
+    "how many sessions it holds, for calls and for requests each");
 
 /// Asked of a session of ONC RPC: which program and version it is about. Its procedure answers
 /// [`MyProcedure`](crate::call::MyProcedure).

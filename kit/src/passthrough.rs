@@ -15,7 +15,6 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Below, Family, Guarantees, Realm};
 use xk_core::object::{CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused};
 use xk_core::reason;
 use xk_core::{
@@ -24,15 +23,6 @@ use xk_core::{
 };
 
 use table::{Joint, Table};
-
-/// What a pass-through layer stands on: one of anything.
-pub const BELOW_ANYTHING: Below = Below {
-    needs: Guarantees::OPEN,
-    min: 1,
-    max: 1,
-    realms: &[Realm::Async, Realm::Rpc, Realm::Wire],
-    families: &[Family::Inherit],
-};
 
 /// How many lower sessions one pass-through wraps at most.
 pub const SESSIONS_MAX: usize = 1 << 20;

@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
-use xk_core::graph::{ParamKind, ParamSpec, Params};
+use xk_core::graph::{ParamSpec, Params, int};
 use xk_core::object::ProtocolId;
 use xk_core::{Ask, Kernel, ProtocolRef, Reason, SessionRef};
 
@@ -21,12 +21,9 @@ pub const SOURCES_MAX: usize = 32;
 const REASONS_MAX: usize = 4;
 
 /// The parameter of every layer that has such a table; see [`Talkers::read`].
-pub const PARAMETER: ParamSpec = ParamSpec::new(
-    "sources_max",
-    ParamKind::Integer { min: 0, max: 64 },
-    "32",
-    "for how many sources drops are counted apart",
-);
+#[rustfmt::skip]
+pub const PARAMETER: ParamSpec = int("sources_max", 0..=64, 32,
+    "for how many sources drops are counted apart");
 
 /// Where a message came from, as the layer that dropped it knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -197,7 +197,7 @@ impl CallFixture for Programs {
 
     /// The table stands on the layer that names what it looks for, or on layers of authentication between.
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        let number = entry("sunselect").numbers[0].number;
+        let number = entry("sunselect").numbers[0].1;
         let select = on(cx, side, "sunselect", &[bottom]);
         let set = |upper: &ProtocolRef, lower: &ProtocolRef, number| {
             let mut numbers = cx.numbers_mut();
@@ -209,7 +209,7 @@ impl CallFixture for Programs {
         }
         let auth = |kind: &str, lowers: &[&ProtocolRef]| {
             let layer = on(cx, side, kind, lowers);
-            set(&layer, &select, entry(kind).numbers[0].number);
+            set(&layer, &select, entry(kind).numbers[0].1);
             layer
         };
         let under = match self.0 {

@@ -128,7 +128,7 @@ fn parameters(entry: &Entry) -> Table {
     let mut table = Table::new(&["parameter", "value", "default", "meaning"]);
     let mut add = |name: String, spec: &ParamSpec| {
         let default = match (spec.default, spec.required) {
-            (Some(default), _) => default.to_owned(),
+            (Some(default), _) => default.to_string(),
             (None, true) => "(required)".to_owned(),
             (None, false) => "-".to_owned(),
         };

@@ -32,8 +32,8 @@ pub(crate) fn benchmark() -> Benchmark {
 /// A stack of null layers over `what`, and the session at its top.
 fn stack(layers: usize, what: Bottom) -> (Rc<Kernel>, SessionRef) {
     let cx = kernel();
-    for number in xk_null::ENTRY.numbers {
-        let _ = cx.numbers_mut().add(*number);
+    for number in xk_null::ENTRY.type_numbers() {
+        let _ = cx.numbers_mut().add(number);
     }
     let _ = cx.numbers_mut().add(Number {
         upper: "count",

@@ -84,8 +84,8 @@ fn processes() -> Vec<Case> {
 /// A null layer over a wire, and a protocol above it.
 fn null_layer() -> (Rc<Kernel>, ProtocolRef, ProtocolRef) {
     let cx = kernel();
-    for number in xk_null::ENTRY.numbers {
-        let _ = cx.numbers_mut().add(*number);
+    for number in xk_null::ENTRY.type_numbers() {
+        let _ = cx.numbers_mut().add(number);
     }
     let _ = cx.numbers_mut().add(Number {
         upper: "count",

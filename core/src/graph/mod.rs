@@ -7,7 +7,10 @@ mod guarantees;
 mod params;
 
 pub use guarantees::{Guarantees, Service};
-pub use params::{BlockSpec, ParamKind, ParamSpec, Params, Value};
+pub use params::{
+    BlockSpec, ParamKind, ParamSpec, Params, Value, block, duration, flag, fraction, int, octets,
+    optional, required, text, word,
+};
 
 use crate::control::QuestionInfo;
 use crate::kernel::Kernel;
@@ -16,6 +19,7 @@ use crate::object::{OpenError, ProtocolRef};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 /// How a protocol is used (DESIGN section 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +97,10 @@ pub struct Below {
     pub needs: Guarantees,
 }
 
-/// What a protocol asks of the lower ones for nothing: it stands on none.
-pub const NOTHING_BELOW: Below = Below {
-    min: 0,
-    max: 0,
+/// One protocol below, of which nothing is said yet.
+const ONE: Below = Below {
+    min: 1,
+    max: 1,
     realms: &[],
     families: &[],
     needs: Guarantees::NONE,
@@ -236,7 +240,31 @@ pub enum Look {
 /// what it needs.
 pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 
-/// What a protocol says of itself.
+/// What a protocol says of itself. One of the constructors says what place in a graph it is for;
+/// methods named like the fields say the rest:
+///
+/// ```
+/// # use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, flag, int};
+/// use xk_core::Entry;
+/// use xk_core::control::question;
+/// # use xk_core::ProtocolRef;
+/// # fn build(_: &mut Build<'_>) -> Result<ProtocolRef, BuildError> { unimplemented!() }
+///
+/// pub static ENTRY: Entry = Entry::layer("ports", "//! ...", build)
+///     .summary("datagrams between ports")
+///     .above(Family::Port)
+///     .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+///     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+///     .header_octets(8)
+///     .numbers(&[("ip", 17)])
+///     .parameters(&[
+///         int("sessions_max", 1..=1_048_576, 1024, "how many sessions it holds"),
+///         flag("checksum", true, "whether messages are sent with a checksum"),
+///     ])
+///     .questions(&[question("my-port", "the local port of a session")]);
+/// assert_eq!(ENTRY.parameters[1].default.unwrap().to_string(), "#true");
+/// ```
+#[non_exhaustive]
 pub struct Entry {
     /// The name under which graphs use it.
     pub kind: &'static str,
@@ -254,8 +282,8 @@ pub struct Entry {
     pub service: Service,
     /// Octets that it puts in front of each message, at least.
     pub header_octets: usize,
-    /// Its standards' type numbers, per lower kind. `upper` is this kind.
-    pub numbers: &'static [Number],
+    /// Its standards' type numbers: the lower kind, and what that one's header says for this.
+    pub numbers: &'static [(&'static str, u32)],
     /// Who cannot stand on it, and what it needs below; of a layer without a header also how its uppers are known there, and where its
     /// ways lead.
     pub stacking_rules: Option<&'static StackingRules>,
@@ -269,10 +297,192 @@ pub struct Entry {
     /// to do.
     pub probe: Option<Probe>,
     /// Makes it.
-    pub build: fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>,
+    pub build: Builder,
 }
 
+/// Makes a protocol from what the graph says of it.
+pub type Builder = fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>;
+
 impl Entry {
+    const fn new(
+        (kind, manual): (&'static str, &'static str),
+        (realm, above): (Realm, Family),
+        below: Below,
+        service: Service,
+        build: Builder,
+    ) -> Self {
+        Self {
+            kind,
+            summary: "",
+            manual,
+            realm,
+            above,
+            below,
+            service,
+            header_octets: 0,
+            numbers: &[],
+            stacking_rules: None,
+            parameters: &[],
+            blocks: &[],
+            questions: &[],
+            probe: None,
+            build,
+        }
+    }
+
+    /// The lower end of a graph: it stands on nothing, takes no addresses, and may lose messages.
+    pub const fn wire(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        let below = Below {
+            min: 0,
+            max: 0,
+            realms: &[],
+            families: &[],
+            needs: Guarantees::NONE,
+        };
+        Self::new(
+            (kind, manual),
+            (Realm::Wire, Family::Link),
+            below,
+            Service::WIRE,
+            build,
+        )
+    }
+
+    /// What fits any edge of a graph and changes neither addresses nor guarantees.
+    pub const fn filter(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        Self::layer(kind, manual, build)
+            .on(&[Realm::Async, Realm::Rpc, Realm::Wire], &[Family::Inherit])
+            .needs(Guarantees::OPEN)
+            .service(Service::SAME)
+    }
+
+    /// A layer of messages, which takes the addresses of the layer below unless it says otherwise.
+    pub const fn layer(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        let place = (Realm::Async, Family::Inherit);
+        Self::new((kind, manual), place, ONE, Service::LAYER, build)
+    }
+
+    /// A layer of calls, which takes the addresses of the layer below unless it says otherwise.
+    pub const fn calls(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        let place = (Realm::Rpc, Family::Inherit);
+        Self::new((kind, manual), place, ONE, Service::LAYER, build)
+    }
+
+    /// The upper end of a graph: an application, which takes its addresses from a parameter.
+    pub const fn top(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        Self::new(
+            (kind, manual),
+            (Realm::Top, Family::Any),
+            ONE,
+            Service::TOP,
+            build,
+        )
+    }
+
+    /// One line about it.
+    #[must_use]
+    pub const fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// The family of participants that it takes from above.
+    #[must_use]
+    pub const fn above(mut self, family: Family) -> Self {
+        self.above = family;
+        self
+    }
+
+    /// The realms of what it stands on, and the families of the participants that it opens that
+    /// with: any of these.
+    #[must_use]
+    pub const fn on(mut self, realms: &'static [Realm], families: &'static [Family]) -> Self {
+        self.below.realms = realms;
+        self.below.families = families;
+        self
+    }
+
+    /// How many lower protocols it stands on, if that is not one.
+    #[must_use]
+    pub const fn lowers(mut self, count: RangeInclusive<usize>) -> Self {
+        self.below.min = *count.start();
+        self.below.max = *count.end();
+        self
+    }
+
+    /// What each lower protocol must guarantee.
+    #[must_use]
+    pub const fn needs(mut self, guarantees: Guarantees) -> Self {
+        self.below.needs = guarantees;
+        self
+    }
+
+    /// What it guarantees to what stands on it.
+    #[must_use]
+    pub const fn service(mut self, service: Service) -> Self {
+        self.service = service;
+        self
+    }
+
+    /// Octets that it puts in front of each message, at least.
+    #[must_use]
+    pub const fn header_octets(mut self, octets: usize) -> Self {
+        self.header_octets = octets;
+        self
+    }
+
+    /// Its standards' type numbers, each with the lower kind.
+    #[must_use]
+    pub const fn numbers(mut self, numbers: &'static [(&'static str, u32)]) -> Self {
+        self.numbers = numbers;
+        self
+    }
+
+    /// Who cannot stand on it, and what it needs below.
+    #[must_use]
+    pub const fn stacking_rules(mut self, rules: &'static StackingRules) -> Self {
+        self.stacking_rules = Some(rules);
+        self
+    }
+
+    /// Its scalar parameters.
+    #[must_use]
+    pub const fn parameters(mut self, parameters: &'static [ParamSpec]) -> Self {
+        self.parameters = parameters;
+        self
+    }
+
+    /// Its structured parameters.
+    #[must_use]
+    pub const fn blocks(mut self, blocks: &'static [BlockSpec]) -> Self {
+        self.blocks = blocks;
+        self
+    }
+
+    /// The questions that it answers itself.
+    #[must_use]
+    pub const fn questions(mut self, questions: &'static [QuestionInfo]) -> Self {
+        self.questions = questions;
+        self
+    }
+
+    /// What looks at its parameters, and whether this machine has what it needs.
+    #[must_use]
+    pub const fn probe(mut self, probe: Probe) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
+    /// Its type numbers as entries of the table.
+    pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
+        let upper = self.kind;
+        self.numbers.iter().map(move |&(lower, number)| Number {
+            upper,
+            lower,
+            number,
+        })
+    }
+
     /// The manual as text: the crate documentation without its comment marks.
     pub fn manual_text(&self) -> String {
         let mut text = String::new();

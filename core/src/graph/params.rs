@@ -3,6 +3,8 @@
 use super::BuildError;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
@@ -32,15 +34,26 @@ pub enum ParamKind {
     Word(&'static [&'static str]),
 }
 
-/// One parameter that an entry allows.
+impl ParamKind {
+    /// A whole number within `bounds`.
+    pub const fn integer(bounds: RangeInclusive<i64>) -> Self {
+        Self::Integer {
+            min: *bounds.start(),
+            max: *bounds.end(),
+        }
+    }
+}
+
+/// One parameter that an entry allows. [`int`], [`flag`] and the functions beside them make it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ParamSpec {
     /// Its name.
     pub name: &'static str,
     /// Its type.
     pub kind: ParamKind,
-    /// What it is if the graph does not say, in the graph's notation; `None` if there is no default.
-    pub default: Option<&'static str>,
+    /// What it is if the graph does not say; `None` if there is no default.
+    pub default: Option<Value<&'static str>>,
     /// True if the graph must say.
     pub required: bool,
     /// What it means, with its unit.
@@ -48,47 +61,95 @@ pub struct ParamSpec {
 }
 
 impl ParamSpec {
-    /// A parameter with a default.
-    pub const fn new(
+    const fn new(
         name: &'static str,
         kind: ParamKind,
-        default: &'static str,
+        default: Option<Value<&'static str>>,
         doc: &'static str,
     ) -> Self {
         Self {
             name,
             kind,
-            default: Some(default),
+            default,
             required: false,
-            doc,
-        }
-    }
-
-    /// A parameter that may be left out.
-    pub const fn optional(name: &'static str, kind: ParamKind, doc: &'static str) -> Self {
-        Self {
-            name,
-            kind,
-            default: None,
-            required: false,
-            doc,
-        }
-    }
-
-    /// A parameter that the graph must give.
-    pub const fn required(name: &'static str, kind: ParamKind, doc: &'static str) -> Self {
-        Self {
-            name,
-            kind,
-            default: None,
-            required: true,
             doc,
         }
     }
 }
 
-/// A structured parameter that an entry allows: `route "10.0.0.0/8" via="10.0.0.1"`.
+/// A whole number within `bounds`; a default outside of them does not compile.
+pub const fn int(
+    name: &'static str,
+    bounds: RangeInclusive<i64>,
+    default: i64,
+    doc: &'static str,
+) -> ParamSpec {
+    assert!(*bounds.start() <= default && default <= *bounds.end());
+    let kind = ParamKind::integer(bounds);
+    ParamSpec::new(name, kind, Some(Value::Integer(default)), doc)
+}
+
+/// `#true` or `#false`.
+pub const fn flag(name: &'static str, default: bool, doc: &'static str) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Bool, Some(Value::Bool(default)), doc)
+}
+
+/// A length of time.
+pub const fn duration(name: &'static str, default: Duration, doc: &'static str) -> ParamSpec {
+    let default = Some(Value::Duration(default));
+    ParamSpec::new(name, ParamKind::Duration, default, doc)
+}
+
+/// A number of octets.
+pub const fn octets(name: &'static str, default: u64, doc: &'static str) -> ParamSpec {
+    ParamSpec::new(name, ParamKind::Octets, Some(Value::Octets(default)), doc)
+}
+
+/// A share from 0 to 1.
+pub const fn fraction(name: &'static str, default: f64, doc: &'static str) -> ParamSpec {
+    let default = Some(Value::Fraction(default));
+    ParamSpec::new(name, ParamKind::Fraction, default, doc)
+}
+
+/// Text of the `form` that [`ParamKind::Text`] has.
+pub const fn text(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    doc: &'static str,
+) -> ParamSpec {
+    let default = Some(Value::Text(default));
+    ParamSpec::new(name, ParamKind::Text(form), default, doc)
+}
+
+/// One of `words`.
+pub const fn word(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+    doc: &'static str,
+) -> ParamSpec {
+    let default = Some(Value::Text(default));
+    ParamSpec::new(name, ParamKind::Word(words), default, doc)
+}
+
+/// A parameter that may be left out, and has no default.
+pub const fn optional(name: &'static str, kind: ParamKind, doc: &'static str) -> ParamSpec {
+    ParamSpec::new(name, kind, None, doc)
+}
+
+/// A parameter that the graph must give.
+pub const fn required(name: &'static str, kind: ParamKind, doc: &'static str) -> ParamSpec {
+    ParamSpec {
+        required: true,
+        ..ParamSpec::new(name, kind, None, doc)
+    }
+}
+
+/// A structured parameter that an entry allows: `route "10.0.0.0/8" via="10.0.0.1"`. [`block`]
+/// makes it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct BlockSpec {
     /// Its name.
     pub name: &'static str,
@@ -104,9 +165,27 @@ pub struct BlockSpec {
     pub doc: &'static str,
 }
 
-/// A parameter's value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+/// A structured parameter, of which `count` may stand in one node.
+pub const fn block(
+    name: &'static str,
+    count: RangeInclusive<usize>,
+    arguments: &'static [ParamSpec],
+    properties: &'static [ParamSpec],
+    doc: &'static str,
+) -> BlockSpec {
+    BlockSpec {
+        name,
+        arguments,
+        properties,
+        max: *count.end(),
+        min: *count.start(),
+        doc,
+    }
+}
+
+/// A parameter's value: as a graph gives it, or, of static text, as an entry has it by default.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<T = String> {
     /// A whole number.
     Integer(i64),
     /// A length of time.
@@ -120,7 +199,72 @@ pub enum Value {
     /// True or false.
     Bool(bool),
     /// Text.
-    Text(String),
+    Text(T),
+}
+
+impl From<Value<&'static str>> for Value {
+    fn from(value: Value<&'static str>) -> Self {
+        match value {
+            Value::Integer(n) => Self::Integer(n),
+            Value::Duration(d) => Self::Duration(d),
+            Value::Rate(r) => Self::Rate(r),
+            Value::Fraction(f) => Self::Fraction(f),
+            Value::Octets(n) => Self::Octets(n),
+            Value::Bool(b) => Self::Bool(b),
+            Value::Text(t) => Self::Text(t.into()),
+        }
+    }
+}
+
+/// The units of time of graphs, in nanoseconds.
+const TIMES: &[(u128, &str)] = &[
+    (3_600_000_000_000, "h"),
+    (1_000_000_000, "s"),
+    (1_000_000, "ms"),
+    (1000, "us"),
+    (1, "ns"),
+];
+/// The units of sizes of graphs, in octets.
+const SIZES: &[(u128, &str)] = &[
+    (1 << 30, "GiB"),
+    (1 << 20, "MiB"),
+    (1 << 10, "KiB"),
+    (1, ""),
+];
+/// The units of rates of graphs, in bits per second.
+const RATES: &[(u128, &str)] = &[
+    (1_000_000_000, "Gbit"),
+    (1_000_000, "Mbit"),
+    (1000, "kbit"),
+    (1, "bit"),
+];
+
+/// Writes `value` in the largest unit of which it is a multiple, `zero` if it is 0.
+fn in_units(
+    f: &mut fmt::Formatter<'_>,
+    value: u128,
+    units: &[(u128, &str)],
+    zero: &str,
+) -> fmt::Result {
+    match units.iter().find(|(unit, _)| value.is_multiple_of(*unit)) {
+        Some((unit, name)) if value > 0 => write!(f, "{}{name}", value / unit),
+        _ => f.write_str(zero),
+    }
+}
+
+/// As a graph has it, without the quotation marks of text.
+impl<T: fmt::Display> fmt::Display for Value<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(n) => n.fmt(f),
+            Self::Duration(d) => in_units(f, d.as_nanos(), TIMES, "0s"),
+            Self::Rate(r) => in_units(f, (*r).into(), RATES, "0bit"),
+            Self::Fraction(part) => write!(f, "{}%", part * 100.0),
+            Self::Octets(n) => in_units(f, (*n).into(), SIZES, "0"),
+            Self::Bool(b) => write!(f, "#{b}"),
+            Self::Text(t) => t.fmt(f),
+        }
+    }
 }
 
 /// The parameters of one node or block, checked against the entry.
@@ -233,5 +377,31 @@ impl Params {
             index: 0,
             expected: expected.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn values_are_written_in_the_largest_unit_that_is_exact() {
+        let written = |value: Value<&str>| value.to_string();
+        let time = |n| written(Value::Duration(Duration::from_nanos(n)));
+        assert_eq!(
+            [0, 1_500_000, 60_000_000_000].map(time),
+            ["0s", "1500us", "60s"]
+        );
+        assert_eq!(time(7_200_000_000_000), "2h");
+        let size = |n| written(Value::Octets(n));
+        assert_eq!(
+            [0, 1500, 65_536, 4 << 20].map(size),
+            ["0", "1500", "64KiB", "4MiB"]
+        );
+        assert_eq!(written(Value::Rate(100_000_000)), "100Mbit");
+        assert_eq!(written(Value::Fraction(0.05)), "5%");
+        assert_eq!(written(Value::Bool(true)), "#true");
+        assert_eq!(written(Value::Integer(-3)), "-3");
     }
 }

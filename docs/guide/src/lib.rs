@@ -66,9 +66,9 @@ pub use protocol::{Seq, build};
 pub use session::Tally;
 pub use window::SILENCE;
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use core::time::Duration;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -76,77 +76,29 @@ use xk_core::{Entry, Reason};
 pub static STALE: Reason = Reason::new("stale", Class::Bad);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "seq",
-    summary: "a layer that puts datagrams in order and drops duplicates",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Inherit],
-        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
-    },
-    service: Service::adding(Guarantees::EXACT.and(Guarantees::ORDER)),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
+    .summary("a layer that puts datagrams in order and drops duplicates")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::adding(Guarantees::EXACT.and(Guarantees::ORDER)))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[
         // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692 section 2.1).
-        number_on("eth", 0x88b5),
-        number_on("ip", 253),
-        number_on("seq", 1),
-    ],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: &[
+        ("eth", 0x88b5),
+        ("ip", 253),
+        ("seq", 1),
+    ])
+    .parameters(&[
+        int("hold", 0..=4096, 32, "how many numbers ahead a message may be and is kept"),
+        duration("wait", Duration::from_millis(20), "how long a missing message is waited for"),
+        int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds"),
+    ])
+    .questions(&[
         question("seq-tally", "messages missing, before their turn, kept now"),
         question("max-packet", "that of the layer below less twelve octets"),
         question("opt-packet", "that of the layer below less twelve octets"),
         question("list-sessions", "one per upper protocol and session below"),
-        question(
-            "list-maps",
-            "active: session below and type number; passive: type number",
-        ),
+        question("list-maps", "active: session below and type number; passive: type number"),
         question("describe", "a session's type number and what it misses"),
-    ],
-    probe: None,
-    build,
-};
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::new(
-        "hold",
-        ParamKind::Integer { min: 0, max: 4096 },
-        "32",
-        "how many numbers ahead a message may be and is kept",
-    ),
-    ParamSpec::new(
-        "wait",
-        ParamKind::Duration,
-        "20ms",
-        "how long a missing message is waited for",
-    ),
-    ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "1024",
-        "how many sessions it holds",
-    ),
-];
-
-const fn number_on(lower: &'static str, number: u32) -> Number {
-    Number {
-        upper: "seq",
-        lower,
-        number,
-    }
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

@@ -97,73 +97,37 @@ pub use control::{ArpEntry, ArpTable};
 pub use protocol::{Arp, CONFLICT, LOOPED, UNSOLICITED, build};
 pub use shared::{EVICTED, UNRESOLVED};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration, flag, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "arp",
-    summary: "finds the hardware addresses of IPv4 hosts on a link, and leads messages there",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async],
-        families: &[Family::Ether],
-        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
-    },
-    service: Service::changing(Guarantees::RESOLVER, Guarantees::REPLY),
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[Number {
-        upper: "arp",
-        lower: "eth",
-        number: 0x0806,
-    }],
-    parameters: &[
-        count("entries_max", "1024", "how many hosts it remembers"),
-        count("sessions_max", "4096", "how many sessions it holds"),
-        count(
-            "queue_max",
-            "48",
-            "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on Ethernet",
-        ),
-        count(
-            "waiting_max",
-            "1024",
-            "how many messages wait in all sessions together",
-        ),
-        ParamSpec::new(
-            "retries",
-            ParamKind::Integer { min: 0, max: 100 },
-            "3",
-            "how often a request is repeated",
-        ),
-        time("retry", "1s", "time between two requests"),
-        time(
-            "lifetime",
-            "60s",
-            "how long an address is believed without confirmation",
-        ),
-        time(
-            "negative",
-            "5s",
-            "how long a host that did not answer is not asked for again",
-        ),
-        ParamSpec::new(
-            "probe",
-            ParamKind::Bool,
-            "#false",
-            "whether a host is probed for before it is ours",
-        ),
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
+    .summary("finds the hardware addresses of IPv4 hosts on a link, and leads messages there")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Ether])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::changing(Guarantees::RESOLVER, Guarantees::REPLY))
+    .numbers(&[("eth", 0x0806)])
+    .parameters(&[
+        int("entries_max", 1..=1_048_576, 1024, "how many hosts it remembers"),
+        int("sessions_max", 1..=1_048_576, 4096, "how many sessions it holds"),
+        int("queue_max", 1..=1_048_576, 48,
+            "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on \
+             Ethernet"),
+        int("waiting_max", 1..=1_048_576, 1024, "how many messages wait in all sessions together"),
+        int("retries", 0..=100, 3, "how often a request is repeated"),
+        duration("retry", Duration::from_secs(1), "time between two requests"),
+        duration("lifetime", Duration::from_secs(60),
+            "how long an address is believed without confirmation"),
+        duration("negative", Duration::from_secs(5),
+            "how long a host that did not answer is not asked for again"),
+        flag("probe", false, "whether a host is probed for before it is ours"),
         xk_kit::talkers::PARAMETER,
-    ],
-    blocks: &[],
-    questions: &[
+    ])
+    .questions(&[
         question("resolve", "the address of a host on the link"),
         question("claim-host", "answers for a host and defends it"),
         question("my-host", "the first host claimed"),
@@ -174,23 +138,4 @@ pub static ENTRY: Entry = Entry {
         question("take-type", "packets of a further protocol type"),
         question("say", "sends replies of a further protocol type"),
         question("arp-table", "the hosts it knows or asks for"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn count(name: &'static str, default: &'static str, doc: &'static str) -> ParamSpec {
-    let kind = ParamKind::Integer {
-        min: 1,
-        max: 1_048_576,
-    };
-    ParamSpec::new(name, kind, default, doc)
-}
-
-const fn time(name: &'static str, default: &'static str, doc: &'static str) -> ParamSpec {
-    ParamSpec::new(name, ParamKind::Duration, default, doc)
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

@@ -57,37 +57,19 @@ pub mod wire;
 pub use protocol::{add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, Guarantees, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Guarantees, Realm};
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "authnone",
-    summary: "empty credentials of ONC RPC: nobody says who calls",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("credentials"),
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Other("credentials")],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("authnone", include_str!("lib.rs"), build)
+    .summary("empty credentials of ONC RPC: nobody says who calls")
+    .above(Family::Other("credentials"))
+    .on(&[Realm::Rpc], &[Family::Other("credentials")])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    numbers: &[Number {
-        upper: "authnone",
-        lower: "sunselect",
-        number: xk_kit::onc::AUTH_NONE,
-    }],
-    parameters: &[SESSIONS_MAX],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
+    .numbers(&[("sunselect", xk_kit::onc::AUTH_NONE)])
+    .parameters(&[SESSIONS_MAX])
+    .questions(QUESTIONS);

@@ -70,46 +70,25 @@ pub mod wire;
 
 pub use protocol::{AuthShort, Settings, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Guarantees, Realm, duration};
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "authshort",
-    summary: "shorthands for credentials of ONC RPC",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("credentials"),
-    below: Below {
-        min: 2,
-        max: 2,
-        realms: &[Realm::Rpc],
-        families: &[Family::Other("credentials")],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), build)
+    .summary("shorthands for credentials of ONC RPC")
+    .above(Family::Other("credentials"))
+    .on(&[Realm::Rpc], &[Family::Other("credentials")])
+    .lowers(2..=2)
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    numbers: &[Number {
-        upper: "authshort",
-        lower: "sunselect",
-        number: xk_kit::onc::AUTH_SHORT,
-    }],
-    parameters: &[
-        ParamSpec::new(
-            "lifetime",
-            ParamKind::Duration,
-            "1h",
-            "how long a shorthand is good",
-        ),
+    .numbers(&[("sunselect", xk_kit::onc::AUTH_SHORT)])
+    .parameters(&[
+        duration("lifetime", Duration::from_secs(3600), "how long a shorthand is good"),
         SESSIONS_MAX,
-    ],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
+    ])
+    .questions(QUESTIONS);

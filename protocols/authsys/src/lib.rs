@@ -69,73 +69,29 @@ pub use accept::Accept;
 pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, int, optional, text};
 use xk_kit::auth::QUESTIONS;
 use xk_kit::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "authsys",
-    summary: "credentials of Unix users for ONC RPC: anybody's word for who calls",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("credentials"),
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Other("credentials")],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
+    .summary("credentials of Unix users for ONC RPC: anybody's word for who calls")
+    .above(Family::Other("credentials"))
+    .on(&[Realm::Rpc], &[Family::Other("credentials")])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    numbers: &[Number {
-        upper: "authsys",
-        lower: "sunselect",
-        number: xk_kit::onc::AUTH_SYS,
-    }],
-    parameters: &[
-        ParamSpec::new(
-            "machine",
-            ParamKind::Text("a name of at most 255 octets"),
-            "xk",
-            "the name of the caller's machine",
-        ),
-        ParamSpec::new(
-            "user",
-            ParamKind::Integer {
-                min: 0,
-                max: 4_294_967_295,
-            },
-            "65534",
-            "the number of the caller",
-        ),
-        ParamSpec::new(
-            "group",
-            ParamKind::Integer {
-                min: 0,
-                max: 4_294_967_295,
-            },
-            "65534",
-            "the number of the caller's first group",
-        ),
-        ParamSpec::optional(
-            "groups",
-            ParamKind::Text("at most 16 numbers with spaces between"),
-            "the numbers of the caller's other groups",
-        ),
-        ParamSpec::optional(
-            "accept",
+    .numbers(&[("sunselect", xk_kit::onc::AUTH_SYS)])
+    .parameters(&[
+        text("machine", "a name of at most 255 octets", "xk", "the name of the caller's machine"),
+        int("user", 0..=4_294_967_295, 65_534, "the number of the caller"),
+        int("group", 0..=4_294_967_295, 65_534, "the number of the caller's first group"),
+        optional("groups", ParamKind::Text("at most 16 numbers with spaces between"),
+            "the numbers of the caller's other groups"),
+        optional("accept",
             ParamKind::Text("numbers and ranges with spaces between, such as 0 1000-1999"),
-            "the users whom a server takes; all if not given",
-        ),
+            "the users whom a server takes; all if not given"),
         SESSIONS_MAX,
-    ],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
+    ])
+    .questions(QUESTIONS);

@@ -74,115 +74,39 @@ mod tally;
 
 pub use protocol::{Caller, Settings, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, flag, int, octets, optional};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "caller",
-    summary: "calls a procedure of a peer again and again, counts and times the replies",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Any],
-        needs: Guarantees::OPEN,
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
+    .summary("calls a procedure of a peer again and again, counts and times the replies")
+    .on(&[Realm::Rpc], &[Family::Any])
+    .needs(Guarantees::OPEN)
     // The number of `procedures`, on a layer that tells by number who is above.
-    numbers: &[Number {
-        upper: "caller",
-        lower: "channel",
-        number: 253,
-    }],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "report",
-        meaning: "calls, replies, errors by layer and cause; round-trip times",
-    }],
-    probe: None,
-    build,
-};
+    .numbers(&[("channel", 253)])
+    .parameters(&[
+        optional("to", PARTICIPANT, "the peer"),
+        optional("local", PARTICIPANT, "the local participant"),
+        optional("procedure", ParamKind::integer(0..=u32::MAX as i64),
+            "the procedure's number, on top of `to`"),
+        int("count", 0..=i64::MAX, 5, "how many calls; 0 for no end"),
+        duration("interval", Duration::ZERO,
+            "from the beginning of one call to the next; 0s: as soon as the one before is over"),
+        int("concurrency", 1..=65_536, 1, "how many calls wait at a time"),
+        octets("size", 0, "octets of a request, or of what source replies"),
+        octets("size_max", 0, "if more than `size`: sizes are random up to it, in octets"),
+        duration("time", Duration::from_millis(1),
+            "how long the procedure sleeps, in whole milliseconds"),
+        duration("deadline", Duration::ZERO,
+            "how long after its beginning a call is given up; 0s: never"),
+        flag("check", true, "whether replies are compared with what they must be"),
+        duration("start", Duration::ZERO, "the delay before the first call"),
+    ])
+    .questions(&[
+        question("report", "calls, replies, errors by layer and cause; round-trip times"),
+    ]);
 
 const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::optional("to", PARTICIPANT, "the peer"),
-    ParamSpec::optional("local", PARTICIPANT, "the local participant"),
-    ParamSpec::optional(
-        "procedure",
-        ParamKind::Integer {
-            min: 0,
-            max: u32::MAX as i64,
-        },
-        "the procedure's number, on top of `to`",
-    ),
-    ParamSpec::new(
-        "count",
-        ParamKind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "5",
-        "how many calls; 0 for no end",
-    ),
-    ParamSpec::new(
-        "interval",
-        ParamKind::Duration,
-        "0s",
-        "from the beginning of one call to the next; 0s: as soon as the one before is over",
-    ),
-    ParamSpec::new(
-        "concurrency",
-        ParamKind::Integer {
-            min: 1,
-            max: 65_536,
-        },
-        "1",
-        "how many calls wait at a time",
-    ),
-    ParamSpec::new(
-        "size",
-        ParamKind::Octets,
-        "0",
-        "octets of a request, or of what source replies",
-    ),
-    ParamSpec::new(
-        "size_max",
-        ParamKind::Octets,
-        "0",
-        "if more than `size`: sizes are random up to it, in octets",
-    ),
-    ParamSpec::new(
-        "time",
-        ParamKind::Duration,
-        "1ms",
-        "how long the procedure sleeps, in whole milliseconds",
-    ),
-    ParamSpec::new(
-        "deadline",
-        ParamKind::Duration,
-        "0s",
-        "how long after its beginning a call is given up; 0s: never",
-    ),
-    ParamSpec::new(
-        "check",
-        ParamKind::Bool,
-        "#true",
-        "whether replies are compared with what they must be",
-    ),
-    ParamSpec::new(
-        "start",
-        ParamKind::Duration,
-        "0s",
-        "the delay before the first call",
-    ),
-];

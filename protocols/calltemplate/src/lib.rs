@@ -57,8 +57,8 @@ pub mod wire;
 pub use protocol::{Calltemplate, build};
 pub use session::ServerTime;
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -66,55 +66,23 @@ use xk_core::{Entry, Reason};
 pub static WRONG_VERSION: Reason = Reason::new("wrong version", Class::Bad);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "calltemplate",
-    summary: "a layer of calls that says how long the server took",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Inherit],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    // None of its own: whoever stands on it is known below by his own number.
-    numbers: &[],
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "4096",
-        "how many sessions it holds, for calls and for requests each",
-    )],
-    blocks: &[],
-    questions: &[
-        question(
-            "calltemplate-server-time",
-            "a session's calls, and the server's share of their time",
-        ),
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("calltemplate", include_str!("lib.rs"), build)
+    .summary("a layer of calls that says how long the server took")
+    .on(&[Realm::Rpc], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
+    // No number: what stands on it is known below by its own.
+    .parameters(&[
+        int("sessions_max", 1..=16_777_216, 4096,
+            "how many sessions it holds, for calls and for requests each"),
+    ])
+    .questions(&[
+        question("calltemplate-server-time",
+            "a session's calls, and the server's share of their time"),
         question("max-packet", "that of the layer below less four octets"),
         question("opt-packet", "that of the layer below less four octets"),
-        question(
-            "list-sessions",
-            "one per session below and, for calls, protocol above",
-        ),
-        question(
-            "list-maps",
-            "calling: session below and protocol above; serving: session below",
-        ),
+        question("list-sessions", "one per session below and, for calls, protocol above"),
+        question("list-maps", "calling: session below and protocol above; serving: session below"),
         question("describe", "a session's calls and the server's time"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

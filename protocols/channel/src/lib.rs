@@ -75,90 +75,29 @@ pub use protocol::{Channel, Limits, add, build};
 pub use table::ChannelFigures;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "channel",
-    summary: "request and reply, at most once",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY)
-            .and(Guarantees::PROMPT),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[
-        Number {
-            upper: "channel",
-            lower: "ip",
-            number: 102,
-        },
-        Number {
-            upper: "channel",
-            lower: "fragment",
-            number: 102,
-        },
-        Number {
-            upper: "channel",
-            lower: "null",
-            number: 102,
-        },
-    ],
-    parameters: &[
-        ParamSpec::new(
-            "channels_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "16384",
-            "how many channels it holds, of both sides",
-        ),
-        ParamSpec::new(
-            "hosts_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "4096",
-            "how many clients, and how many servers, it knows",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less 18 octets",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less 18 octets",
-        },
-        QuestionInfo {
-            name: "peer-proved",
-            meaning: "of a session that serves: the client has returned our ticket",
-        },
-        QuestionInfo {
-            name: "cancel-call",
-            meaning: "takes back the call of this name",
-        },
-        QuestionInfo {
-            name: "channel-figures",
-            meaning: "calls, resends, probes, acknowledgements, challenges, executions",
-        },
-    ],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
+    .summary("request and reply, at most once")
+    .above(Family::Host)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE)
+        .and(Guarantees::REPLY).and(Guarantees::PROMPT))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[("ip", 102), ("fragment", 102), ("null", 102)])
+    .parameters(&[
+        int("channels_max", 1..=16_777_216, 16_384, "how many channels it holds, of both sides"),
+        int("hosts_max", 1..=16_777_216, 4096, "how many clients, and how many servers, it knows"),
+    ])
+    .questions(&[
+        question("max-packet", "that of the layer below less 18 octets"),
+        question("opt-packet", "that of the layer below less 18 octets"),
+        question("peer-proved", "of a session that serves: the client has returned our ticket"),
+        question("cancel-call", "takes back the call of this name"),
+        question("channel-figures",
+            "calls, resends, probes, acknowledgements, challenges, executions"),
+    ]);

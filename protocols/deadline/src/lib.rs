@@ -66,10 +66,9 @@ pub mod wire;
 pub use protocol::{Deadline, Settings, build};
 pub use session::Tally;
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, Exclusion, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
-};
+use core::time::Duration;
+use xk_core::control::question;
+use xk_core::graph::{Exclusion, Family, Guarantees, Realm, StackingRules, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -77,89 +76,38 @@ use xk_core::{Entry, Reason};
 pub static TOO_LATE: Reason = Reason::new("too little time left", Class::Exhausted);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "deadline",
-    summary: "a layer of calls that tells the server how long the client waits",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Inherit],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: Some(&StackingRules {
-        derived: &[],
-        excluded: &[
-            is_below("authnone"),
-            is_below("authsys"),
-            is_below("authshort"),
-        ],
-        ways: &[],
-        needed: &[],
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build)
+    .summary("a layer of calls that tells the server how long the client waits")
+    .on(&[Realm::Rpc], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
+    .stacking_rules(&StackingRules {
+        excluded: &[is_below("authnone"), is_below("authsys"), is_below("authshort")],
         ..StackingRules::NONE
-    }),
-    // None of its own: whoever stands on it is known below by his own number.
-    numbers: &[],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: &[
-        question(
-            "deadline-tally",
-            "a session's calls or requests, those late, those not begun",
-        ),
+    })
+    // No number: what stands on it is known below by its own.
+    .parameters(&[
+        duration("wait_max", Duration::ZERO, "how long a call waits at most; 0s: any time"),
+        duration("time_min", Duration::from_micros(1),
+            "a request with less time left is not begun"),
+        int("sessions_max", 1..=16_777_216, 4096,
+            "how many sessions it holds, for calls and for requests each"),
+    ])
+    .questions(&[
+        question("deadline-tally", "a session's calls or requests, those late, those not begun"),
         question("max-packet", "that of the layer below less four octets"),
         question("opt-packet", "that of the layer below less four octets"),
-        question(
-            "list-sessions",
-            "one per session below and, for calls, protocol above",
-        ),
-        question(
-            "list-maps",
-            "calling: session below and protocol above; serving: session below",
-        ),
+        question("list-sessions", "one per session below and, for calls, protocol above"),
+        question("list-maps", "calling: session below and protocol above; serving: session below"),
         question("describe", "a session's tally"),
-    ],
-    probe: None,
-    build,
-};
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::new(
-        "wait_max",
-        ParamKind::Duration,
-        "0s",
-        "how long a call waits at most; 0s: any time",
-    ),
-    ParamSpec::new(
-        "time_min",
-        ParamKind::Duration,
-        "1us",
-        "a request with less time left is not begun",
-    ),
-    ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "4096",
-        "how many sessions it holds, for calls and for requests each",
-    ),
-];
+    ]);
 
 const fn is_below(upper: &'static str) -> Exclusion {
     Exclusion {
         upper,
-        why: "`sunselect` looks for credentials right behind its own header, and this layer's would be there",
+        why: "`sunselect` looks for credentials right behind its own header, and this layer's \
+                would be there",
         instead: "let it stand on the layer of authentication",
     }
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
 }

@@ -47,75 +47,26 @@ mod protocol;
 pub use protocol::{Discard, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "discard",
-    summary: "takes every message, counts it and drops it",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Any],
-        needs: Guarantees::ENABLE,
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("discard", include_str!("lib.rs"), build)
+    .summary("takes every message, counts it and drops it")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Any])
+    .needs(Guarantees::ENABLE)
+    .numbers(&[
         // Local experimental EtherType 2 (IEEE 802); experimental protocol number (RFC 3692).
-        Number {
-            upper: "discard",
-            lower: "eth",
-            number: 0x88b6,
-        },
-        Number {
-            upper: "discard",
-            lower: "ip",
-            number: 254,
-        },
-        Number {
-            upper: "discard",
-            lower: "null",
-            number: 7,
-        },
-        Number {
-            upper: "discard",
-            lower: "rdgram",
-            number: 7,
-        },
-        Number {
-            upper: "discard",
-            lower: "fragment",
-            number: 7,
-        },
-    ],
-    parameters: &[
-        ParamSpec::optional(
-            "port",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_535,
-            },
-            "the port that it serves",
-        ),
-        ParamSpec::optional(
-            "local",
-            ParamKind::Text("a participant, such as port9@10.0.0.1"),
-            "the participant that it serves, if no port is given; any if neither is",
-        ),
-    ],
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "report",
-        meaning: "messages and octets received",
-    }],
-    probe: None,
-    build,
-};
+        ("eth", 0x88b6),
+        ("ip", 254),
+        ("null", 7),
+        ("rdgram", 7),
+        ("fragment", 7),
+    ])
+    .parameters(&[
+        optional("port", ParamKind::integer(1..=65_535), "the port that it serves"),
+        optional("local", ParamKind::Text("a participant, such as port9@10.0.0.1"),
+            "the participant that it serves, if no port is given; any if neither is"),
+    ])
+    .questions(&[question("report", "messages and octets received")]);

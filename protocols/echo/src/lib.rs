@@ -52,77 +52,28 @@ mod protocol;
 pub use protocol::{Echo, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "echo",
-    summary: "sends every message back to whom it came from",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Any],
-        needs: Guarantees::ENABLE
-            .and(Guarantees::EXACT)
-            .and(Guarantees::REPLY),
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("echo", include_str!("lib.rs"), build)
+    .summary("sends every message back to whom it came from")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Any])
+    .needs(Guarantees::ENABLE.and(Guarantees::EXACT).and(Guarantees::REPLY))
+    .numbers(&[
         // Local experimental EtherType 2 (IEEE 802); experimental protocol number (RFC 3692).
-        Number {
-            upper: "echo",
-            lower: "eth",
-            number: 0x88b6,
-        },
-        Number {
-            upper: "echo",
-            lower: "ip",
-            number: 254,
-        },
-        Number {
-            upper: "echo",
-            lower: "null",
-            number: 7,
-        },
-        Number {
-            upper: "echo",
-            lower: "rdgram",
-            number: 7,
-        },
-        Number {
-            upper: "echo",
-            lower: "fragment",
-            number: 7,
-        },
-    ],
-    parameters: &[
-        ParamSpec::optional(
-            "port",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_535,
-            },
-            "the port that it serves",
-        ),
-        ParamSpec::optional(
-            "local",
-            ParamKind::Text("a participant, such as port7@10.0.0.1"),
-            "the participant that it serves, if no port is given; any if neither is",
-        ),
-    ],
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "report",
-        meaning: "messages and octets received, messages sent back and failed",
-    }],
-    probe: None,
-    build,
-};
+        ("eth", 0x88b6),
+        ("ip", 254),
+        ("null", 7),
+        ("rdgram", 7),
+        ("fragment", 7),
+    ])
+    .parameters(&[
+        optional("port", ParamKind::integer(1..=65_535), "the port that it serves"),
+        optional("local", ParamKind::Text("a participant, such as port7@10.0.0.1"),
+            "the participant that it serves, if no port is given; any if neither is"),
+    ])
+    .questions(&[
+        question("report", "messages and octets received, messages sent back and failed"),
+    ]);

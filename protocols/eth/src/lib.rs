@@ -71,81 +71,35 @@ pub use number::{ORGANISATIONS, Selector};
 pub use protocol::{Eth, GROUPS_MAX, LOOPED, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
-};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, StackingRules, int, optional};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "eth",
-    summary: "one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Ether,
-    below: Below {
-        min: 1,
-        max: 1,
-        // Async for what fits any edge: capture, trace, fault.
-        realms: &[Realm::Wire, Realm::Async],
-        families: &[Family::Link],
-        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
-    },
-    service: Service::changing(Guarantees::NONE, Guarantees::EXACT),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: Some(&StackingRules {
-        own_address: Some("address"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: &[
-        ParamSpec::optional(
-            "address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "the station's address, instead of the wire's",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "65536",
-            "how many sessions it holds",
-        ),
-        ParamSpec::new(
-            "idle_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "4096",
-            "from how many sessions on each that a frame makes takes the place of an idle one",
-        ),
-        ParamSpec::new(
-            "passive_max",
-            ParamKind::Integer {
-                min: 0,
-                max: 16_777_216,
-            },
-            "0",
-            "how many sessions frames may make for one protocol above; 0: as many as it holds",
-        ),
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
+    .summary("one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP")
+    .above(Family::Ether)
+    // Async for what fits any edge: capture, trace, fault.
+    .on(&[Realm::Wire, Realm::Async], &[Family::Link])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::changing(Guarantees::NONE, Guarantees::EXACT))
+    .header_octets(wire::HEADER_LEN)
+    .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
+    .parameters(&[
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "the station's address, instead of the wire's"),
+        int("sessions_max", 1..=16_777_216, 65_536, "how many sessions it holds"),
+        int("idle_max", 1..=16_777_216, 4096,
+            "from how many sessions on each that a frame makes takes the place of an idle one"),
+        int("passive_max", 0..=16_777_216, 0,
+            "how many sessions frames may make for one protocol above; 0: as many as it holds"),
         xk_kit::talkers::PARAMETER,
-    ],
-    blocks: &[],
-    questions: &[
+    ])
+    .questions(&[
         question("my-ether", "this station's address"),
         question("peer-ether", "the peer's address, of a session"),
         question("max-packet", "that of the wire less the headers"),
         question("opt-packet", "that of the wire less the headers"),
         question("link-type", "that of the payload, of a session"),
         question("join-group", "takes frames to this group as well"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

@@ -71,98 +71,34 @@ pub use protocol::{Fragment, Limits, add, build};
 pub use table::FragmentFigures;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
-};
-use xk_core::numbers::Number;
-
-const fn bound(
-    name: &'static str,
-    max: i64,
-    default: &'static str,
-    meaning: &'static str,
-) -> ParamSpec {
-    ParamSpec::new(name, ParamKind::Integer { min: 1, max }, default, meaning)
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, StackingRules, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "fragment",
-    summary: "large messages in fragments: unreliable, but persistent",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: Some(&StackingRules {
-        waits: true,
-        ..StackingRules::NONE
-    }),
-    numbers: &[
-        Number {
-            upper: "fragment",
-            lower: "ip",
-            number: 101,
-        },
-        Number {
-            upper: "fragment",
-            lower: "null",
-            number: 101,
-        },
-    ],
-    parameters: &[
-        bound(
-            "sessions_max",
-            16_777_216,
-            "1024",
-            "how many sessions it holds",
-        ),
-        bound(
-            "outstanding_max",
-            65_536,
-            "64",
-            "how many messages are kept for those who lack fragments",
-        ),
-        bound(
-            "partial_max",
-            65_536,
-            "256",
-            "how many messages are being collected",
-        ),
-        bound(
-            "partial_per_peer",
-            65_536,
-            "32",
-            "how many of them from one peer for one protocol above",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build)
+    .summary("large messages in fragments: unreliable, but persistent")
+    .above(Family::Host)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::REPLY))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_OCTETS)
+    .stacking_rules(&StackingRules { waits: true, ..StackingRules::NONE })
+    .numbers(&[("ip", 101), ("null", 101)])
+    .parameters(&[
+        int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds"),
+        int("outstanding_max", 1..=65_536, 64,
+            "how many messages are kept for those who lack fragments"),
+        int("partial_max", 1..=65_536, 256, "how many messages are being collected"),
+        int("partial_per_peer", 1..=65_536, 32,
+            "how many of them from one peer for one protocol above"),
+    ])
+    .questions(&[
         question("max-packet", "sixteen fragments"),
-        question(
-            "opt-packet",
-            "one fragment: that of the layer below less 24 octets",
-        ),
+        question("opt-packet", "one fragment: that of the layer below less 24 octets"),
         question("min-packet", "0: nothing is ever added to a message"),
         question("last-kept", "the name of the copy of the last message"),
         question("free-kept", "releases a copy early"),
         question("ask-kept", "whether the peer is still collecting"),
         question("fragment-figures", "what was kept, asked for, collected"),
-    ],
-    probe: None,
-    build,
-};
+    ]);

@@ -77,106 +77,36 @@ pub mod wire;
 pub use protocol::{Icmp, IcmpFigures, build, reasons};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "icmp",
-    summary: "answers pings, tells of errors, passes errors on; sessions ping",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async],
-        families: &[Family::Host],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::EXACT)
-            .and(Guarantees::REPLY),
-    },
-    service: Service::changing(Guarantees::NONE, Guarantees::ENABLE),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: None,
-    numbers: &[Number {
-        upper: "icmp",
-        lower: "ip",
-        number: wire::IP_PROTOCOL as u32,
-    }],
-    parameters: &[
-        ParamSpec::new(
-            "broadcast_echo",
-            ParamKind::Bool,
-            "#false",
-            "whether echo requests to broadcasts and groups are answered",
-        ),
-        ParamSpec::new(
-            "timestamp",
-            ParamKind::Bool,
-            "#false",
-            "whether time stamp requests are answered",
-        ),
-        ParamSpec::new(
-            "errors_per_second",
-            ParamKind::Integer {
-                min: 0,
-                max: 1_000_000,
-            },
-            "16",
-            "how many errors it sends to a host per second",
-        ),
-        ParamSpec::new(
-            "errors_burst",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "50",
-            "how many errors it may send to a host at once",
-        ),
-        ParamSpec::new(
-            "answers_per_second",
-            ParamKind::Integer {
-                min: 0,
-                max: 100_000_000,
-            },
-            "0",
-            "how many echo and time stamp requests of a host it answers per second; 0: all",
-        ),
-        ParamSpec::new(
-            "answers_burst",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "1000",
-            "how many it may answer at once, if not all",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_536,
-            },
-            "1024",
-            "how many sessions it holds",
-        ),
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
+    .summary("answers pings, tells of errors, passes errors on; sessions ping")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .needs(Guarantees::SESSIONS.and(Guarantees::EXACT).and(Guarantees::REPLY))
+    .service(Service::changing(Guarantees::NONE, Guarantees::ENABLE))
+    .header_octets(wire::HEADER_LEN)
+    .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
+    .parameters(&[
+        flag("broadcast_echo", false,
+            "whether echo requests to broadcasts and groups are answered"),
+        flag("timestamp", false, "whether time stamp requests are answered"),
+        int("errors_per_second", 0..=1_000_000, 16,
+            "how many errors it sends to a host per second"),
+        int("errors_burst", 1..=1_000_000, 50, "how many errors it may send to a host at once"),
+        int("answers_per_second", 0..=100_000_000, 0,
+            "how many echo and time stamp requests of a host it answers per second; 0: all"),
+        int("answers_burst", 1..=1_000_000, 1000, "how many it may answer at once, if not all"),
+        int("sessions_max", 1..=65_536, 1024, "how many sessions it holds"),
         xk_kit::talkers::PARAMETER,
-    ],
-    blocks: &[],
-    questions: &[
+    ])
+    .questions(&[
         question("max-packet", "that of the layer below less eight octets"),
         question("opt-packet", "that of the layer below less eight octets"),
         question("send-error", "tells the sender of a packet"),
         question("network-error", "from below: about an echo request"),
         question("icmp-figures", "what it has answered, sent and been told"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

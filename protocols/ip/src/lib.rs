@@ -116,274 +116,109 @@ pub use control::{
 pub use protocol::{Ip, build};
 pub use shared::reasons;
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
+use xk_core::control::question;
 use xk_core::graph::{
-    Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+    Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, duration, flag,
+    int, octets, optional, required,
 };
-use xk_core::numbers::Number;
 
-const ON: ParamSpec = ParamSpec::optional(
-    "on",
-    ParamKind::Text("the name of a protocol below, such as arp"),
-    "the interface",
-);
+#[rustfmt::skip]
+const ON: ParamSpec = optional("on", ParamKind::Text("the name of a protocol below, such as arp"),
+    "the interface");
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "ip",
-    summary: "the Internet Protocol, version 4: host or router",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 16,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::NEIGHBOURS),
-    },
-    service: Service::changing(
-        Guarantees::EXACT.and(Guarantees::REPLY),
-        Guarantees::NEIGHBOURS,
-    ),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: Some(&StackingRules {
-        own_address: Some("address"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
+    .summary("the Internet Protocol, version 4: host or router")
+    .above(Family::Host)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+    .lowers(1..=16)
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::NEIGHBOURS))
+    .service(Service::changing(Guarantees::EXACT.and(Guarantees::REPLY), Guarantees::NEIGHBOURS))
+    .header_octets(wire::HEADER_LEN)
+    .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
+    .numbers(&[
         // IANA, EtherTypes.
-        Number {
-            upper: "ip",
-            lower: "eth",
-            number: 0x0800,
-        },
-        Number {
-            upper: "ip",
-            lower: "null",
-            number: 0x0800,
-        },
-    ],
-    parameters: PARAMETERS,
-    blocks: BLOCKS,
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::new(
-        "forward",
-        ParamKind::Bool,
-        "#false",
-        "whether it is a router",
-    ),
-    ParamSpec::new(
-        "ttl",
-        ParamKind::Integer { min: 1, max: 255 },
-        "64",
-        "time to live of what is sent, in hops",
-    ),
-    ParamSpec::optional(
-        "mtu",
-        ParamKind::Integer {
-            min: wire::MTU_MIN as i64,
-            max: wire::DATAGRAM_LEN_MAX as i64,
-        },
-        "octets of the largest packet on every interface, if less than the layer below takes",
-    ),
-    ParamSpec::new(
-        "dont_fragment",
-        ParamKind::Bool,
-        "#false",
-        "whether routers may not fragment what fits the path",
-    ),
-    ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "262144",
-        "how many sessions it holds",
-    ),
-    ParamSpec::new(
-        "idle_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "4096",
-        "from how many sessions on each that a message makes takes the place of an idle one",
-    ),
-    ParamSpec::new(
-        "passive_max",
-        ParamKind::Integer {
-            min: 0,
-            max: 16_777_216,
-        },
-        "0",
-        "how many sessions messages may make for one protocol above; 0: as many as it holds",
-    ),
-    ParamSpec::new(
-        "loop_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 65_536,
-        },
-        "256",
-        "how many packets to ourselves may wait",
-    ),
-    ParamSpec::new(
-        "paths_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 1_048_576,
-        },
-        "1024",
-        "of how many paths a reported maximum is remembered",
-    ),
-    ParamSpec::new(
-        "next_hops_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 1_048_576,
-        },
-        "1024",
-        "how many next hops a router keeps open",
-    ),
-    ParamSpec::new(
-        "reassembly_octets_max",
-        ParamKind::Octets,
-        "1MiB",
-        "octets held in fragments, each counting 256 more than it has",
-    ),
-    ParamSpec::optional(
-        "reassembly_source_max",
-        ParamKind::Octets,
-        "octets of one source held in fragments; a quarter of all, if not given",
-    ),
-    ParamSpec::new(
-        "reassembly_datagrams_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 65_536,
-        },
-        "1024",
-        "how many datagrams may be incomplete; of one source, a quarter of them",
-    ),
-    ParamSpec::new(
-        "reassembly_timeout",
-        ParamKind::Duration,
-        "60s",
-        "how long a datagram may stay incomplete",
-    ),
-    ParamSpec::new(
-        "fragments_max",
-        ParamKind::Integer { min: 2, max: 8192 },
-        "128",
-        "how many fragments a datagram may come in",
-    ),
-    xk_kit::talkers::PARAMETER,
-];
-
-const BLOCKS: &[BlockSpec] = &[
-    BlockSpec {
-        name: "address",
-        arguments: &[ParamSpec::required(
-            "address",
-            ParamKind::Text(config::ADDRESS_EXPECTED),
-            "a host of ours and its network",
-        )],
-        properties: &[ON],
-        max: 256,
-        min: 1,
-        doc: "a host of ours and its network",
-    },
-    BlockSpec {
-        name: "route",
-        arguments: &[ParamSpec::required(
-            "network",
-            ParamKind::Text(config::NETWORK_EXPECTED),
-            "where to",
-        )],
-        properties: &[
-            ParamSpec::optional(
-                "via",
-                ParamKind::Text(config::VIA_EXPECTED),
-                "the router on the way; without it the network is on the link",
-            ),
-            ON,
-            ParamSpec::new(
-                "metric",
-                ParamKind::Integer {
-                    min: 0,
-                    max: 4_294_967_295,
-                },
-                "1",
-                "the least one wins among equal prefixes",
-            ),
-        ],
-        max: route::ROUTES_MAX,
-        min: 0,
-        doc: "a way to a network",
-    },
-    BlockSpec {
-        name: "group",
-        arguments: &[ParamSpec::required(
-            "group",
-            ParamKind::Text(config::GROUP_EXPECTED),
-            "a group to take packets of",
-        )],
-        properties: &[],
-        max: 256,
-        min: 0,
-        doc: "a group to take packets of, on all interfaces",
-    },
-];
-
-const QUESTIONS: &[QuestionInfo] = &[
-    question("my-host", "the local host; of the protocol: its first one"),
-    question("peer-host", "of a session: the peer"),
-    question(
-        "specific-destination",
-        "of a session: where what arrives was sent to, and whether that is a broadcast or a group",
-    ),
-    question("peer-proved", "of a session: the peer is this host"),
-    question("max-packet", "65515: the longest datagram less its header"),
-    question("opt-packet", "the path's maximum less the header"),
-    question(
-        "keep-whole",
-        "of a session: from now on nothing is fragmented, and routers are told not to",
-    ),
-    question(
-        "pseudo-header",
-        "of a session: sum over both hosts and the protocol number",
-    ),
-    question(
-        "is-local-host",
-        "whether a packet to this host is delivered here",
-    ),
-    question("is-many", "whether this host is a broadcast or a group"),
-    question(
-        "host-route",
-        "over which layer a host is reached, and whether directly",
-    ),
-    question("deliver-error", "passes an error on to who sent the packet"),
-    question("register-error-protocol", "who tells senders of errors"),
-    question("add-route", "adds a way to a network"),
-    question("remove-route", "removes a way to a network"),
-    question("list-routes", "all routes, longest prefix first"),
-    question("list-interfaces", "all interfaces with their hosts"),
-    question("ip-figures", "what it has forwarded, cut and put together"),
-    question("network-error", "from below: the next hop does not answer"),
-    question("send-error", "from below: a packet that could not go"),
-    question("host-conflict", "from below: another station has our host"),
-];
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+        ("eth", 0x0800),
+        ("null", 0x0800),
+    ])
+    .parameters(&[
+        flag("forward", false, "whether it is a router"),
+        int("ttl", 1..=255, 64, "time to live of what is sent, in hops"),
+        optional("mtu", ParamKind::integer(wire::MTU_MIN as i64..=wire::DATAGRAM_LEN_MAX as i64),
+            "octets of the largest packet on every interface, if less than the layer below takes"),
+        flag("dont_fragment", false, "whether routers may not fragment what fits the path"),
+        int("sessions_max", 1..=16_777_216, 262_144, "how many sessions it holds"),
+        int("idle_max", 1..=16_777_216, 4096,
+            "from how many sessions on each that a message makes takes the place of an idle one"),
+        int("passive_max", 0..=16_777_216, 0,
+            "how many sessions messages may make for one protocol above; 0: as many as it holds"),
+        int("loop_max", 1..=65_536, 256, "how many packets to ourselves may wait"),
+        int("paths_max", 1..=1_048_576, 1024, "of how many paths a reported maximum is remembered"),
+        int("next_hops_max", 1..=1_048_576, 1024, "how many next hops a router keeps open"),
+        octets("reassembly_octets_max", 1 << 20,
+            "octets held in fragments, each counting 256 more than it has"),
+        optional("reassembly_source_max", ParamKind::Octets,
+            "octets of one source held in fragments; a quarter of all, if not given"),
+        int("reassembly_datagrams_max", 1..=65_536, 1024,
+            "how many datagrams may be incomplete; of one source, a quarter of them"),
+        duration("reassembly_timeout", Duration::from_secs(60),
+            "how long a datagram may stay incomplete"),
+        int("fragments_max", 2..=8192, 128, "how many fragments a datagram may come in"),
+        xk_kit::talkers::PARAMETER,
+    ])
+    .blocks(&[
+        block("address", 1..=256,
+            &[
+                required("address", ParamKind::Text(config::ADDRESS_EXPECTED),
+                    "a host of ours and its network"),
+            ],
+            &[ON],
+            "a host of ours and its network"),
+        block("route", 0..=route::ROUTES_MAX,
+            &[
+                required("network", ParamKind::Text(config::NETWORK_EXPECTED), "where to"),
+            ],
+            &[
+                optional("via", ParamKind::Text(config::VIA_EXPECTED),
+                    "the router on the way; without it the network is on the link"),
+                ON,
+                int("metric", 0..=4_294_967_295, 1, "the least one wins among equal prefixes"),
+            ],
+            "a way to a network"),
+        block("group", 0..=256,
+            &[
+                required("group", ParamKind::Text(config::GROUP_EXPECTED),
+                    "a group to take packets of"),
+            ],
+            &[],
+            "a group to take packets of, on all interfaces"),
+    ])
+    .questions(&[
+        question("my-host", "the local host; of the protocol: its first one"),
+        question("peer-host", "of a session: the peer"),
+        question("specific-destination",
+            "of a session: where what arrives was sent to, and whether that is a broadcast or a \
+             group"),
+        question("peer-proved", "of a session: the peer is this host"),
+        question("max-packet", "65515: the longest datagram less its header"),
+        question("opt-packet", "the path's maximum less the header"),
+        question("keep-whole",
+            "of a session: from now on nothing is fragmented, and routers are told not to"),
+        question("pseudo-header", "of a session: sum over both hosts and the protocol number"),
+        question("is-local-host", "whether a packet to this host is delivered here"),
+        question("is-many", "whether this host is a broadcast or a group"),
+        question("host-route", "over which layer a host is reached, and whether directly"),
+        question("deliver-error", "passes an error on to who sent the packet"),
+        question("register-error-protocol", "who tells senders of errors"),
+        question("add-route", "adds a way to a network"),
+        question("remove-route", "removes a way to a network"),
+        question("list-routes", "all routes, longest prefix first"),
+        question("list-interfaces", "all interfaces with their hosts"),
+        question("ip-figures", "what it has forwarded, cut and put together"),
+        question("network-error", "from below: the next hop does not answer"),
+        question("send-error", "from below: a packet that could not go"),
+        question("host-conflict", "from below: another station has our host"),
+    ]);

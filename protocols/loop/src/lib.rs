@@ -44,56 +44,21 @@ mod protocol;
 
 pub use protocol::{Loop, Settings, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{duration, int, octets};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "loop",
-    summary: "a bottom for tests: what is sent comes up again",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "delay",
-            ParamKind::Duration,
-            "0s",
-            "from the push to the arrival",
-        ),
-        ParamSpec::new(
-            "queue",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "1024",
-            "how many messages are under way at most",
-        ),
-        ParamSpec::new(
-            "mtu",
-            ParamKind::Octets,
-            "65535",
-            "the largest message, in octets",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "the mtu",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "the mtu",
-        },
-    ],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("loop", include_str!("lib.rs"), build)
+    .summary("a bottom for tests: what is sent comes up again")
+    .parameters(&[
+        duration("delay", Duration::ZERO, "from the push to the arrival"),
+        int("queue", 1..=1_048_576, 1024, "how many messages are under way at most"),
+        octets("mtu", 65_535, "the largest message, in octets"),
+    ])
+    .questions(&[
+        question("max-packet", "the mtu"),
+        question("opt-packet", "the mtu"),
+    ]);

@@ -105,146 +105,66 @@ pub use session::{Echo, PACKET_OCTETS_MAX};
 pub use shared::Config;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
+use xk_core::control::question;
 use xk_core::graph::{
-    Below, Family, Guarantees, Needed, NeededOn, ParamKind, ParamSpec, Realm, Service,
-    StackingRules,
+    Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, StackingRules, int, optional,
+    word,
 };
-use xk_core::numbers::Number;
-
-const fn count(
-    name: &'static str,
-    max: i64,
-    otherwise: &'static str,
-    about: &'static str,
-) -> ParamSpec {
-    ParamSpec::new(name, ParamKind::Integer { min: 1, max }, otherwise, about)
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "mrpc",
-    summary: "monolithic Sprite RPC: calls, executed at most once",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("procedures"),
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::PROMPT),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: Some(&StackingRules {
-        needed: &[Needed {
-            parameter: "address",
-            on: NeededOn::Kind {
-                kind: "arp",
-                unless: "ip",
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
+    .summary("monolithic Sprite RPC: calls, executed at most once")
+    .above(Family::Other("procedures"))
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::PROMPT))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_LEN)
+    .stacking_rules(&StackingRules {
+        needed: &[
+            Needed {
+                parameter: "address",
+                on: NeededOn::Kind { kind: "arp", unless: "ip" },
+                why: "nobody there says which host this one is, since no `ip` stands on it",
+                instead: "say it: `address=\"10.0.0.1\"`",
             },
-            why: "nobody there says which host this one is, since no `ip` stands on it",
-            instead: "say it: `address=\"10.0.0.1\"`",
-        }],
+        ],
         own_address: Some("address"),
         ..StackingRules::NONE
-    }),
-    numbers: &[
-        Number {
-            upper: "mrpc",
-            lower: "ip",
-            number: wire::IP_PROTOCOL as u32,
-        },
+    })
+    .numbers(&[
+        ("ip", wire::IP_PROTOCOL as u32),
         // What a virtual protocol maps 90 to.
-        Number {
-            upper: "mrpc",
-            lower: "eth",
-            number: 0x3900 + wire::IP_PROTOCOL as u32,
-        },
-    ],
-    parameters: &[
-        count(
-            "channels",
-            65_535,
-            "8",
-            "how many calls go at the same time",
-        ),
-        ParamSpec::new(
-            "fragment",
-            ParamKind::Integer { min: 0, max: 1464 },
-            "1024",
-            "octets of a fragment; 0 for as many as a packet of the layer below takes",
-        ),
-        ParamSpec::new(
-            "timers",
-            ParamKind::Word(&["auto", "ethernet", "internet"]),
-            "auto",
-            "the waits before something is sent again",
-        ),
-        count(
-            "processes_max",
-            65_536,
-            "1024",
-            "how many channels of clients a server serves",
-        ),
-        count(
-            "client_processes_max",
-            65_536,
-            "64",
-            "how many of them may be one client's",
-        ),
-        count(
-            "hosts_max",
-            1_048_576,
-            "1024",
-            "how many clients a server knows, and a client servers",
-        ),
-        count(
-            "sessions_max",
-            16_777_216,
-            "4096",
-            "how many sessions it holds",
-        ),
-        count("enables_max", 65_537, "4096", "how many enables it holds"),
-        ParamSpec::optional(
-            "address",
-            ParamKind::Text("an IPv4 host, such as 10.0.0.1"),
-            "our host, where the layer below does not know it",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
+        ("eth", 0x3900 + wire::IP_PROTOCOL as u32),
+    ])
+    .parameters(&[
+        int("channels", 1..=65_535, 8, "how many calls go at the same time"),
+        int("fragment", 0..=1464, 1024,
+            "octets of a fragment; 0 for as many as a packet of the layer below takes"),
+        word("timers", &["auto", "ethernet", "internet"], "auto",
+            "the waits before something is sent again"),
+        int("processes_max", 1..=65_536, 1024, "how many channels of clients a server serves"),
+        int("client_processes_max", 1..=65_536, 64, "how many of them may be one client's"),
+        int("hosts_max", 1..=1_048_576, 1024,
+            "how many clients a server knows, and a client servers"),
+        int("sessions_max", 1..=16_777_216, 4096, "how many sessions it holds"),
+        int("enables_max", 1..=65_537, 4096, "how many enables it holds"),
+        optional("address", ParamKind::Text("an IPv4 host, such as 10.0.0.1"),
+            "our host, where the layer below does not know it"),
+    ])
+    .questions(&[
         question("my-procedure", "the procedure that a session stands for"),
         question("peer-host", "the peer of a session"),
         question("my-host", "our host towards it"),
-        question(
-            "peer-proved",
-            "of a session that serves: the client has returned our ticket",
-        ),
+        question("peer-proved", "of a session that serves: the client has returned our ticket"),
         question("max-packet", "16384"),
         question("opt-packet", "octets of a fragment, of a session"),
         question("largest-push", "1500"),
         question("cancel-call", "ends the wait of the call with this tag"),
-        question(
-            "describe",
-            "channels, clients and processes; of a session its procedure and peer",
-        ),
-        question(
-            "list-sessions",
-            "one per procedure and session below, for each protocol above and for arrivals",
-        ),
-        question(
-            "list-maps",
-            "active: sessions; passive: procedures enabled; processes: channels of clients",
-        ),
-    ],
-    probe: None,
-    build,
-};
+        question("describe",
+            "channels, clients and processes; of a session its procedure and peer"),
+        question("list-sessions",
+            "one per procedure and session below, for each protocol above and for arrivals"),
+        question("list-maps",
+            "active: sessions; passive: procedures enabled; processes: channels of clients"),
+    ]);

@@ -68,107 +68,32 @@ mod protocol;
 pub use generator::{FRAME_OCTETS_MAX, Generator, Kind, Target};
 pub use protocol::{Noise, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-
-/// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "noise",
-    summary: "sends frames that nobody should send",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Wire, Realm::Async],
-        families: &[Family::Link],
-        needs: Guarantees::OPEN,
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "report",
-        meaning: "frames sent, refused by the wire, received",
-    }],
-    probe: None,
-    build,
+use xk_core::control::question;
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, duration, flag, int, required, text, word,
 };
 
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::required(
-        "to",
-        ParamKind::Text("an IPv4 address, such as 10.0.0.1"),
-        "the host that is attacked",
-    ),
-    ParamSpec::required(
-        "ether",
-        ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-        "its station",
-    ),
-    ParamSpec::new(
-        "port",
-        ParamKind::Integer {
-            min: 1,
-            max: 65_535,
-        },
-        "7",
-        "a port that it may take datagrams for",
-    ),
-    ParamSpec::new(
-        "sources",
-        ParamKind::Text("an IPv4 network, such as 10.0.0.0/8"),
-        "10.0.0.0/8",
-        "the network that forged hosts lie in",
-    ),
-    ParamSpec::new(
-        "kind",
-        ParamKind::Word(Kind::WORDS),
-        "mixed",
-        "what is sent",
-    ),
-    ParamSpec::new(
-        "rate",
-        ParamKind::Integer {
-            min: 1,
-            max: 100_000_000,
-        },
-        "1000",
-        "frames a second",
-    ),
-    ParamSpec::new(
-        "count",
-        ParamKind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "0",
-        "how many frames; 0 for no end",
-    ),
-    ParamSpec::new(
-        "start",
-        ParamKind::Duration,
-        "0s",
-        "the delay before the first frame",
-    ),
-    ParamSpec::new(
-        "seed",
-        ParamKind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "0",
-        "the frames depend on it alone; 0 for one of the kernel's",
-    ),
-    ParamSpec::new(
-        "answers",
-        ParamKind::Bool,
-        "#false",
-        "whether forged hosts can be found by ARP",
-    ),
-];
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("noise", include_str!("lib.rs"), build)
+    .summary("sends frames that nobody should send")
+    .on(&[Realm::Wire, Realm::Async], &[Family::Link])
+    .needs(Guarantees::OPEN)
+    .parameters(&[
+        required("to", ParamKind::Text("an IPv4 address, such as 10.0.0.1"),
+            "the host that is attacked"),
+        required("ether", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "its station"),
+        int("port", 1..=65_535, 7, "a port that it may take datagrams for"),
+        text("sources", "an IPv4 network, such as 10.0.0.0/8", "10.0.0.0/8",
+            "the network that forged hosts lie in"),
+        word("kind", Kind::WORDS, "mixed", "what is sent"),
+        int("rate", 1..=100_000_000, 1000, "frames a second"),
+        int("count", 0..=i64::MAX, 0, "how many frames; 0 for no end"),
+        duration("start", Duration::ZERO, "the delay before the first frame"),
+        int("seed", 0..=i64::MAX, 0, "the frames depend on it alone; 0 for one of the kernel's"),
+        flag("answers", false, "whether forged hosts can be found by ARP"),
+    ])
+    .questions(&[question("report", "frames sent, refused by the wire, received")]);

@@ -47,82 +47,28 @@ pub mod wire;
 pub use protocol::{Null, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "null",
-    summary: "a layer with a four-octet header, for measuring what a layer costs",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Link, Family::Ether, Family::Host],
-        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
-    },
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[
-        Number {
-            upper: "null",
-            lower: "null",
-            number: 1,
-        },
-        Number {
-            upper: "null",
-            lower: "fragment",
-            number: 1,
-        },
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
+    .summary("a layer with a four-octet header, for measuring what a layer costs")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Link, Family::Ether, Family::Host])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[
+        ("null", 1),
+        ("fragment", 1),
         // Local experimental EtherType 1 (IEEE 802); experimental protocol number (RFC 3692).
-        Number {
-            upper: "null",
-            lower: "eth",
-            number: 0x88b5,
-        },
-        Number {
-            upper: "null",
-            lower: "ip",
-            number: 253,
-        },
-    ],
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "1024",
-        "how many sessions it holds",
-    )],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less four octets",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less four octets",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per upper protocol and session below",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "active: session below and type number; passive: type number",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "a session's type number",
-        },
-    ],
-    probe: None,
-    build,
-};
+        ("eth", 0x88b5),
+        ("ip", 253),
+    ])
+    .parameters(&[int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds")])
+    .questions(&[
+        question("max-packet", "that of the layer below less four octets"),
+        question("opt-packet", "that of the layer below less four octets"),
+        question("list-sessions", "one per upper protocol and session below"),
+        question("list-maps", "active: session below and type number; passive: type number"),
+        question("describe", "a session's type number"),
+    ]);

@@ -89,8 +89,10 @@ pub mod wire;
 
 pub use protocol::{Mappings, Portmap, Settings, add, build};
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, block, flag, int, optional, required, word,
+};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -103,126 +105,41 @@ pub static SILENT: Reason = Reason::new("indirect call failed", Class::NotMine);
 /// What `register` is.
 pub(crate) const REGISTER_EXPECTED: &str = "a host, such as 10.0.0.1, or port1111@10.0.0.1";
 
-const NUMBER: ParamKind = ParamKind::Integer {
-    min: 0,
-    max: 4_294_967_295,
-};
+const NUMBER: ParamKind = ParamKind::integer(0..=4_294_967_295);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "portmap",
-    summary: "the port mapper and rpcbind of ONC RPC: tells and finds the ports of programs",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("programs"),
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Other("programs")],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "serve",
-            ParamKind::Bool,
-            "#true",
-            "whether it serves the program 100000",
-        ),
-        ParamSpec::new(
-            "transports",
-            ParamKind::Word(&["udp", "tcp", "both"]),
-            "udp",
-            "what the layer below stands on",
-        ),
-        ParamSpec::new(
-            "version",
-            ParamKind::Word(&["2", "3", "4"]),
-            "2",
-            "the version that others are asked in",
-        ),
-        ParamSpec::optional(
-            "register",
-            ParamKind::Text(REGISTER_EXPECTED),
-            "the host whose port mapper is told what is served above",
-        ),
-        ParamSpec::new(
-            "indirect",
-            ParamKind::Bool,
-            "#false",
-            "whether it calls procedures on behalf of others",
-        ),
-        ParamSpec::new(
-            "mappings_max",
-            ParamKind::Integer { min: 8, max: 512 },
-            "256",
-            "how many mappings there may be",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "1024",
-            "how many sessions that find their port it holds",
-        ),
-    ],
-    blocks: &[BlockSpec {
-        name: "map",
-        arguments: &[],
-        properties: &[
-            ParamSpec::required("program", NUMBER, "the program"),
-            ParamSpec::required("version", NUMBER, "its version"),
-            ParamSpec::new(
-                "transport",
-                ParamKind::Word(&["udp", "tcp"]),
-                "udp",
-                "the transport that it is on",
-            ),
-            ParamSpec::required(
-                "port",
-                ParamKind::Integer {
-                    min: 1,
-                    max: 65_535,
-                },
-                "its port",
-            ),
-        ],
-        max: 64,
-        min: 0,
-        doc: "a mapping that is there from the beginning",
-    }],
-    questions: &[
-        QuestionInfo {
-            name: "mappings",
-            meaning: "its mappings, and how registering with another went",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "those that find their port",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "resolvers: protocol above and both ends",
-        },
-        QuestionInfo {
-            name: "my-procedure",
-            meaning: "of a session that finds its port, the procedure",
-        },
-        QuestionInfo {
-            name: "my-program",
-            meaning: "of the same, the program and its version",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "of the same, a line about it",
-        },
-    ],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
+    .summary("the port mapper and rpcbind of ONC RPC: tells and finds the ports of programs")
+    .above(Family::Other("programs"))
+    .on(&[Realm::Rpc], &[Family::Other("programs")])
+    .needs(Guarantees::SESSIONS)
+    .parameters(&[
+        flag("serve", true, "whether it serves the program 100000"),
+        word("transports", &["udp", "tcp", "both"], "udp", "what the layer below stands on"),
+        word("version", &["2", "3", "4"], "2", "the version that others are asked in"),
+        optional("register", ParamKind::Text(REGISTER_EXPECTED),
+            "the host whose port mapper is told what is served above"),
+        flag("indirect", false, "whether it calls procedures on behalf of others"),
+        int("mappings_max", 8..=512, 256, "how many mappings there may be"),
+        int("sessions_max", 1..=1_048_576, 1024, "how many sessions that find their port it holds"),
+    ])
+    .blocks(&[
+        block("map", 0..=64,
+            &[],
+            &[
+                required("program", NUMBER, "the program"),
+                required("version", NUMBER, "its version"),
+                word("transport", &["udp", "tcp"], "udp", "the transport that it is on"),
+                required("port", ParamKind::integer(1..=65_535), "its port"),
+            ],
+            "a mapping that is there from the beginning"),
+    ])
+    .questions(&[
+        question("mappings", "its mappings, and how registering with another went"),
+        question("list-sessions", "those that find their port"),
+        question("list-maps", "resolvers: protocol above and both ends"),
+        question("my-procedure", "of a session that finds its port, the procedure"),
+        question("my-program", "of the same, the program and its version"),
+        question("describe", "of the same, a line about it"),
+    ]);

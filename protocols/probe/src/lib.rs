@@ -71,111 +71,38 @@ mod window;
 
 pub use protocol::{Probe, Settings, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, int, octets, optional};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "probe",
-    summary: "sends messages and counts, checks and times what comes back",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Any],
-        needs: Guarantees::OPEN
-            .and(Guarantees::EXACT)
-            .and(Guarantees::REPLY),
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
+    .summary("sends messages and counts, checks and times what comes back")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Any])
+    .needs(Guarantees::OPEN.and(Guarantees::EXACT).and(Guarantees::REPLY))
+    .numbers(&[
         // Local experimental EtherType 2 (IEEE 802); experimental protocol number (RFC 3692).
-        Number {
-            upper: "probe",
-            lower: "eth",
-            number: 0x88b6,
-        },
-        Number {
-            upper: "probe",
-            lower: "ip",
-            number: 254,
-        },
-        Number {
-            upper: "probe",
-            lower: "null",
-            number: 7,
-        },
-        Number {
-            upper: "probe",
-            lower: "rdgram",
-            number: 7,
-        },
-        Number {
-            upper: "probe",
-            lower: "fragment",
-            number: 7,
-        },
-    ],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "report",
-            meaning: "messages sent, received, lost; round-trip times",
-        },
-        QuestionInfo {
-            name: "network-error",
-            meaning: "counted by kind",
-        },
-    ],
-    probe: None,
-    build,
-};
+        ("eth", 0x88b6),
+        ("ip", 254),
+        ("null", 7),
+        ("rdgram", 7),
+        ("fragment", 7),
+    ])
+    .parameters(&[
+        optional("to", PARTICIPANT, "the peer"),
+        optional("local", PARTICIPANT, "the local participant"),
+        int("count", 0..=i64::MAX, 5, "how many messages; 0 for no end"),
+        duration("interval", Duration::from_secs(1), "from one message to the next"),
+        octets("size", 56, "octets of a message"),
+        octets("size_max", 0, "if more than `size`: sizes are random up to it, in octets"),
+        duration("timeout", Duration::from_secs(2), "how long a message is awaited"),
+        duration("start", Duration::ZERO, "the delay before the first message"),
+    ])
+    .questions(&[
+        question("report", "messages sent, received, lost; round-trip times"),
+        question("network-error", "counted by kind"),
+    ]);
 
 const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as port7@10.0.0.2");
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::optional("to", PARTICIPANT, "the peer"),
-    ParamSpec::optional("local", PARTICIPANT, "the local participant"),
-    ParamSpec::new(
-        "count",
-        ParamKind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "5",
-        "how many messages; 0 for no end",
-    ),
-    ParamSpec::new(
-        "interval",
-        ParamKind::Duration,
-        "1s",
-        "from one message to the next",
-    ),
-    ParamSpec::new("size", ParamKind::Octets, "56", "octets of a message"),
-    ParamSpec::new(
-        "size_max",
-        ParamKind::Octets,
-        "0",
-        "if more than `size`: sizes are random up to it, in octets",
-    ),
-    ParamSpec::new(
-        "timeout",
-        ParamKind::Duration,
-        "2s",
-        "how long a message is awaited",
-    ),
-    ParamSpec::new(
-        "start",
-        ParamKind::Duration,
-        "0s",
-        "the delay before the first message",
-    ),
-];

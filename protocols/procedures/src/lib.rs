@@ -69,10 +69,10 @@ mod protocol;
 
 pub use protocol::{Procedures, Settings, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, int, octets, optional, text};
 
 /// The procedures by number.
 pub mod number {
@@ -91,69 +91,22 @@ pub mod number {
 }
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "procedures",
-    summary: "serves the six procedures that tests and measurements of RPC call",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Top,
-    above: Family::Any,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Any],
-        needs: Guarantees::ENABLE,
-    },
-    service: Service::TOP,
-    header_octets: 0,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("procedures", include_str!("lib.rs"), build)
+    .summary("serves the six procedures that tests and measurements of RPC call")
+    .on(&[Realm::Rpc], &[Family::Any])
+    .needs(Guarantees::ENABLE)
     // The number of `caller`, on a layer that tells by number who is above.
-    numbers: &[Number {
-        upper: "procedures",
-        lower: "channel",
-        number: 253,
-    }],
-    parameters: &[
-        ParamSpec::new("at", PARTICIPANT, "*", "the local participant"),
-        ParamSpec::new(
-            "procedure",
-            NUMBER,
-            "1",
-            "what a session stands for that names no procedure",
-        ),
-        ParamSpec::new(
-            "concurrency",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "65536",
-            "how many requests it executes at a time",
-        ),
-        ParamSpec::optional(
-            "relay",
-            PARTICIPANT,
-            "whom the procedure 4 calls, with its procedure",
-        ),
-        ParamSpec::new(
-            "source_max",
-            ParamKind::Octets,
-            "16MiB",
-            "the largest reply of source, in octets",
-        ),
-        ParamSpec::new("sleep_max", ParamKind::Duration, "10s", "the longest sleep"),
-    ],
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "report",
-        meaning: "requests executed by procedure and refused by reason",
-    }],
-    probe: None,
-    build,
-};
+    .numbers(&[("channel", 253)])
+    .parameters(&[
+        text("at", "a participant, such as procedure1@10.0.0.2", "*", "the local participant"),
+        int("procedure", 0..=u32::MAX as i64, 1,
+            "what a session stands for that names no procedure"),
+        int("concurrency", 1..=1_048_576, 65_536, "how many requests it executes at a time"),
+        optional("relay", PARTICIPANT, "whom the procedure 4 calls, with its procedure"),
+        octets("source_max", 16 << 20, "the largest reply of source, in octets"),
+        duration("sleep_max", Duration::from_secs(10), "the longest sleep"),
+    ])
+    .questions(&[question("report", "requests executed by procedure and refused by reason")]);
 
 const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");
-const NUMBER: ParamKind = ParamKind::Integer {
-    min: 0,
-    max: u32::MAX as i64,
-};

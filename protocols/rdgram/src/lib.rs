@@ -66,77 +66,30 @@ pub mod wire;
 
 pub use protocol::{Rdgram, add, build};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "rdgram",
-    summary: "reliable datagrams: each is a call with an empty reply",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::changing(Guarantees::RELIABLE, Guarantees::PROMPT),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[Number {
-        upper: "rdgram",
-        lower: "channel",
-        number: 0x66,
-    }],
-    parameters: &[
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "1024",
-            "how many sessions it holds",
-        ),
-        ParamSpec::new(
-            "total",
-            ParamKind::Duration,
-            "30s",
-            "how long a push lasts at most",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less four octets",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less four octets",
-        },
-        QuestionInfo {
-            name: "peer-host",
-            meaning: "of a session: the peer",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per peer and upper protocol",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "active: peer and type number; passive: type number",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "a session's peer and type number",
-        },
-    ],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
+    .summary("reliable datagrams: each is a call with an empty reply")
+    .above(Family::Host)
+    .on(&[Realm::Rpc], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS)
+    .service(Service::changing(Guarantees::RELIABLE, Guarantees::PROMPT))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[("channel", 0x66)])
+    .parameters(&[
+        int("sessions_max", 1..=1_048_576, 1024, "how many sessions it holds"),
+        duration("total", Duration::from_secs(30), "how long a push lasts at most"),
+    ])
+    .questions(&[
+        question("max-packet", "that of the layer below less four octets"),
+        question("opt-packet", "that of the layer below less four octets"),
+        question("peer-host", "of a session: the peer"),
+        question("list-sessions", "one per peer and upper protocol"),
+        question("list-maps", "active: peer and type number; passive: type number"),
+        question("describe", "a session's peer and type number"),
+    ]);

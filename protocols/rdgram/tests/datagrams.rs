@@ -30,8 +30,8 @@ struct Net {
 
 fn net() -> Net {
     let cx = TestKernel::with_stacks(1);
-    for number in xk_rdgram::ENTRY.numbers {
-        cx.numbers_mut().add(*number).unwrap();
+    for number in xk_rdgram::ENTRY.type_numbers() {
+        cx.numbers_mut().add(number).unwrap();
     }
     let bottoms = [1, 2].map(|n| {
         let lower = Lower::host([10, 0, 0, n].into(), 0);

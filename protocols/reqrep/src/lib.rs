@@ -98,158 +98,49 @@ pub use gather::{REPEATED_REPLY, TOO_MANY_REPLIES};
 pub use protocol::{ReqRep, Settings, add, build};
 pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int, octets};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "reqrep",
-    summary: "REQUEST.REPLY: matches replies to requests and repeats requests; zero or more executions",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Inherit],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY)
-            .and(Guarantees::PROMPT),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
+    .summary(
+        "REQUEST.REPLY: matches replies to requests and repeats requests; zero or more executions",
+    )
+    .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE)
+        .and(Guarantees::REPLY).and(Guarantees::PROMPT))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[
         // Unassigned protocol numbers, beside those of the paper's other layers.
-        Number {
-            upper: "reqrep",
-            lower: "ip",
-            number: 103,
-        },
-        Number {
-            upper: "reqrep",
-            lower: "fragment",
-            number: 103,
-        },
-    ],
-    parameters: &[
-        ParamSpec::new(
-            "first_wait",
-            ParamKind::Duration,
-            "1s",
-            "the time before a request is sent again first",
-        ),
-        ParamSpec::new(
-            "wait_max",
-            ParamKind::Duration,
-            "8s",
-            "the longest time between two sendings",
-        ),
-        ParamSpec::new(
-            "total",
-            ParamKind::Duration,
-            "30s",
-            "how long a call lasts at most",
-        ),
-        ParamSpec::new(
-            "calls_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "16384",
-            "how many calls may wait at once",
-        ),
-        ParamSpec::new(
-            "requests_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "1024",
-            "how many requests may be executed at once",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "16384",
-            "how many peers it knows",
-        ),
-        ParamSpec::new(
-            "dupcache",
-            ParamKind::Integer {
-                min: 0,
-                max: 1_048_576,
-            },
-            "0",
-            "of how many requests the reply is kept; 0 for none",
-        ),
-        ParamSpec::new(
-            "dupcache_octets",
-            ParamKind::Octets,
-            "4MiB",
-            "octets of those replies, at most",
-        ),
-        ParamSpec::new(
-            "replies_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_536,
-            },
-            "1024",
-            "how many hosts' replies to one request to many are taken",
-        ),
-        ParamSpec::new(
-            "unproved_rate",
-            ParamKind::Octets,
-            "64KiB",
-            "octets a second of long replies to a host that has proved nothing",
-        ),
-        ParamSpec::new(
-            "unproved_burst",
-            ParamKind::Octets,
-            "128KiB",
-            "octets of long replies to such a host at once",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less eight octets",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less eight octets",
-        },
-        QuestionInfo {
-            name: "cancel-call",
-            meaning: "ends the waiting for a reply",
-        },
-        QuestionInfo {
-            name: "gathers-replies",
-            meaning: "of a session to many hosts: it gives the replies of all",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per session below",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "sessions: session below",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "whether a session calls or serves, and how many calls wait",
-        },
-    ],
-    probe: None,
-    build,
-};
+        ("ip", 103),
+        ("fragment", 103),
+    ])
+    .parameters(&[
+        duration("first_wait", Duration::from_secs(1),
+            "the time before a request is sent again first"),
+        duration("wait_max", Duration::from_secs(8), "the longest time between two sendings"),
+        duration("total", Duration::from_secs(30), "how long a call lasts at most"),
+        int("calls_max", 1..=1_048_576, 16_384, "how many calls may wait at once"),
+        int("requests_max", 1..=1_048_576, 1024, "how many requests may be executed at once"),
+        int("sessions_max", 1..=16_777_216, 16_384, "how many peers it knows"),
+        int("dupcache", 0..=1_048_576, 0, "of how many requests the reply is kept; 0 for none"),
+        octets("dupcache_octets", 4 << 20, "octets of those replies, at most"),
+        int("replies_max", 1..=65_536, 1024,
+            "how many hosts' replies to one request to many are taken"),
+        octets("unproved_rate", 64 << 10,
+            "octets a second of long replies to a host that has proved nothing"),
+        octets("unproved_burst", 128 << 10, "octets of long replies to such a host at once"),
+    ])
+    .questions(&[
+        question("max-packet", "that of the layer below less eight octets"),
+        question("opt-packet", "that of the layer below less eight octets"),
+        question("cancel-call", "ends the waiting for a reply"),
+        question("gathers-replies", "of a session to many hosts: it gives the replies of all"),
+        question("list-sessions", "one per session below"),
+        question("list-maps", "sessions: session below"),
+        question("describe", "whether a session calls or serves, and how many calls wait"),
+    ]);

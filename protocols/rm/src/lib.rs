@@ -72,83 +72,30 @@ pub use protocol::{RecordMarking, Settings, add, build};
 pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, int, octets};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "rm",
-    summary: "record marking: messages on a stream",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Port,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async],
-        families: &[Family::Port],
-        needs: Guarantees::SESSIONS.and(Guarantees::STREAM),
-    },
-    service: Service::changing(Guarantees::WHOLE, Guarantees::STREAM),
-    header_octets: wire::MARK_OCTETS,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "record_max",
-            ParamKind::Octets,
-            "1MiB",
-            "octets of a message, at most",
-        ),
-        ParamSpec::new(
-            "queue_max",
-            ParamKind::Octets,
-            "2MiB",
-            "octets that wait to be sent on one connection, at most",
-        ),
-        ParamSpec::new(
-            "held_max",
-            ParamKind::Octets,
-            "16MiB",
-            "octets that the connections of all peers hold, at most",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "4096",
-            "how many connections it holds, of peers and of its own each",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "carries-records",
-            meaning: "a session does",
-        },
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "the largest record",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "the largest record",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "a session's connection, and how many octets wait",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per connection of a peer, one per pair of ends opened here",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "passive and active: connection",
-        },
-    ],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
+    .summary("record marking: messages on a stream")
+    .above(Family::Port)
+    .on(&[Realm::Async], &[Family::Port])
+    .needs(Guarantees::SESSIONS.and(Guarantees::STREAM))
+    .service(Service::changing(Guarantees::WHOLE, Guarantees::STREAM))
+    .header_octets(wire::MARK_OCTETS)
+    .parameters(&[
+        octets("record_max", 1 << 20, "octets of a message, at most"),
+        octets("queue_max", 2 << 20, "octets that wait to be sent on one connection, at most"),
+        octets("held_max", 16 << 20, "octets that the connections of all peers hold, at most"),
+        int("sessions_max", 1..=16_777_216, 4096,
+            "how many connections it holds, of peers and of its own each"),
+    ])
+    .questions(&[
+        question("carries-records", "a session does"),
+        question("max-packet", "the largest record"),
+        question("opt-packet", "the largest record"),
+        question("describe", "a session's connection, and how many octets wait"),
+        question("list-sessions", "one per connection of a peer, one per pair of ends opened here"),
+        question("list-maps", "passive and active: connection"),
+    ]);

@@ -54,50 +54,33 @@
 //! Paper 001, section 3.2: a selection layer that forwards, instead of SELECT. How it does it is our own.
 
 use crate::protocol::build_forward;
-use crate::{BELOW, CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};
+use crate::{CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};
 use xk_core::Entry;
-use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, optional, required};
 
-const PROCEDURE: ParamKind = ParamKind::Integer {
-    min: 0,
-    max: 65_535,
-};
+const PROCEDURE: ParamKind = ParamKind::integer(0..=65_535);
 
 /// What the catalog knows of the layer that forwards.
-pub static FORWARD_ENTRY: Entry = Entry {
-    kind: "forward",
-    summary: "SELECT that calls some procedures at another host",
-    manual: include_str!("forward.rs"),
-    realm: Realm::Rpc,
-    above: PROCEDURES,
-    below: BELOW,
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.rs"), build_forward)
+    .summary("SELECT that calls some procedures at another host")
+    .above(PROCEDURES)
+    .on(&[Realm::Rpc], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
     // Those of `select`, which its peers take it for.
-    numbers: &[Number {
-        upper: "forward",
-        lower: "channel",
-        number: 0x65,
-    }],
-    parameters: &[CHANNELS, SESSIONS_MAX],
-    blocks: &[BlockSpec {
-        name: "route",
-        arguments: &[
-            ParamSpec::required("first", PROCEDURE, "the first procedure"),
-            ParamSpec::optional("last", PROCEDURE, "the last procedure"),
-        ],
-        properties: &[ParamSpec::required(
-            "to",
-            ParamKind::Text("a participant, such as 10.0.0.3"),
-            "who serves them",
-        )],
-        max: 1024,
-        min: 0,
-        doc: "procedures that are called at another host",
-    }],
-    questions: QUESTIONS,
-    probe: None,
-    build: build_forward,
-};
+    .numbers(&[("channel", 0x65)])
+    .parameters(&[CHANNELS, SESSIONS_MAX])
+    .blocks(&[
+        block("route", 0..=1024,
+            &[
+                required("first", PROCEDURE, "the first procedure"),
+                optional("last", PROCEDURE, "the last procedure"),
+            ],
+            &[
+                required("to", ParamKind::Text("a participant, such as 10.0.0.3"),
+                    "who serves them"),
+            ],
+            "procedures that are called at another host"),
+    ])
+    .questions(QUESTIONS);

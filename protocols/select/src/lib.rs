@@ -75,91 +75,44 @@ pub use protocol::{Limits, Select, add, build, build_forward};
 pub use routes::{HOPS_MAX, LOOPED};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::{QuestionInfo, question};
+use xk_core::graph::{Family, Guarantees, ParamSpec, Realm, int};
 
 /// The family of participants with a procedure on top.
 pub const PROCEDURES: Family = Family::Other("procedures");
 
-const BELOW: Below = Below {
-    needs: Guarantees::SESSIONS,
-    min: 1,
-    max: 1,
-    realms: &[Realm::Rpc],
-    families: &[Family::Host, Family::Link],
-};
-
-const CHANNELS: ParamSpec = ParamSpec::new(
+const CHANNELS: ParamSpec = int(
     "channels",
-    ParamKind::Integer {
-        min: 1,
-        max: 65_536,
-    },
-    "8",
+    1..=65_536,
+    8,
     "how many channels a peer has at most",
 );
 
-const SESSIONS_MAX: ParamSpec = ParamSpec::new(
-    "sessions_max",
-    ParamKind::Integer {
-        min: 1,
-        max: 1_048_576,
-    },
-    "4096",
-    "how many sessions it holds for clients, and how many for servers",
-);
+#[rustfmt::skip]
+const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_576, 4096,
+    "how many sessions it holds for clients, and how many for servers");
 
+#[rustfmt::skip]
 const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "my-procedure",
-        meaning: "which procedure a session stands for",
-    },
-    QuestionInfo {
-        name: "cancel-call",
-        meaning: "ends the wait of a call for a channel, or for its reply",
-    },
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "that of the layer below less six octets",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "that of the layer below less six octets",
-    },
-    QuestionInfo {
-        name: "list-sessions",
-        meaning: "one per procedure and peer called, one per procedure and channel served",
-    },
-    QuestionInfo {
-        name: "list-maps",
-        meaning: "active: peer and procedure; passive: channel and procedure; enables: procedure",
-    },
-    QuestionInfo {
-        name: "describe",
-        meaning: "a session's procedure",
-    },
+    question("my-procedure", "which procedure a session stands for"),
+    question("cancel-call", "ends the wait of a call for a channel, or for its reply"),
+    question("max-packet", "that of the layer below less six octets"),
+    question("opt-packet", "that of the layer below less six octets"),
+    question("list-sessions",
+        "one per procedure and peer called, one per procedure and channel served"),
+    question("list-maps",
+        "active: peer and procedure; passive: channel and procedure; enables: procedure"),
+    question("describe", "a session's procedure"),
 ];
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "select",
-    summary: "SELECT: which procedure of which peer, over a fixed pool of channels",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: PROCEDURES,
-    below: BELOW,
-    service: Service::LAYER,
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[Number {
-        upper: "select",
-        lower: "channel",
-        number: 0x65,
-    }],
-    parameters: &[CHANNELS, SESSIONS_MAX],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
+    .summary("SELECT: which procedure of which peer, over a fixed pool of channels")
+    .above(PROCEDURES)
+    .on(&[Realm::Rpc], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[("channel", 0x65)])
+    .parameters(&[CHANNELS, SESSIONS_MAX])
+    .questions(QUESTIONS);

@@ -25,12 +25,9 @@ struct Net {
 /// Hosts 10.0.0.1 and so on, one per set of routes: (first, last, host).
 fn net(channels: usize, routes: &[&[(i64, i64, &str)]]) -> Net {
     let cx = TestKernel::with_stacks(1);
-    for number in xk_select::ENTRY
-        .numbers
-        .iter()
-        .chain(xk_select::FORWARD_ENTRY.numbers)
-    {
-        cx.numbers_mut().add(*number).unwrap();
+    let numbers = xk_select::ENTRY.type_numbers();
+    for number in numbers.chain(xk_select::FORWARD_ENTRY.type_numbers()) {
+        cx.numbers_mut().add(number).unwrap();
     }
     let (mut bottoms, mut selects, mut tops) = (Vec::new(), Vec::new(), Vec::new());
     for (n, routes) in (1..).zip(routes) {

@@ -67,69 +67,30 @@ pub mod wire;
 pub use protocol::{Settings, SunProg, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "sunprog",
-    summary: "the table of programs of ONC RPC: who serves which, and how a call went",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("programs"),
-    below: Below {
-        min: 1,
-        max: 4,
-        realms: &[Realm::Rpc],
-        families: &[Family::Other("credentials")],
-        needs: Guarantees::SESSIONS,
-    },
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("sunprog", include_str!("lib.rs"), build)
+    .summary("the table of programs of ONC RPC: who serves which, and how a call went")
+    .above(Family::Other("programs"))
+    .on(&[Realm::Rpc], &[Family::Other("credentials")])
+    .lowers(1..=4)
+    .needs(Guarantees::SESSIONS)
     // In replies; a call has none.
-    service: Service::LAYER,
-    header_octets: wire::STAT_OCTETS,
-    stacking_rules: None,
+    .header_octets(wire::STAT_OCTETS)
     // In place of a layer for it: the flavor AUTH_NONE.
-    numbers: &[Number {
-        upper: "sunprog",
-        lower: "sunselect",
-        number: xk_kit::onc::AUTH_NONE,
-    }],
-    parameters: &[
+    .numbers(&[("sunselect", xk_kit::onc::AUTH_NONE)])
+    .parameters(&[
         xk_kit::onc::SESSIONS_MAX,
-        ParamSpec::new(
-            "programs_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_576,
-            },
-            "1024",
-            "how many programs, versions and procedures may be offered",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "my-procedure",
-            meaning: "the number of the procedure that a session serves",
-        },
-        QuestionInfo {
-            name: "my-program",
-            meaning: "the numbers of its program and version",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per session below and, for calls, protocol above",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "calling: session below and protocol above; serving: session below",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "a session's program, version and procedure",
-        },
-    ],
-    probe: None,
-    build,
-};
+        int("programs_max", 1..=1_048_576, 1024,
+            "how many programs, versions and procedures may be offered"),
+    ])
+    .questions(&[
+        question("my-procedure", "the number of the procedure that a session serves"),
+        question("my-program", "the numbers of its program and version"),
+        question("list-sessions", "one per session below and, for calls, protocol above"),
+        question("list-maps", "calling: session below and protocol above; serving: session below"),
+        question("describe", "a session's program, version and procedure"),
+    ]);

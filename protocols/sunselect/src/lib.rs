@@ -67,80 +67,33 @@ pub mod wire;
 pub use protocol::{Settings, SunSelect, add, build};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "sunselect",
-    summary: "SUN.SELECT: names program, version and procedure of a call",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Rpc,
-    above: Family::Other("credentials"),
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Rpc],
-        families: &[Family::Port, Family::Host, Family::Ether, Family::Link],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::LAYER,
-    header_octets: wire::CALL_OCTETS,
-    stacking_rules: None,
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), build)
+    .summary("SUN.SELECT: names program, version and procedure of a call")
+    .above(Family::Other("credentials"))
+    .on(&[Realm::Rpc], &[Family::Port, Family::Host, Family::Ether, Family::Link])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(wire::CALL_OCTETS)
     // Not assigned by anybody: beside that of `select`.
-    numbers: &[Number {
-        upper: "sunselect",
-        lower: "channel",
-        number: 0x67,
-    }],
-    parameters: &[
+    .numbers(&[("channel", 0x67)])
+    .parameters(&[
         xk_kit::onc::SESSIONS_MAX,
-        ParamSpec::new(
-            "lines_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_536,
-            },
-            "8",
-            "how many calls to one peer may be under way on a layer that has but one in each session",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "my-procedure",
-            meaning: "the number of the procedure that a session calls or serves",
-        },
-        QuestionInfo {
-            name: "my-program",
-            meaning: "the numbers of its program and version",
-        },
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less the header",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less the header",
-        },
-        QuestionInfo {
-            name: "cancel-call",
-            meaning: "ends the waiting for a reply, or for a line",
-        },
-        QuestionInfo {
-            name: "list-sessions",
-            meaning: "one per peer, procedure and protocol above",
-        },
-        QuestionInfo {
-            name: "list-maps",
-            meaning: "calling: way, protocol above and name; serving: session below and name",
-        },
-        QuestionInfo {
-            name: "describe",
-            meaning: "a session's program, version and procedure",
-        },
-    ],
-    probe: None,
-    build,
-};
+        int("lines_max", 1..=65_536, 8,
+            "how many calls to one peer may be under way on a layer that has but one in each \
+             session"),
+    ])
+    .questions(&[
+        question("my-procedure", "the number of the procedure that a session calls or serves"),
+        question("my-program", "the numbers of its program and version"),
+        question("max-packet", "that of the layer below less the header"),
+        question("opt-packet", "that of the layer below less the header"),
+        question("cancel-call", "ends the waiting for a reply, or for a line"),
+        question("list-sessions", "one per peer, procedure and protocol above"),
+        question("list-maps",
+            "calling: way, protocol above and name; serving: session below and name"),
+        question("describe", "a session's program, version and procedure"),
+    ]);

@@ -112,41 +112,27 @@ pub use protocol::{Tcp, add, build};
 pub use seq::Seq;
 pub use state::State;
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
+use xk_core::control::question;
 use xk_core::graph::{
-    Below, Family, Guarantees, Needed, NeededOn, ParamKind, ParamSpec, Realm, Service,
-    StackingRules,
+    Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, StackingRules, duration, flag,
+    int, octets, optional, word,
 };
-use xk_core::numbers::Number;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "tcp",
-    summary: "Transmission Control Protocol: streams of octets between ports",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Port,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link, Family::Port],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::EXACT)
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY)
-            .and(Guarantees::PROMPT),
-    },
-    service: Service::changing(
-        Guarantees::STREAM
-            .and(Guarantees::EXACT)
-            .and(Guarantees::ORDER)
-            .and(Guarantees::RELIABLE),
-        Guarantees::WHOLE,
-    ),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: Some(&StackingRules {
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
+    .summary("Transmission Control Protocol: streams of octets between ports")
+    .above(Family::Port)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link, Family::Port])
+    .needs(Guarantees::SESSIONS.and(Guarantees::EXACT).and(Guarantees::WHOLE)
+        .and(Guarantees::REPLY).and(Guarantees::PROMPT))
+    .service(Service::changing(
+        Guarantees::STREAM.and(Guarantees::EXACT).and(Guarantees::ORDER).and(Guarantees::RELIABLE),
+        Guarantees::WHOLE))
+    .header_octets(wire::HEADER_LEN)
+    .stacking_rules(&StackingRules {
         needed: &[Needed {
             parameter: "local",
             on: NeededOn::Family(Family::Port),
@@ -154,161 +140,48 @@ pub static ENTRY: Entry = Entry {
             instead: "name one: `local=\"port9000\"`",
         }],
         ..StackingRules::NONE
-    }),
-    numbers: &[Number {
-        upper: "tcp",
-        lower: "ip",
-        number: wire::IP_PROTOCOL as u32,
-    }],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: None,
-    build,
-};
-
-const fn count(
-    name: &'static str,
-    min: i64,
-    max: i64,
-    usual: &'static str,
-    text: &'static str,
-) -> ParamSpec {
-    ParamSpec::new(name, ParamKind::Integer { min, max }, usual, text)
-}
-
-const fn flag(name: &'static str, usual: &'static str, text: &'static str) -> ParamSpec {
-    ParamSpec::new(name, ParamKind::Bool, usual, text)
-}
-
-static PARAMETERS: &[ParamSpec] = &[
-    count(
-        "sessions_max",
-        1,
-        16_777_216,
-        "65536",
-        "how many connections it holds",
-    ),
-    count(
-        "passive_max",
-        0,
-        16_777_216,
-        "0",
-        "how many connections peers may make for one protocol above; 0: as many as it holds",
-    ),
-    count(
-        "pending_max",
-        1,
-        16_777_216,
-        "4096",
-        "how many peers may have sent a SYN and nothing more",
-    ),
-    count(
-        "enables_max",
-        1,
-        131_072,
-        "16384",
-        "how many enables it holds",
-    ),
-    ParamSpec::new(
-        "receive_buffer",
-        ParamKind::Octets,
-        "4MiB",
-        "octets of a connection's receive buffer at most",
-    ),
-    ParamSpec::new(
-        "send_buffer",
-        ParamKind::Octets,
-        "1MiB",
-        "octets of a connection's send buffer",
-    ),
-    count(
-        "segment_max",
-        64,
-        65_535,
-        "65535",
-        "octets of data in a segment at most",
-    ),
-    ParamSpec::new(
-        "congestion",
-        ParamKind::Word(congestion::NAMES),
-        congestion::NAMES[0],
-        "the congestion control",
-    ),
-    flag("no_delay", "#false", "whether small segments go at once"),
-    flag("window_scale", "#true", "whether window scaling is offered"),
-    flag("timestamps", "#true", "whether timestamps are offered"),
-    flag(
-        "sack",
-        "#true",
-        "whether selective acknowledgements are offered",
-    ),
-    flag(
-        "ecn",
-        "#false",
-        "whether explicit congestion notification is offered",
-    ),
-    ParamSpec::new(
-        "time_wait",
-        ParamKind::Duration,
-        "60s",
-        "how long an ended connection is remembered",
-    ),
-    ParamSpec::new(
-        "user_timeout",
-        ParamKind::Duration,
-        "300s",
-        "how long octets may stay unacknowledged",
-    ),
-    flag(
-        "announce_user_timeout",
-        "#false",
-        "whether the peer is told that, and its word heeded",
-    ),
-    ParamSpec::optional(
-        "local",
-        ParamKind::Text("a participant, such as port9000"),
-        "what it enables below",
-    ),
-    xk_kit::talkers::PARAMETER,
-];
-
-const fn answers(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
-
-static QUESTIONS: &[QuestionInfo] = &[
-    answers("my-port", "the local port of a session"),
-    answers("peer-port", "the peer's port of a session"),
-    answers(
-        "needs-pseudo-header",
-        "its checksum covers the hosts of the layer below",
-    ),
-    answers("peer-proved", "of a session: the handshake is done"),
-    answers("max-packet", "the send buffer, in octets"),
-    answers("opt-packet", "octets of data in a segment"),
-    answers("stream-space", "how many octets a push takes now"),
-    answers(
-        "stream-shutdown",
-        "ends this side's direction behind what was pushed",
-    ),
-    answers("stream-abort", "breaks the connection off"),
-    answers(
-        "stream-consumed",
-        "opens the window of a receiver that says what it has consumed",
-    ),
-    answers(
-        "stream-set",
-        "sets something, of a session or for all to come",
-    ),
-    answers("stream-info", "how the connection stands"),
-    answers("stream-use", "how much the peer uses the connection"),
-    answers(
-        "stream-soft-error",
-        "what the network says against it that is no proof",
-    ),
-    answers(
-        "is-outstanding",
-        "whether a segment of a connection is not acknowledged",
-    ),
-];
+    })
+    .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
+    .parameters(&[
+        int("sessions_max", 1..=16_777_216, 65_536, "how many connections it holds"),
+        int("passive_max", 0..=16_777_216, 0,
+            "how many connections peers may make for one protocol above; 0: as many as it holds"),
+        int("pending_max", 1..=16_777_216, 4096,
+            "how many peers may have sent a SYN and nothing more"),
+        int("enables_max", 1..=131_072, 16_384, "how many enables it holds"),
+        octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
+        octets("send_buffer", 1 << 20, "octets of a connection's send buffer"),
+        int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
+        word("congestion", congestion::NAMES, congestion::DEFAULT, "the congestion control"),
+        flag("no_delay", false, "whether small segments go at once"),
+        flag("window_scale", true, "whether window scaling is offered"),
+        flag("timestamps", true, "whether timestamps are offered"),
+        flag("sack", true, "whether selective acknowledgements are offered"),
+        flag("ecn", false, "whether explicit congestion notification is offered"),
+        duration("time_wait", Duration::from_secs(60),
+            "how long an ended connection is remembered"),
+        duration("user_timeout", Duration::from_secs(300),
+            "how long octets may stay unacknowledged"),
+        flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
+        optional("local", ParamKind::Text("a participant, such as port9000"),
+            "what it enables below"),
+        xk_kit::talkers::PARAMETER,
+    ])
+    .questions(&[
+        question("my-port", "the local port of a session"),
+        question("peer-port", "the peer's port of a session"),
+        question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),
+        question("peer-proved", "of a session: the handshake is done"),
+        question("max-packet", "the send buffer, in octets"),
+        question("opt-packet", "octets of data in a segment"),
+        question("stream-space", "how many octets a push takes now"),
+        question("stream-shutdown", "ends this side's direction behind what was pushed"),
+        question("stream-abort", "breaks the connection off"),
+        question("stream-consumed",
+            "opens the window of a receiver that says what it has consumed"),
+        question("stream-set", "sets something, of a session or for all to come"),
+        question("stream-info", "how the connection stands"),
+        question("stream-use", "how much the peer uses the connection"),
+        question("stream-soft-error", "what the network says against it that is no proof"),
+        question("is-outstanding", "whether a segment of a connection is not acknowledged"),
+    ]);

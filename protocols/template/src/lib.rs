@@ -57,9 +57,8 @@ pub mod wire;
 pub use protocol::{Template, build};
 pub use session::Missing;
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -67,64 +66,25 @@ use xk_core::{Entry, Reason};
 pub static WRONG_VERSION: Reason = Reason::new("wrong version", Class::Bad);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "template",
-    summary: "a layer that says how long a message is and notices how many are missing",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Link, Family::Ether, Family::Host],
-        needs: Guarantees::SESSIONS.and(Guarantees::WHOLE),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_OCTETS,
-    stacking_rules: None,
-    numbers: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("template", include_str!("lib.rs"), build)
+    .summary("a layer that says how long a message is and notices how many are missing")
+    .on(&[Realm::Async, Realm::Wire], &[Family::Link, Family::Ether, Family::Host])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_OCTETS)
+    .numbers(&[
         // Local experimental EtherType 2 (IEEE 802), experimental protocol number 2 (RFC 3692 section 2.1).
-        number_on("eth", 0x88b6),
-        number_on("ip", 254),
-        number_on("null", 2),
-    ],
-    parameters: &[ParamSpec::new(
-        "sessions_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 16_777_216,
-        },
-        "1024",
-        "how many sessions it holds",
-    )],
-    blocks: &[],
-    questions: &[
-        question(
-            "template-missing",
-            "how many messages of the peer never came",
-        ),
+        ("eth", 0x88b6),
+        ("ip", 254),
+        ("null", 2),
+    ])
+    .parameters(&[int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds")])
+    .questions(&[
+        question("template-missing", "how many messages of the peer never came"),
         question("max-packet", "that of the layer below less eight octets"),
         question("opt-packet", "that of the layer below less eight octets"),
         question("list-sessions", "one per upper protocol and session below"),
-        question(
-            "list-maps",
-            "active: session below and type number; passive: type number",
-        ),
+        question("list-maps", "active: session below and type number; passive: type number"),
         question("describe", "a session's type number and what it misses"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn number_on(lower: &'static str, number: u32) -> Number {
-    Number {
-        upper: "template",
-        lower,
-        number,
-    }
-}
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

@@ -76,97 +76,33 @@ pub use protocol::{Udp, add, build};
 pub use unconnected::PEERS_MAX;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
-use xk_core::numbers::Number;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "udp",
-    summary: "User Datagram Protocol: datagrams between ports",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Port,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async, Realm::Wire],
-        families: &[Family::Host, Family::Link],
-        needs: Guarantees::SESSIONS
-            .and(Guarantees::WHOLE)
-            .and(Guarantees::REPLY),
-    },
-    service: Service::adding(Guarantees::EXACT),
-    header_octets: wire::HEADER_LEN,
-    stacking_rules: None,
-    numbers: &[Number {
-        upper: "udp",
-        lower: "ip",
-        number: wire::IP_PROTOCOL as u32,
-    }],
-    parameters: &[
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "65536",
-            "how many connected sessions it holds",
-        ),
-        ParamSpec::new(
-            "passive_max",
-            ParamKind::Integer {
-                min: 0,
-                max: 16_777_216,
-            },
-            "0",
-            "how many sessions datagrams may make for one protocol above; 0: as many as it holds",
-        ),
-        ParamSpec::new(
-            "enables_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 131_072,
-            },
-            "16384",
-            "how many enables and unconnected sessions it holds",
-        ),
-        ParamSpec::new(
-            "checksum",
-            ParamKind::Bool,
-            "#true",
-            "whether datagrams are sent with a checksum",
-        ),
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("udp", include_str!("lib.rs"), build)
+    .summary("User Datagram Protocol: datagrams between ports")
+    .above(Family::Port)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::REPLY))
+    .service(Service::adding(Guarantees::EXACT))
+    .header_octets(wire::HEADER_LEN)
+    .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
+    .parameters(&[
+        int("sessions_max", 1..=16_777_216, 65_536, "how many connected sessions it holds"),
+        int("passive_max", 0..=16_777_216, 0,
+            "how many sessions datagrams may make for one protocol above; 0: as many as it holds"),
+        int("enables_max", 1..=131_072, 16_384,
+            "how many enables and unconnected sessions it holds"),
+        flag("checksum", true, "whether datagrams are sent with a checksum"),
         xk_kit::talkers::PARAMETER,
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "needs-pseudo-header",
-            meaning: "its checksum covers the hosts of the layer below",
-        },
-        QuestionInfo {
-            name: "my-port",
-            meaning: "the local port of a session",
-        },
-        QuestionInfo {
-            name: "peer-port",
-            meaning: "the peer's port of a session that has one",
-        },
-        QuestionInfo {
-            name: "serves-port",
-            meaning: "whether another port of a session's host is enabled",
-        },
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below less eight octets",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below less eight octets",
-        },
-    ],
-    probe: None,
-    build,
-};
+    ])
+    .questions(&[
+        question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),
+        question("my-port", "the local port of a session"),
+        question("peer-port", "the peer's port of a session that has one"),
+        question("serves-port", "whether another port of a session's host is enabled"),
+        question("max-packet", "that of the layer below less eight octets"),
+        question("opt-packet", "that of the layer below less eight octets"),
+    ]);

@@ -71,8 +71,8 @@ mod shared;
 
 pub use protocol::{Vip, add, build};
 
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -83,77 +83,31 @@ pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 pub const ETHER_BASE: u32 = 0x3900;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "vip",
-    summary: "hosts, reached over the link where they are on it and by IP where they are not",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 2,
-        max: 2,
-        realms: &[Realm::Async],
-        families: &[Family::Host],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::adding(Guarantees::REPLY),
-    header_octets: 0,
-    numbers: &[],
-    stacking_rules: Some(&xk_kit::standins::LINK_OR_NET),
-    parameters: &[
-        ParamSpec::new(
-            "ether_base",
-            ParamKind::Integer {
-                min: 0x0600,
-                max: 0xff00,
-            },
-            "14592",
-            "the type number on Ethernet of the upper protocol whose number on `ip` is 0",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_575,
-            },
-            "65536",
-            "how many sessions it holds",
-        ),
-        ParamSpec::new(
-            "idle_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_575,
-            },
-            "4096",
-            "from how many sessions on each that a message makes takes the place of an idle one",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("vip", include_str!("lib.rs"), build)
+    .summary("hosts, reached over the link where they are on it and by IP where they are not")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .lowers(2..=2)
+    .needs(Guarantees::SESSIONS)
+    .service(Service::adding(Guarantees::REPLY))
+    .stacking_rules(&xk_kit::standins::LINK_OR_NET)
+    .parameters(&[
+        int("ether_base", 0x0600..=0xff00, 14_592,
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0"),
+        int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),
+        int("idle_max", 1..=1_048_575, 4096,
+            "from how many sessions on each that a message makes takes the place of an idle one"),
+    ])
+    .questions(&[
         question("peer-host", "the peer, of a session"),
         question("my-host", "our host towards it"),
-        question(
-            "pseudo-header",
-            "the sum over both hosts and the number of the upper protocol on `ip`",
-        ),
+        question("pseudo-header",
+            "the sum over both hosts and the number of the upper protocol on `ip`"),
         question("peer-on-link", "whether the peer is on the link now"),
-        question(
-            "max-packet",
-            "the largest message that one of the ways takes",
-        ),
-        question(
-            "opt-packet",
-            "the largest message that goes whole by the way that is used",
-        ),
+        question("max-packet", "the largest message that one of the ways takes"),
+        question("opt-packet", "the largest message that goes whole by the way that is used"),
         question("describe", "a session's host and its ways"),
         question("list-sessions", "one for each host and upper protocol"),
         question("list-maps", "active: host and upper protocol"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

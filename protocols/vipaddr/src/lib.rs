@@ -65,55 +65,25 @@ pub use protocol::{VipAddr, add, build};
 /// What is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
-};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, Service, StackingRules, duration, int};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "vipaddr",
-    summary: "hosts, reached over the link or by IP as is decided once, when a session is opened",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 2,
-        max: 2,
-        realms: &[Realm::Async],
-        families: &[Family::Host],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::adding(Guarantees::REPLY),
-    header_octets: 0,
-    numbers: &[],
-    stacking_rules: Some(&StackingRules {
-        waits: true,
-        ..xk_kit::standins::LINK_OR_NET
-    }),
-    parameters: &[
-        ParamSpec::new(
-            "ether_base",
-            ParamKind::Integer {
-                min: 0x0600,
-                max: 0xff00,
-            },
-            "14592",
-            "the type number on Ethernet of the upper protocol whose number on `ip` is 0",
-        ),
-        ParamSpec::new(
-            "wait",
-            ParamKind::Duration,
-            "3s",
-            "how long `open` waits for a host's address at most",
-        ),
-    ],
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "list-maps",
-        meaning: "heard: sessions of the link layer",
-    }],
-    probe: None,
-    build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
+    .summary("hosts, reached over the link or by IP as is decided once, when a session is opened")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .lowers(2..=2)
+    .needs(Guarantees::SESSIONS)
+    .service(Service::adding(Guarantees::REPLY))
+    .stacking_rules(&StackingRules { waits: true, ..xk_kit::standins::LINK_OR_NET })
+    .parameters(&[
+        int("ether_base", 0x0600..=0xff00, 14_592,
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0"),
+        duration("wait", Duration::from_secs(3),
+            "how long `open` waits for a host's address at most"),
+    ])
+    .questions(&[question("list-maps", "heard: sessions of the link layer")]);

@@ -65,90 +65,47 @@ mod table;
 pub use protocol::{Assume, EVICTED, Settings, VipAdv, VipTable, add, build};
 pub use table::VipHost;
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{
-    Below, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, Way,
-};
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Realm, StackingRules, Way, duration, int, word};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "vipadv",
-    summary: "tells the hosts on a link that this one runs virtual protocols, and remembers which of them do",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async],
-        families: &[Family::Host],
-        needs: Guarantees::OPEN.and(Guarantees::RESOLVER),
-    },
-    service: Service::LAYER,
-    header_octets: 0,
-    numbers: &[],
-    stacking_rules: Some(&StackingRules {
-        ways: &[Way {
-            on: "eth",
-            straight: true,
-            is: "the layer above the link, `arp`",
-        }],
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
+    .summary(
+        "tells the hosts on a link that this one runs virtual protocols, and remembers which of \
+         them do",
+    )
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .needs(Guarantees::OPEN.and(Guarantees::RESOLVER))
+    .stacking_rules(&StackingRules {
+        ways: &[
+            Way {
+                on: "eth",
+                straight: true,
+                is: "the layer above the link, `arp`",
+            },
+        ],
         ..StackingRules::NONE
-    }),
-    parameters: &[
-        ParamSpec::new(
-            "assume",
-            ParamKind::Word(&["table", "all", "none"]),
-            "table",
-            "which hosts are taken to run virtual protocols",
-        ),
-        ParamSpec::new(
-            "interval",
-            ParamKind::Duration,
-            "60s",
-            "time between two broadcasts",
-        ),
-        ParamSpec::new(
-            "lifetime",
-            ParamKind::Duration,
-            "180s",
-            "how long a host is remembered that says nothing more",
-        ),
-        ParamSpec::new(
-            "protocol_type",
-            ParamKind::Integer {
-                min: 0x0801,
-                max: 0xffff,
-            },
-            "14592",
-            "the protocol type of its packets",
-        ),
-        ParamSpec::new(
-            "entries_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_536,
-            },
-            "1024",
-            "how many hosts it remembers",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
+    })
+    .parameters(&[
+        word("assume", &["table", "all", "none"], "table",
+            "which hosts are taken to run virtual protocols"),
+        duration("interval", Duration::from_secs(60), "time between two broadcasts"),
+        duration("lifetime", Duration::from_secs(180),
+            "how long a host is remembered that says nothing more"),
+        int("protocol_type", 0x0801..=0xffff, 14_592, "the protocol type of its packets"),
+        int("entries_max", 1..=65_536, 1024, "how many hosts it remembers"),
+    ])
+    .questions(&[
         question("runs-virtual", "whether a host runs virtual protocols"),
         question("watch-hosts", "tells of every change"),
         question("host-at", "the host that a hardware address belongs to"),
         question("vip-table", "the hosts that run virtual protocols"),
         question("list-maps", "hosts: those that run virtual protocols"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

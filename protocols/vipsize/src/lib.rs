@@ -61,9 +61,9 @@ mod session;
 
 pub use protocol::{VipSize, add, build};
 
-use xk_core::control::QuestionInfo;
+use xk_core::control::question;
 use xk_core::graph::{
-    Below, BlockSpec, Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules,
+    Family, Guarantees, ParamKind, Realm, Service, StackingRules, block, int, required,
 };
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -72,59 +72,27 @@ use xk_core::{Entry, Reason};
 pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "vipsize",
-    summary: "gives each message to the lower protocol that suits its size",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Host,
-    below: Below {
-        min: 2,
-        max: 8,
-        realms: &[Realm::Async],
-        families: &[Family::Host],
-        needs: Guarantees::SESSIONS,
-    },
-    service: Service::adding(Guarantees::REPLY),
-    header_octets: 0,
-    numbers: &[],
-    stacking_rules: Some(&StackingRules {
-        rising: Some("cutoff"),
-        ..StackingRules::NONE
-    }),
-    parameters: &[
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_575,
-            },
-            "65536",
-            "how many sessions it holds",
-        ),
-        ParamSpec::new(
-            "idle_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_048_575,
-            },
-            "4096",
-            "from how many sessions on each that a message makes takes the place of an idle one",
-        ),
-    ],
-    blocks: &[BlockSpec {
-        name: "cutoff",
-        arguments: &[ParamSpec::required(
-            "octets",
-            ParamKind::Octets,
-            "the largest message",
-        )],
-        properties: &[],
-        max: 7,
-        min: 0,
-        doc: "the largest message that goes to a layer, for each but the last",
-    }],
-    questions: &[
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
+    .summary("gives each message to the lower protocol that suits its size")
+    .above(Family::Host)
+    .on(&[Realm::Async], &[Family::Host])
+    .lowers(2..=8)
+    .needs(Guarantees::SESSIONS)
+    .service(Service::adding(Guarantees::REPLY))
+    .stacking_rules(&StackingRules { rising: Some("cutoff"), ..StackingRules::NONE })
+    .parameters(&[
+        int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),
+        int("idle_max", 1..=1_048_575, 4096,
+            "from how many sessions on each that a message makes takes the place of an idle one"),
+    ])
+    .blocks(&[
+        block("cutoff", 0..=7,
+            &[required("octets", ParamKind::Octets, "the largest message")],
+            &[],
+            "the largest message that goes to a layer, for each but the last"),
+    ])
+    .questions(&[
         question("peer-host", "the peer, of a session"),
         question("peer-on-link", "whether the peer is on the link now"),
         question("max-packet", "that of the last layer"),
@@ -132,11 +100,4 @@ pub static ENTRY: Entry = Entry {
         question("describe", "a session's host and cutoffs"),
         question("list-sessions", "one for each host and upper protocol"),
         question("list-maps", "active: host and upper protocol"),
-    ],
-    probe: None,
-    build,
-};
-
-const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
-}
+    ]);

@@ -5,7 +5,7 @@ use crate::kernel::Lower;
 use core::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use xk_core::graph::{Below, Build, BuildError, Family, Guarantees, Params, Realm, Service, Value};
+use xk_core::graph::{Build, BuildError, Family, Params, Realm, Value};
 use xk_core::map::Map;
 use xk_core::object::{
     Burst, CallCause, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
@@ -353,30 +353,10 @@ impl Session for LayerSession {
     }
 }
 
-static ENTRY: Entry = Entry {
-    kind: "layer",
-    summary: "a layer to test the suite with",
-    manual: "",
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: Below {
-        min: 1,
-        max: 1,
-        realms: &[Realm::Async],
-        families: &[Family::Inherit],
-
-        needs: Guarantees::NONE,
-    },
-    service: Service::SAME,
-    header_octets: 2,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[],
-    blocks: &[],
-    questions: &[],
-    probe: None,
-    build,
-};
+static ENTRY: Entry = Entry::layer("layer", "", build)
+    .summary("a layer to test the suite with")
+    .on(&[Realm::Async], &[Family::Inherit])
+    .header_octets(2);
 
 /// The layer with a fault, by its place in [`FAULTS`].
 struct Faulty(Option<usize>);

@@ -63,9 +63,9 @@ impl<'f> World<'f> {
     /// If the protocol does not start.
     #[must_use]
     pub fn on(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
-        for number in fixture.entry().numbers {
+        for number in fixture.entry().type_numbers() {
             cx.numbers_mut()
-                .add(*number)
+                .add(number)
                 .expect("a protocol's numbers do not contradict each other");
         }
         let node = |side| {

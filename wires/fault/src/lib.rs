@@ -54,102 +54,33 @@ mod protocol;
 
 pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, MARKED, REORDERED};
 
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service};
-use xk_kit::passthrough::BELOW_ANYTHING;
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, duration, fraction, int, optional, word};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "fault",
-    summary: "a layer that loses, repeats, reorders, damages and delays messages",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: BELOW_ANYTHING,
-    service: Service::SAME,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "direction",
-            ParamKind::Word(&["down", "up", "both"]),
-            "both",
-            "whose messages suffer",
-        ),
-        ParamSpec::new(
-            "loss",
-            ParamKind::Fraction,
-            "0%",
-            "the share that is dropped",
-        ),
-        ParamSpec::new(
-            "duplicate",
-            ParamKind::Fraction,
-            "0%",
-            "the share that goes on twice",
-        ),
-        ParamSpec::new(
-            "reorder",
-            ParamKind::Fraction,
-            "0%",
-            "the share that later ones overtake",
-        ),
-        ParamSpec::new(
-            "reorder_delay",
-            ParamKind::Duration,
-            "1ms",
-            "how long a reordered message is held back",
-        ),
-        ParamSpec::new(
-            "corrupt",
-            ParamKind::Fraction,
-            "0%",
-            "the share with one bit flipped",
-        ),
-        ParamSpec::new(
-            "mark",
-            ParamKind::Fraction,
-            "0%",
-            "the share that is marked for congestion, of what can be",
-        ),
-        ParamSpec::new(
-            "delay",
-            ParamKind::Duration,
-            "0s",
-            "how long every message is held back",
-        ),
-        ParamSpec::optional(
-            "rate",
-            ParamKind::Rate,
-            "bits per second; without it, no limit",
-        ),
-        ParamSpec::optional("mtu", ParamKind::Octets, "the largest message, in octets"),
-        ParamSpec::new(
-            "queue",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "1000",
-            "how many messages are held back at most",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "that of the layer below, at most `mtu`",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "that of the layer below, at most `mtu`",
-        },
-    ],
-    probe: None,
-    build: protocol::build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::filter("fault", include_str!("lib.rs"), protocol::build)
+    .summary("a layer that loses, repeats, reorders, damages and delays messages")
+    .parameters(&[
+        word("direction", &["down", "up", "both"], "both", "whose messages suffer"),
+        fraction("loss", 0.0, "the share that is dropped"),
+        fraction("duplicate", 0.0, "the share that goes on twice"),
+        fraction("reorder", 0.0, "the share that later ones overtake"),
+        duration("reorder_delay", Duration::from_millis(1),
+            "how long a reordered message is held back"),
+        fraction("corrupt", 0.0, "the share with one bit flipped"),
+        fraction("mark", 0.0, "the share that is marked for congestion, of what can be"),
+        duration("delay", Duration::ZERO, "how long every message is held back"),
+        optional("rate", ParamKind::Rate, "bits per second; without it, no limit"),
+        optional("mtu", ParamKind::Octets, "the largest message, in octets"),
+        int("queue", 1..=1_000_000, 1000, "how many messages are held back at most"),
+    ])
+    .questions(&[
+        question("max-packet", "that of the layer below, at most `mtu`"),
+        question("opt-packet", "that of the layer below, at most `mtu`"),
+    ]);
 
 #[cfg(test)]
 mod tests;

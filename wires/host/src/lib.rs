@@ -83,110 +83,43 @@ pub use socket::{DEVICE_ERROR, DEVICE_FULL, OVERFLOW, UNREACHABLE};
 pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, ParamSpec, StackingRules, flag, int, optional, required};
 
 /// What the catalog knows of Ethernet in UDP.
-pub static ENTRY: Entry = Entry {
-    kind: "host-eth",
-    summary: "Ethernet in UDP (VXLAN): frames across any network, without privilege",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: Some(&StackingRules {
-        sole: Some("local"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: Some(eth::probe),
-    build: eth::build,
-};
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::required(
-        "local",
-        ParamKind::Text("an address and a port, such as 0.0.0.0:4789"),
-        "our address and port",
-    ),
-    ParamSpec::optional(
-        "peer",
-        ParamKind::Text("addresses and ports between commas, such as 192.0.2.7:4789"),
-        "the peers' addresses and ports",
-    ),
-    ParamSpec::optional(
-        "vni",
-        ParamKind::Integer {
-            min: 0,
-            max: vxlan::VNI_MAX as i64,
-        },
-        "the number of the VXLAN network; if not given, there is no header before the frame",
-    ),
-    ParamSpec::new(
-        "learn",
-        ParamKind::Bool,
-        "#false",
-        "whether whoever sends becomes a peer",
-    ),
-    ParamSpec::optional(
-        "address",
-        ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-        "our hardware address; if not given, one that follows from `local` and what the first peer sees",
-    ),
-    ParamSpec::optional(
-        "mtu",
-        ParamKind::Octets,
-        "the most octets behind a frame's header; if not given, as many as make an IP packet of 1500",
-    ),
-    ParamSpec::new(
-        "fragment",
-        ParamKind::Bool,
-        "#false",
-        "whether the system may fragment datagrams",
-    ),
-    ParamSpec::new(
-        "stations_max",
-        ParamKind::Integer {
-            min: 1,
-            max: 65_536,
-        },
-        "1024",
-        "how many stations are remembered",
-    ),
-    BUFFER,
-];
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("host-eth", include_str!("lib.rs"), eth::build)
+    .summary("Ethernet in UDP (VXLAN): frames across any network, without privilege")
+    .stacking_rules(&StackingRules { sole: Some("local"), ..StackingRules::NONE })
+    .parameters(&[
+        required("local", ParamKind::Text("an address and a port, such as 0.0.0.0:4789"),
+            "our address and port"),
+        optional("peer",
+            ParamKind::Text("addresses and ports between commas, such as 192.0.2.7:4789"),
+            "the peers' addresses and ports"),
+        optional("vni", ParamKind::integer(0..=vxlan::VNI_MAX as i64),
+            "the number of the VXLAN network; if not given, there is no header before the frame"),
+        flag("learn", false, "whether whoever sends becomes a peer"),
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "our hardware address; if not given, one that follows from `local` and what the first \
+             peer sees"),
+        optional("mtu", ParamKind::Octets,
+            "the most octets behind a frame's header; if not given, as many as make an IP packet of \
+             1500"),
+        flag("fragment", false, "whether the system may fragment datagrams"),
+        int("stations_max", 1..=65_536, 1024, "how many stations are remembered"),
+        BUFFER,
+    ])
+    .questions(&[
+        question("max-packet", "the MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
+        question("my-ether", "our hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "nothing to do: it takes all groups"),
+    ])
+    .probe(eth::probe);
 
 /// The size of a socket's buffers.
-pub(crate) const BUFFER: ParamSpec = ParamSpec::optional(
-    "buffer",
-    ParamKind::Octets,
-    "octets of the socket's buffers each way; if not given, as the system has it",
-);
-
-const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "the MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "the MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "my-ether",
-        meaning: "our hardware address",
-    },
-    QuestionInfo {
-        name: "link-type",
-        meaning: "1: Ethernet",
-    },
-    QuestionInfo {
-        name: "join-group",
-        meaning: "nothing to do: it takes all groups",
-    },
-];
+#[rustfmt::skip]
+pub(crate) const BUFFER: ParamSpec = optional("buffer", ParamKind::Octets,
+    "octets of the socket's buffers each way; if not given, as the system has it");

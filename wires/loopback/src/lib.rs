@@ -46,60 +46,23 @@ mod protocol;
 pub use protocol::Loopback;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{int, octets};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "loopback",
-    summary: "a wire whose two ends are the same: what is sent comes back",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "mtu",
-            ParamKind::Octets,
-            "65535",
-            "the largest message, in octets",
-        ),
-        ParamSpec::new(
-            "queue",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "1024",
-            "how many messages wait at most",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "the MTU",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "the MTU",
-        },
-        QuestionInfo {
-            name: "link-type",
-            meaning: "147: no known form",
-        },
-        QuestionInfo {
-            name: "join-group",
-            meaning: "nothing to do",
-        },
-    ],
-    probe: None,
-    build: protocol::build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("loopback", include_str!("lib.rs"), protocol::build)
+    .summary("a wire whose two ends are the same: what is sent comes back")
+    .parameters(&[
+        octets("mtu", 65_535, "the largest message, in octets"),
+        int("queue", 1..=1_000_000, 1024, "how many messages wait at most"),
+    ])
+    .questions(&[
+        question("max-packet", "the MTU"),
+        question("opt-packet", "the MTU"),
+        question("link-type", "147: no known form"),
+        question("join-group", "nothing to do"),
+    ]);
 
 #[cfg(test)]
 mod tests;

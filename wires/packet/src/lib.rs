@@ -96,75 +96,34 @@ pub use error::{PacketError, TransmitError};
 pub use frame::{Frame, FrameInfo, Open, Run};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, flag, octets, optional, required};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "packet",
-    summary: "an existing network interface, through AF_PACKET",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::required(
-            "device",
-            ParamKind::Text("an interface's name, such as eth0"),
-            "the interface's name",
-        ),
-        ParamSpec::optional(
-            "address",
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("packet", include_str!("lib.rs"), protocol::build)
+    .summary("an existing network interface, through AF_PACKET")
+    .parameters(&[
+        required("device", ParamKind::Text("an interface's name, such as eth0"),
+            "the interface's name"),
+        optional("address",
             ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
-            "our hardware address, or `own` for the interface's; if not given, one that depends on the interface's",
-        ),
-        ParamSpec::optional(
-            "promiscuous",
-            ParamKind::Bool,
-            "receive frames for every hardware address; the default is to do so if ours is not the interface's",
-        ),
-        ParamSpec::new(
-            "offload",
-            ParamKind::Bool,
-            "#true",
-            "whether transport checksums, and cutting runs of TCP segments, are left to the interface",
-        ),
-        ParamSpec::new(
-            "long_queue",
-            ParamKind::Octets,
-            "4194304",
-            "room for arrivals that are longer than a slot, such as runs of segments",
-        ),
-    ],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: Some(protocol::probe),
-    build: protocol::build,
-};
-
-const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "the interface's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "the interface's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "my-ether",
-        meaning: "our hardware address",
-    },
-    QuestionInfo {
-        name: "link-type",
-        meaning: "1: Ethernet",
-    },
-    QuestionInfo {
-        name: "join-group",
-        meaning: "while it is promiscuous, nothing to do: it takes all groups",
-    },
-];
+            "our hardware address, or `own` for the interface's; if not given, one that depends on \
+             the interface's"),
+        optional("promiscuous", ParamKind::Bool,
+            "receive frames for every hardware address; the default is to do so if ours is not the \
+             interface's"),
+        flag("offload", true,
+            "whether transport checksums, and cutting runs of TCP segments, are left to the \
+             interface"),
+        octets("long_queue", 4 << 20,
+            "room for arrivals that are longer than a slot, such as runs of segments"),
+    ])
+    .questions(&[
+        question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the interface's MTU and 14 octets of Ethernet header"),
+        question("my-ether", "our hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "while it is promiscuous, nothing to do: it takes all groups"),
+    ])
+    .probe(protocol::probe);

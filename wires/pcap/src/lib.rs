@@ -64,39 +64,14 @@ pub use protocol::{Capture, NOT_CAPTURED, link_type};
 pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service, StackingRules};
-use xk_kit::passthrough::BELOW_ANYTHING;
+use xk_core::graph::{ParamKind, StackingRules, octets, required};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "pcap",
-    summary: "a layer that writes what crosses its edge to a pcapng file",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: BELOW_ANYTHING,
-    service: Service::SAME,
-    header_octets: 0,
-    stacking_rules: Some(&StackingRules {
-        sole: Some("file"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: &[
-        ParamSpec::required(
-            "file",
-            ParamKind::Text("a file's name"),
-            "the file, made anew",
-        ),
-        ParamSpec::new(
-            "snap",
-            ParamKind::Octets,
-            "0",
-            "how many octets of a message are kept; 0 for all",
-        ),
-    ],
-    blocks: &[],
-    questions: &[],
-    probe: None,
-    build: protocol::build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::filter("pcap", include_str!("lib.rs"), protocol::build)
+    .summary("a layer that writes what crosses its edge to a pcapng file")
+    .stacking_rules(&StackingRules { sole: Some("file"), ..StackingRules::NONE })
+    .parameters(&[
+        required("file", ParamKind::Text("a file's name"), "the file, made anew"),
+        octets("snap", 0, "how many octets of a message are kept; 0 for all"),
+    ]);

@@ -101,81 +101,33 @@ pub use ring::{Arrival, Broken, End, SendError};
 pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, SwitchCounters};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, int, octets, optional, required};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "shm",
-    summary: "shared memory to another process on this machine",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::required(
-            "path",
-            ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
-            "the path of the socket where both sides meet",
-        ),
-        ParamSpec::optional(
-            "address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, a random one of local administration",
-        ),
-        ParamSpec::new(
-            "mtu",
-            ParamKind::Octets,
-            "1500",
-            "the largest packet, in octets without the Ethernet header: 46 to 65536, the same on both sides",
-        ),
-        ParamSpec::new(
-            "slots",
-            ParamKind::Integer {
-                min: SLOTS_MIN as i64,
-                max: SLOTS_MAX as i64,
-            },
-            "512",
-            "frames that a direction holds, a power of two; the smaller figure of both sides is taken",
-        ),
-        ParamSpec::optional(
-            "peer_uid",
-            ParamKind::Integer {
-                min: 0,
-                max: u32::MAX as i64 - 1,
-            },
-            "the number of the user whose processes may be at the other end; if not given, our own",
-        ),
-    ],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: Some(protocol::probe),
-    build: protocol::build,
-};
-
-const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "the MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "the MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "my-ether",
-        meaning: "our hardware address",
-    },
-    QuestionInfo {
-        name: "link-type",
-        meaning: "1: Ethernet",
-    },
-    QuestionInfo {
-        name: "join-group",
-        meaning: "nothing to do: every frame arrives",
-    },
-];
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("shm", include_str!("lib.rs"), protocol::build)
+    .summary("shared memory to another process on this machine")
+    .parameters(&[
+        required("path", ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
+            "the path of the socket where both sides meet"),
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "our hardware address; if not given, a random one of local administration"),
+        octets("mtu", 1500,
+            "the largest packet, in octets without the Ethernet header: 46 to 65536, the same on \
+             both sides"),
+        int("slots", SLOTS_MIN as i64..=SLOTS_MAX as i64, 512,
+            "frames that a direction holds, a power of two; the smaller figure of both sides is \
+             taken"),
+        optional("peer_uid", ParamKind::integer(0..=u32::MAX as i64 - 1),
+            "the number of the user whose processes may be at the other end; if not given, our \
+             own"),
+    ])
+    .questions(&[
+        question("max-packet", "the MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
+        question("my-ether", "our hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "nothing to do: every frame arrives"),
+    ])
+    .probe(protocol::probe);

@@ -2,7 +2,10 @@
 
 use core::time::Duration;
 use xk_core::Time;
-use xk_core::graph::{BlockSpec, BuildError, ParamKind, ParamSpec, Params};
+use xk_core::graph::{
+    BlockSpec, BuildError, ParamKind, ParamSpec, Params, block, duration, fraction, int, octets,
+    optional, required, word,
+};
 
 /// How many frames wait at a port, if nothing else is said.
 pub const QUEUE_FRAMES_DEFAULT: usize = 100;
@@ -187,111 +190,36 @@ fn partition(index: usize, block: &Params) -> Result<Partition, BuildError> {
     })
 }
 
-/// A whole number from 1 to a million.
-const COUNT: ParamKind = ParamKind::Integer {
-    min: 1,
-    max: 1_000_000,
-};
-
 /// The parameters of a link in a graph file.
+#[rustfmt::skip]
 pub const LINK_PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::new(
-        "kind",
-        ParamKind::Word(LinkKind::WORDS),
-        "switch",
-        "how it joins its ports",
-    ),
-    ParamSpec::new(
-        "delay",
-        ParamKind::Duration,
-        "10us",
-        "from the last bit sent to the arrival",
-    ),
-    ParamSpec::new(
-        "jitter",
-        ParamKind::Duration,
-        "0s",
-        "the most that one delivery comes later at random",
-    ),
-    ParamSpec::optional(
-        "rate",
-        ParamKind::Rate,
-        "bits per second; without it frames take no time to send",
-    ),
-    ParamSpec::new(
-        "loss",
-        ParamKind::Fraction,
-        "0%",
-        "the share of deliveries that are lost",
-    ),
-    ParamSpec::new(
-        "duplicate",
-        ParamKind::Fraction,
-        "0%",
-        "the share that happen twice",
-    ),
-    ParamSpec::new(
-        "reorder",
-        ParamKind::Fraction,
-        "0%",
-        "the share that come later by `reorder_delay`",
-    ),
-    ParamSpec::new(
-        "reorder_delay",
-        ParamKind::Duration,
-        "1ms",
-        "how much later",
-    ),
-    ParamSpec::new(
-        "corrupt",
-        ParamKind::Fraction,
-        "0%",
-        "the share with one bit flipped",
-    ),
-    ParamSpec::new(
-        "mtu",
-        ParamKind::Octets,
-        "1500",
-        "the largest payload of a frame, in octets",
-    ),
-    ParamSpec::new("queue", COUNT, "100", "how many frames wait at a port"),
-    ParamSpec::new(
-        "addresses",
-        COUNT,
-        "16384",
-        "how many stations a switch remembers",
-    ),
-    ParamSpec::new(
-        "ageing",
-        ParamKind::Duration,
-        "300s",
-        "how long it remembers one that it does not hear",
-    ),
+    word("kind", LinkKind::WORDS, "switch", "how it joins its ports"),
+    duration("delay", Duration::from_micros(10), "from the last bit sent to the arrival"),
+    duration("jitter", Duration::ZERO, "the most that one delivery comes later at random"),
+    optional("rate", ParamKind::Rate, "bits per second; without it frames take no time to send"),
+    fraction("loss", 0.0, "the share of deliveries that are lost"),
+    fraction("duplicate", 0.0, "the share that happen twice"),
+    fraction("reorder", 0.0, "the share that come later by `reorder_delay`"),
+    duration("reorder_delay", Duration::from_millis(1), "how much later"),
+    fraction("corrupt", 0.0, "the share with one bit flipped"),
+    octets("mtu", 1500, "the largest payload of a frame, in octets"),
+    int("queue", 1..=1_000_000, 100, "how many frames wait at a port"),
+    int("addresses", 1..=1_000_000, 16_384, "how many stations a switch remembers"),
+    duration("ageing", Duration::from_secs(300), "how long it remembers one that it does not hear"),
 ];
 
 /// The children of a link in a graph file.
-pub const LINK_BLOCKS: &[BlockSpec] = &[BlockSpec {
-    name: "partition",
-    arguments: &[],
-    properties: &[
-        ParamSpec::new("from", ParamKind::Duration, "0s", "when it begins"),
-        ParamSpec::optional(
-            "until",
-            ParamKind::Duration,
-            "when it is over; without it, never",
-        ),
-        ParamSpec::required(
-            "between",
-            ParamKind::Text("names of hosts, such as \"a b\""),
-            "the hosts of one side",
-        ),
-        ParamSpec::optional(
-            "and",
-            ParamKind::Text("names of hosts, such as \"c d\""),
-            "the hosts of the other side; without it, all others",
-        ),
-    ],
-    max: 1000,
-    min: 0,
-    doc: "a time during which two sets of hosts do not hear each other",
-}];
+#[rustfmt::skip]
+pub const LINK_BLOCKS: &[BlockSpec] = &[
+    block("partition", 0..=1000,
+        &[],
+        &[
+            duration("from", Duration::ZERO, "when it begins"),
+            optional("until", ParamKind::Duration, "when it is over; without it, never"),
+            required("between", ParamKind::Text("names of hosts, such as \"a b\""),
+                "the hosts of one side"),
+            optional("and", ParamKind::Text("names of hosts, such as \"c d\""),
+                "the hosts of the other side; without it, all others"),
+        ],
+        "a time during which two sets of hosts do not hear each other"),
+];

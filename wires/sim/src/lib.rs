@@ -76,67 +76,27 @@ pub use stats::{LinkStats, WorldStats};
 pub use world::{Ended, Progress, World};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, StackingRules, optional, required};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "sim",
-    summary: "an interface on a simulated link",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: Some(&StackingRules {
-        own_address: Some("address"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: &[
-        ParamSpec::required(
-            "link",
-            ParamKind::Text("a link's name"),
-            "the link that it hangs on",
-        ),
-        ParamSpec::optional(
-            "address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "its hardware address",
-        ),
-        ParamSpec::optional(
-            "mtu",
-            ParamKind::Octets,
-            "the largest payload of a frame, in octets",
-        ),
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "the MTU and 14 octets of Ethernet header",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "the MTU and 14 octets of Ethernet header",
-        },
-        QuestionInfo {
-            name: "my-ether",
-            meaning: "the interface's hardware address",
-        },
-        QuestionInfo {
-            name: "link-type",
-            meaning: "1: Ethernet",
-        },
-        QuestionInfo {
-            name: "join-group",
-            meaning: "nothing to do: it takes all groups",
-        },
-    ],
-    probe: None,
-    build: protocol::build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("sim", include_str!("lib.rs"), protocol::build)
+    .summary("an interface on a simulated link")
+    .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
+    .parameters(&[
+        required("link", ParamKind::Text("a link's name"), "the link that it hangs on"),
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "its hardware address"),
+        optional("mtu", ParamKind::Octets, "the largest payload of a frame, in octets"),
+    ])
+    .questions(&[
+        question("max-packet", "the MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
+        question("my-ether", "the interface's hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "nothing to do: it takes all groups"),
+    ]);
 
 #[cfg(test)]
 mod tests;

@@ -82,79 +82,35 @@ pub use device_unsafe::NOTE_OCTETS;
 pub use error::TapError;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, StackingRules, flag, optional, text};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "tap",
-    summary: "a TAP device: an Ethernet between the graph and the host",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: Some(&StackingRules {
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("tap", include_str!("lib.rs"), protocol::build)
+    .summary("a TAP device: an Ethernet between the graph and the host")
+    .stacking_rules(&StackingRules {
         own_address: Some("host_address"),
         sole: Some("device"),
         ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "device",
-            ParamKind::Text("a device's name, such as xk0"),
-            "xk0",
-            "the device's name; it is made if there is none",
-        ),
-        ParamSpec::optional(
-            "host_address",
-            ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
-            "the host's IPv4 address on this Ethernet",
-        ),
-        ParamSpec::optional(
-            "address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, one that depends on the host's",
-        ),
-        ParamSpec::optional(
-            "mtu",
-            ParamKind::Octets,
-            "sets the device's MTU, 68 to 65521 octets",
-        ),
-        ParamSpec::new(
-            "offload",
-            ParamKind::Bool,
-            "#true",
-            "whether transport checksums stay open between the host and us, and runs of TCP segments whole",
-        ),
-    ],
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: Some(protocol::probe),
-    build: protocol::build,
-};
-
-const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "the device's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "the device's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "my-ether",
-        meaning: "our hardware address",
-    },
-    QuestionInfo {
-        name: "link-type",
-        meaning: "1: Ethernet",
-    },
-    QuestionInfo {
-        name: "join-group",
-        meaning: "nothing to do: it takes all groups",
-    },
-];
+    })
+    .parameters(&[
+        text("device", "a device's name, such as xk0", "xk0",
+            "the device's name; it is made if there is none"),
+        optional("host_address", ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
+            "the host's IPv4 address on this Ethernet"),
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "our hardware address; if not given, one that depends on the host's"),
+        optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets"),
+        flag("offload", true,
+            "whether transport checksums stay open between the host and us, and runs of TCP \
+             segments whole"),
+    ])
+    .questions(&[
+        question("max-packet", "the device's MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the device's MTU and 14 octets of Ethernet header"),
+        question("my-ether", "our hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "nothing to do: it takes all groups"),
+    ])
+    .probe(protocol::probe);

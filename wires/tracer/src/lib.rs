@@ -45,50 +45,19 @@ mod protocol;
 pub use protocol::{Crossing, FIRST_OCTETS_MAX, TraceLines, TraceLog, Tracer};
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, ParamKind, ParamSpec, Realm, Service};
-use xk_kit::passthrough::BELOW_ANYTHING;
+use xk_core::control::question;
+use xk_core::graph::int;
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "tracer",
-    summary: "a layer that remembers what crosses its edge",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Async,
-    above: Family::Inherit,
-    below: BELOW_ANYTHING,
-    service: Service::SAME,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "ring",
-            ParamKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "1000",
-            "how many crossings it remembers",
-        ),
-        ParamSpec::new(
-            "octets",
-            ParamKind::Integer {
-                min: 0,
-                max: FIRST_OCTETS_MAX as i64,
-            },
-            "16",
-            "how many of a message's first octets it keeps",
-        ),
-    ],
-    blocks: &[],
-    questions: &[QuestionInfo {
-        name: "trace-log",
-        meaning: "the last crossings, oldest first",
-    }],
-    probe: None,
-    build: protocol::build,
-};
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::filter("tracer", include_str!("lib.rs"), protocol::build)
+    .summary("a layer that remembers what crosses its edge")
+    .parameters(&[
+        int("ring", 1..=1_000_000, 1000, "how many crossings it remembers"),
+        int("octets", 0..=FIRST_OCTETS_MAX as i64, 16,
+            "how many of a message's first octets it keeps"),
+    ])
+    .questions(&[question("trace-log", "the last crossings, oldest first")]);
 
 #[cfg(test)]
 mod tests;

@@ -109,100 +109,44 @@ pub use program::{MATCHES_MAX, Share};
 pub use queue::Losses;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service, StackingRules};
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, StackingRules, int, optional, required, word};
 
 /// What the catalog knows of it.
-pub static ENTRY: Entry = Entry {
-    kind: "xdp",
-    summary: "an existing network interface, through AF_XDP",
-    manual: include_str!("lib.rs"),
-    realm: Realm::Wire,
-    above: Family::Link,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: Some(&StackingRules {
-        sole: Some("device"),
-        ..StackingRules::NONE
-    }),
-    numbers: &[],
-    parameters: PARAMETERS,
-    blocks: &[],
-    questions: QUESTIONS,
-    probe: Some(protocol::probe),
-    build: protocol::build,
-};
-
-const PARAMETERS: &[ParamSpec] = &[
-    ParamSpec::required(
-        "device",
-        ParamKind::Text("an interface's name, such as eth0"),
-        "the interface's name",
-    ),
-    ParamSpec::new(
-        "mode",
-        ParamKind::Word(&["auto", "zero-copy", "native", "generic"]),
-        "auto",
-        "how frames pass: the first that works, or one of them",
-    ),
-    ParamSpec::new(
-        "queues",
-        ParamKind::Integer { min: 1, max: 64 },
-        "1",
-        "how many of the interface's queues, from the first on",
-    ),
-    ParamSpec::new(
-        "frames",
-        ParamKind::Integer {
-            min: 64,
-            max: 16384,
-        },
-        "1024",
-        "arrivals that may wait in each queue, and frames that may wait to be sent; rounded up to a power of two",
-    ),
-    ParamSpec::optional(
-        "address",
-        ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
-        "our hardware address, or `own` for the interface's; if not given, one that depends on the interface's",
-    ),
-    ParamSpec::optional(
-        "share",
-        ParamKind::Text("address, nothing, or a list such as \"10.0.0.2,0x88b5\""),
-        "which frames are ours and not the host's: those for our hardware address, all, or of those for our hardware \
-         address these IPv4 hosts and EtherTypes; if not given, `address`",
-    ),
-    ParamSpec::optional(
-        "promiscuous",
-        ParamKind::Bool,
-        "receive frames for every hardware address; the default is to do so if ours is not the interface's",
-    ),
-    ParamSpec::optional(
-        "finish_checksums",
-        ParamKind::Bool,
-        "compute checksums that a sender on this machine has left open; the default is to do so on veth and tun",
-    ),
-];
-
-const QUESTIONS: &[QuestionInfo] = &[
-    QuestionInfo {
-        name: "max-packet",
-        meaning: "the interface's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "opt-packet",
-        meaning: "the interface's MTU and 14 octets of Ethernet header",
-    },
-    QuestionInfo {
-        name: "my-ether",
-        meaning: "our hardware address",
-    },
-    QuestionInfo {
-        name: "link-type",
-        meaning: "1: Ethernet",
-    },
-    QuestionInfo {
-        name: "join-group",
-        meaning: "while it is promiscuous, nothing to do: it takes all groups",
-    },
-];
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::build)
+    .summary("an existing network interface, through AF_XDP")
+    .stacking_rules(&StackingRules { sole: Some("device"), ..StackingRules::NONE })
+    .parameters(&[
+        required("device", ParamKind::Text("an interface's name, such as eth0"),
+            "the interface's name"),
+        word("mode", &["auto", "zero-copy", "native", "generic"], "auto",
+            "how frames pass: the first that works, or one of them"),
+        int("queues", 1..=64, 1, "how many of the interface's queues, from the first on"),
+        int("frames", 64..=16384, 1024,
+            "arrivals that may wait in each queue, and frames that may wait to be sent; rounded up \
+             to a power of two"),
+        optional("address",
+            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
+            "our hardware address, or `own` for the interface's; if not given, one that depends on \
+             the interface's"),
+        optional("share",
+            ParamKind::Text("address, nothing, or a list such as \"10.0.0.2,0x88b5\""),
+            "which frames are ours and not the host's: those for our hardware address, all, or of \
+             those for our hardware address these IPv4 hosts and EtherTypes; if not given, \
+             `address`"),
+        optional("promiscuous", ParamKind::Bool,
+            "receive frames for every hardware address; the default is to do so if ours is not the \
+             interface's"),
+        optional("finish_checksums", ParamKind::Bool,
+            "compute checksums that a sender on this machine has left open; the default is to do \
+             so on veth and tun"),
+    ])
+    .questions(&[
+        question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),
+        question("opt-packet", "the interface's MTU and 14 octets of Ethernet header"),
+        question("my-ether", "our hardware address"),
+        question("link-type", "1: Ethernet"),
+        question("join-group", "while it is promiscuous, nothing to do: it takes all groups"),
+    ])
+    .probe(protocol::probe);

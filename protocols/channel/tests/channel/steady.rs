@@ -85,8 +85,8 @@ impl Session for PipeSession {
 #[test]
 fn calls_allocate_nothing() {
     let cx = TestKernel::with_stacks(1);
-    for number in xk_channel::ENTRY.numbers {
-        cx.numbers_mut().add(*number).expect("numbers that agree");
+    for number in xk_channel::ENTRY.type_numbers() {
+        cx.numbers_mut().add(number).expect("numbers that agree");
     }
     let number = Number {
         upper: "top",

@@ -58,8 +58,9 @@ impl Node {
     pub(crate) fn new(seed: u64, below: Below, own: Ipv4Addr, limits: Limits) -> Self {
         let fragment = xk_catalog::find("fragment").expect("it is in the catalog");
         let cx = Rc::new(TestKernel::with_stacks(seed));
-        for number in xk_channel::ENTRY.numbers.iter().chain(fragment.numbers) {
-            cx.numbers_mut().add(*number).expect("numbers that agree");
+        let numbers = xk_channel::ENTRY.type_numbers();
+        for number in numbers.chain(fragment.type_numbers()) {
+            cx.numbers_mut().add(number).expect("numbers that agree");
         }
         let number = Number {
             upper: "top",

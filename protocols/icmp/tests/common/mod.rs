@@ -42,8 +42,8 @@ impl Host {
         params.add_block("route", route);
         let build = |kind: &'static str, below: &ProtocolRef, params: &Params| {
             let entry = xk_catalog::find(kind).expect("it is in the catalog");
-            for number in entry.numbers {
-                cx.numbers_mut().add(*number).expect("no conflict");
+            for number in entry.type_numbers() {
+                cx.numbers_mut().add(number).expect("no conflict");
             }
             let mut build = Build {
                 cx: &cx,

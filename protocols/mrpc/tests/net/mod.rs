@@ -88,8 +88,8 @@ impl Host {
             seed,
             Box::new(CoroutineSwitch::new()),
         ));
-        for number in xk_mrpc::ENTRY.numbers {
-            cx.numbers_mut().add(*number).unwrap();
+        for number in xk_mrpc::ENTRY.type_numbers() {
+            cx.numbers_mut().add(number).unwrap();
         }
         let address = match lower.addressing {
             xk_testkit::kernel::Addressing::Host(own) => own,

@@ -121,8 +121,10 @@ pub trait Congestion: fmt::Debug {
     }
 }
 
-/// The names that [`by_name`] knows, the first being the default.
+/// The names that [`by_name`] knows.
 pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
+/// The one that is used unless the graph says otherwise.
+pub const DEFAULT: &str = NAMES[0];
 
 /// A fresh algorithm for a connection whose largest segment has `mss_octets`; `None` for a name that is not in [`NAMES`].
 #[must_use]

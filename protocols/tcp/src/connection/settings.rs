@@ -130,10 +130,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
-            congestion: crate::congestion::NAMES
-                .first()
-                .copied()
-                .unwrap_or("newreno"),
+            congestion: crate::congestion::DEFAULT,
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
             syn_retries_max: 7,

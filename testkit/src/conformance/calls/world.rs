@@ -92,9 +92,9 @@ impl<'f> CallWorld<'f> {
     #[must_use]
     pub fn new(fixture: &'f dyn CallFixture) -> Self {
         let cx = TestKernel::with_stacks(SEED);
-        for number in fixture.entry().numbers {
+        for number in fixture.entry().type_numbers() {
             cx.numbers_mut()
-                .add(*number)
+                .add(number)
                 .expect("a protocol's numbers do not contradict each other");
         }
         let nodes = [Side::A, Side::B].map(|side| node(&cx, fixture, side));

@@ -67,93 +67,34 @@ mod protocol;
 mod session;
 
 use xk_core::Entry;
-use xk_core::control::QuestionInfo;
-use xk_core::graph::{Family, NOTHING_BELOW, ParamKind, ParamSpec, Realm, Service};
+use xk_core::control::question;
+use xk_core::graph::{Family, Service, flag, int, text};
 
 /// What the catalog knows of datagrams over the system's UDP.
-pub static UDP_ENTRY: Entry = Entry {
-    kind: "host-udp",
-    summary: "datagrams between ports over the operating system's UDP, without privilege",
-    manual: include_str!("mod.rs"),
-    realm: Realm::Async,
-    above: Family::Port,
-    below: NOTHING_BELOW,
-    service: Service::WIRE,
-    header_octets: 0,
-    stacking_rules: None,
-    numbers: &[],
-    parameters: &[
-        ParamSpec::new(
-            "local",
-            ParamKind::Text("an IPv4 address of this machine, or 0.0.0.0 for all"),
-            "0.0.0.0",
-            "our host, for every port",
-        ),
-        ParamSpec::new(
-            "sessions_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 16_777_216,
-            },
-            "65536",
-            "how many connected sessions it holds",
-        ),
-        ParamSpec::new(
-            "ports_max",
-            ParamKind::Integer {
-                min: 1,
-                max: 65_535,
-            },
-            "256",
-            "how many sockets it opens",
-        ),
-        ParamSpec::new(
-            "fragment",
-            ParamKind::Bool,
-            "#true",
-            "whether the system may fragment datagrams",
-        ),
+#[rustfmt::skip]
+pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), protocol::build)
+    .summary("datagrams between ports over the operating system's UDP, without privilege")
+    .above(Family::Port)
+    .lowers(0..=0)
+    .service(Service::WIRE)
+    .parameters(&[
+        text("local", "an IPv4 address of this machine, or 0.0.0.0 for all", "0.0.0.0",
+            "our host, for every port"),
+        int("sessions_max", 1..=16_777_216, 65_536, "how many connected sessions it holds"),
+        int("ports_max", 1..=65_535, 256, "how many sockets it opens"),
+        flag("fragment", true, "whether the system may fragment datagrams"),
         crate::BUFFER,
-    ],
-    blocks: &[],
-    questions: &[
-        QuestionInfo {
-            name: "my-port",
-            meaning: "the local port of a session",
-        },
-        QuestionInfo {
-            name: "my-host",
-            meaning: "the local host of a session",
-        },
-        QuestionInfo {
-            name: "peer-port",
-            meaning: "the peer's port of a session that has one",
-        },
-        QuestionInfo {
-            name: "peer-host",
-            meaning: "the peer's host of a session that has one",
-        },
-        QuestionInfo {
-            name: "peer-proved",
-            meaning: "of a session with a loopback address: nobody else can pretend to be there",
-        },
-        QuestionInfo {
-            name: "serves-port",
-            meaning: "whether another port of a session's host is enabled",
-        },
-        QuestionInfo {
-            name: "is-many",
-            meaning: "whether this host is a broadcast or a group",
-        },
-        QuestionInfo {
-            name: "max-packet",
-            meaning: "65507 octets, or what the way takes without fragmenting",
-        },
-        QuestionInfo {
-            name: "opt-packet",
-            meaning: "what the way takes without fragmenting",
-        },
-    ],
-    probe: Some(protocol::probe),
-    build: protocol::build,
-};
+    ])
+    .questions(&[
+        question("my-port", "the local port of a session"),
+        question("my-host", "the local host of a session"),
+        question("peer-port", "the peer's port of a session that has one"),
+        question("peer-host", "the peer's host of a session that has one"),
+        question("peer-proved",
+            "of a session with a loopback address: nobody else can pretend to be there"),
+        question("serves-port", "whether another port of a session's host is enabled"),
+        question("is-many", "whether this host is a broadcast or a group"),
+        question("max-packet", "65507 octets, or what the way takes without fragmenting"),
+        question("opt-packet", "what the way takes without fragmenting"),
+    ])
+    .probe(protocol::probe);
