@@ -3,9 +3,10 @@
 use super::clock::{Clocks, Entry};
 use super::crowd::{Crowd, Crowds};
 use super::slot_unsafe::KeyedSlot;
-use super::{ProtocolId, SessionHead, SessionRef};
+use super::{OpenError, ProtocolId, ProtocolRef, Session, SessionHead, SessionRef};
 use crate::kernel::Kernel;
 use crate::map::{Key, Map, MapStats};
+use crate::participant::Participants;
 use crate::reason::{self, Reason};
 use crate::secret::Secret;
 use crate::time::Time;
@@ -166,6 +167,75 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
         self.clocks.enter(key, session);
         Ok(())
+    }
+
+    /// The session of `upper` with this key, held once more; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if the key is that of another protocol's session.
+    pub fn found(&self, key: &K, upper: &ProtocolRef) -> Result<Option<SessionRef>, OpenError> {
+        let found = self.get(key);
+        if let Some(session) = &found {
+            if session.head().upper() != upper.id() {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+        }
+        Ok(found)
+    }
+
+    /// The session of `upper` with this key, held once more, or else a new one with this body. A
+    /// body that is not needed is closed, and gives back what it holds, such as the session below:
+    /// by then one that was found holds that itself.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if the key is that of another protocol's session, [`OpenError::Full`] if
+    /// there is no room.
+    pub fn open<S: Session + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        key: K,
+        body: S,
+    ) -> Result<SessionRef, OpenError> {
+        let session = cx.new_session(this, upper, body);
+        let opened = match self.found(&key, upper) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => match self.bind(cx, key, session.clone()) {
+                Ok(()) => return Ok(session),
+                Err(_) => Err(OpenError::Full),
+            },
+            Err(error) => Err(error),
+        };
+        session.abort(cx);
+        opened
+    }
+
+    /// The session with this body that a message begins, and that `upper` agrees to; `ends` are the
+    /// participants for its [`open_done`](crate::Protocol::open_done).
+    ///
+    /// # Errors
+    /// Why there is none: [`reason::TABLE_FULL`], or what `upper` says.
+    pub fn accept<S: Session + 'static>(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        key: K,
+        body: S,
+        ends: impl FnOnce() -> Participants,
+    ) -> Result<SessionRef, &'static Reason> {
+        let session = cx.new_passive_session(this, upper, body);
+        self.bind(cx, key, session.clone())
+            .inspect_err(|_| session.retire(cx))?;
+        if let Err(unwanted) = upper.open_done(cx, &session, ends()) {
+            // One whose `close` would leave it bound as an idle one goes too.
+            self.release(&key, &session);
+            session.abort(cx);
+            return Err(unwanted);
+        }
+        Ok(session)
     }
 
     /// Whether an entry of the clock is still the one that is bound under its key.

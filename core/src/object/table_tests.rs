@@ -8,8 +8,10 @@ use crate::secret::Secret;
 use crate::shepherd::{Limits, NoSwitch, Shepherds};
 use crate::time::Time;
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 const SECRET: Secret = Secret::known([3, 5]);
 /// What is held, and may be idle, where a flood of twenty times as many comes. Miri is slow.
@@ -206,4 +208,74 @@ fn the_least_goes_held_or_not_however_often_the_hand_has_passed() {
         bind(key, 0).unwrap();
     }
     assert!(bind(107, 1).is_err(), "all stay");
+}
+
+/// Has a hold on another session.
+struct Holds(SessionRef);
+
+impl Session for Holds {
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.0.close(cx);
+        Closing::Done
+    }
+}
+
+/// Holds every session that is announced, and agrees to it if the cell says so.
+struct Picky(Rc<Cell<bool>>);
+
+impl Protocol for Picky {
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        session: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        session.hold();
+        match self.0.get() {
+            true => Ok(()),
+            false => Err(&reason::NO_PROTOCOL),
+        }
+    }
+}
+
+#[test]
+fn an_open_keeps_one_hold_below_for_each_session() {
+    let (cx, upper) = kernel();
+    let other = cx.add_protocol("still", "other", Still);
+    let lower = cx.new_passive_session(&other, &upper, On(None, Closing::Idle));
+    let table = SessionTable::new(SECRET, 1);
+    let open = |upper: &ProtocolRef, key: u32| {
+        lower.hold();
+        table.open(&cx, &other, upper, key, Holds(lower.clone()))
+    };
+    let session = open(&upper, 1).unwrap();
+    assert_eq!((session.head().opens(), lower.head().opens()), (1, 1));
+    assert_eq!(open(&upper, 1), Ok(session.clone()));
+    assert_eq!((session.head().opens(), lower.head().opens()), (2, 1));
+    assert_eq!(open(&other, 1), Err(OpenError::InUse));
+    assert_eq!(open(&upper, 2), Err(OpenError::Full));
+    assert_eq!((session.head().opens(), lower.head().opens()), (2, 1));
+    assert_eq!((table.get(&1), table.len()), (Some(session), 1));
+}
+
+#[test]
+fn a_session_that_is_not_wanted_leaves_nothing_bound_or_held() {
+    let (cx, this) = kernel();
+    let wants = Rc::new(Cell::new(false));
+    let upper = cx.add_protocol("still", "picky", Picky(Rc::clone(&wants)));
+    let lower = cx.new_passive_session(&this, &this, On(None, Closing::Idle));
+    let table = SessionTable::new(SECRET, 1);
+    let accept = |key: u32| {
+        // Closed, it would stay bound as an idle one.
+        let body = On(Some(lower.clone()), Closing::Idle);
+        table.accept(&cx, &this, &upper, key, body, Participants::default)
+    };
+    assert_eq!(accept(1), Err(&reason::NO_PROTOCOL));
+    assert_eq!((table.len(), lower.head().opens()), (0, 0));
+    wants.set(true);
+    let session = accept(1).unwrap();
+    assert_eq!((table.get(&1), lower.head().opens()), (Some(session), 1));
+    assert_eq!(accept(2), Err(&reason::TABLE_FULL));
+    assert_eq!((table.len(), lower.head().opens()), (1, 1));
 }
