@@ -2,24 +2,18 @@
 //! a credential and a verifier in front of requests, a verifier in front of accepted replies.
 
 use crate::attribute::Peer;
-use crate::between::{CallingKey, Served, Sessions};
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
+use crate::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply};
+use crate::control::PeerHost;
 use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
-use crate::ports::less_header;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::control::{Question, QuestionInfo, question};
 use xk_core::message::NoBuffers;
-use xk_core::object::{
-    CallCause, CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused,
-};
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
-    Upper, reason,
-};
+use xk_core::object::{CallError, ProtocolId, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Upper, reason};
 
 /// The questions that every layer of authentication answers.
 #[rustfmt::skip]
@@ -29,15 +23,19 @@ pub const QUESTIONS: &[QuestionInfo] = &[
     question("list-maps", "calling: session below and protocol above; serving: session below"),
 ];
 
-/// What every layer of authentication answers, [`QUESTIONS`]; `None` for other questions.
-pub fn answer(sessions: &Sessions, this: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
-    if let Some(question) = ask.get::<CarriesCredentials>() {
-        return Some(match question.who == this.id() {
-            true => Answer::Answered,
-            false => Answer::Unknown,
-        });
-    }
-    sessions.answer(ask)
+/// Answers whether the layer `this` carries credentials: it does; `None` for other questions.
+pub fn carries_credentials(this: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
+    let question = ask.get::<CarriesCredentials>()?;
+    Some(match question.who == this.id() {
+        true => Answer::Answered,
+        false => Answer::Unknown,
+    })
+}
+
+/// The host at the other end of a session, if the layers below know.
+pub fn peer(cx: &Kernel, lower: &SessionRef) -> Option<Ipv4Addr> {
+    let host = Ipv4Addr::UNSPECIFIED;
+    lower.ask(cx, PeerHost { host }).map(|q| q.host)
 }
 
 /// Octets of the shorthands that a server gives, as they lie in a verifier.
@@ -132,20 +130,25 @@ pub fn pop_credential<T>(
     request: &mut Message,
     read: impl FnOnce(AuthHead, &[u8]) -> T,
 ) -> Result<T, &'static Reason> {
-    AuthHead::pop(request, read).map_err(|error| match error {
-        AuthError::Truncated => &reason::TRUNCATED,
-        AuthError::TooLong => &BAD_CREDENTIALS,
-    })
+    pop_auth(request, &BAD_CREDENTIALS, read)
 }
 
-/// Takes a verifier off a request, whatever it is; what is wrong with it as a reason.
+/// Takes a verifier off a message, whatever it is; what is wrong with it as a reason.
 ///
 /// # Errors
 /// [`reason::TRUNCATED`] or [`BAD_VERIFIER`].
-pub fn pop_verifier(request: &mut Message) -> Result<(), &'static Reason> {
-    AuthHead::pop(request, |_, _| ()).map_err(|error| match error {
+pub fn pop_verifier(message: &mut Message) -> Result<(), &'static Reason> {
+    pop_auth(message, &BAD_VERIFIER, |_, _| ())
+}
+
+fn pop_auth<T>(
+    message: &mut Message,
+    too_long: &'static Reason,
+    read: impl FnOnce(AuthHead, &[u8]) -> T,
+) -> Result<T, &'static Reason> {
+    AuthHead::pop(message, read).map_err(|error| match error {
         AuthError::Truncated => &reason::TRUNCATED,
-        AuthError::TooLong => &BAD_VERIFIER,
+        AuthError::TooLong => too_long,
     })
 }
 
@@ -162,191 +165,82 @@ pub fn name_caller(request: &mut Message, caller: Option<Caller>) -> Result<(), 
     }
 }
 
-struct Shared<F> {
-    flavor: F,
-    lower: ProtocolRef,
-    sessions: Sessions,
-}
-
 /// A layer of one flavor.
-pub struct Layer<F> {
-    shared: Rc<Shared<F>>,
+pub struct Authentication<F>(F);
+
+/// The protocol object of a layer of `flavor` on `lower`, with so many sessions in either direction.
+#[must_use]
+pub fn layered<F: Flavor>(
+    secret: Secret,
+    lower: ProtocolRef,
+    flavor: F,
+    sessions_max: usize,
+) -> CallLayered<Authentication<F>> {
+    CallLayered::new(secret, lower, sessions_max, Authentication(flavor))
 }
 
-impl<F: Flavor> Layer<F> {
-    /// A layer on `lower` with so many sessions in either direction.
-    #[must_use]
-    pub fn new(secret: Secret, lower: ProtocolRef, flavor: F, sessions_max: usize) -> Self {
-        Self {
-            shared: Rc::new(Shared {
-                flavor,
-                lower,
-                sessions: Sessions::new(secret, sessions_max),
-            }),
+impl<F: Flavor> CallLayer for Authentication<F> {
+    /// The shorthand of the latest reply; empty if there was none.
+    type Calls = RefCell<Vec<u8>>;
+    type Serves = Asker;
+
+    fn request_octets(&self) -> usize {
+        self.0.header_octets()
+    }
+
+    fn reply_octets(&self, _: &Asker) -> usize {
+        VERIFIER_OCTETS_MAX
+    }
+
+    fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Asker {
+        let number = lower.ask(cx, MyProcedure::default());
+        Asker {
+            peer: peer(cx, lower),
+            is_null: number == Some(MyProcedure { number: 0 }),
         }
     }
-}
 
-impl<F: Flavor> Protocol for Layer<F> {
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
-        let sessions = &self.shared.sessions;
-        sessions.open(cx, this, upper.receiver, lower, |key, lower| {
-            Ok(Calling {
-                shared: Rc::clone(&self.shared),
-                key,
-                lower,
-                shorthand: RefCell::default(),
-            })
-        })
+    /// The number is that of the flavor.
+    fn upper<'a>(this: &'a ProtocolRef, _: Upper<'a>) -> Upper<'a> {
+        Upper::new(this)
     }
 
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let Shared {
-            lower, sessions, ..
-        } = &*self.shared;
-        // The protocol below counts how often.
-        sessions.enable(upper.receiver, || {
-            lower.open_enable(cx, Upper::new(this), participants)
-        })
-    }
-
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.shared.lower.open_disable(cx, enable);
-        self.shared.sessions.disable();
-    }
-
-    #[inline]
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let sessions = &self.shared.sessions;
-        sessions.call_demux(cx, this, lower, request, |served| {
-            let number = lower.ask(cx, MyProcedure::default());
-            Serving {
-                shared: Rc::clone(&self.shared),
-                asker: Asker {
-                    peer: served.peer,
-                    is_null: number == Some(MyProcedure { number: 0 }),
-                },
-                served,
-            }
-        })
-    }
-
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(answer) = answer(&shared.sessions, this, ask) {
-            return answer;
-        }
-        let answer = shared.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, shared.flavor.header_octets());
-        }
-        answer
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.lower)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.sessions.clear();
-    }
-}
-
-/// A session that calls.
-struct Calling<F> {
-    shared: Rc<Shared<F>>,
-    key: CallingKey,
-    lower: SessionRef,
-    shorthand: RefCell<Vec<u8>>,
-}
-
-impl<F: Flavor> Session for Calling<F> {
     fn call(
-        &self,
+        own: &Calling<Self>,
         cx: &Kernel,
-        _: &SessionRef,
+        this: &SessionRef,
         mut request: Message,
     ) -> Result<Message, CallError> {
-        let flavor = &self.shared.flavor;
+        let Self(flavor) = &own.all.layer;
         flavor
             .seal(&mut request)
             .map_err(|_| CallError::from(PushError::NoBuffers))?;
-        let mut reply = self.lower.call(cx, request)?;
+        let mut reply = own.next(cx, request)?;
         // What one of many hosts gives is of no use with the others.
         let is_of_one = reply.attribute::<Peer>().is_none();
-        let read = AuthHead::pop(&mut reply, |head, body| {
+        let read = pop_auth(&mut reply, &BAD_VERIFIER, |head, body| {
             // One that is longer than what it stands for saves nothing.
             let is_short = is_of_one && 2 * AUTH_HEAD_OCTETS + body.len() <= flavor.header_octets();
             if let Some(shorthand) = flavor.shorthand(head, body).filter(|_| is_short) {
-                let mut kept = self.shorthand.borrow_mut();
+                let mut kept = own.state.borrow_mut();
                 kept.clear();
                 kept.extend_from_slice(shorthand);
             }
         });
         match read {
             Ok(()) => Ok(reply),
-            Err(_) => Err(CallCause::BadReply.into()),
+            Err(why) => Err(bad_reply(cx, this, reply, why)),
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<TakeShorthand>() {
-            question.octets = self.shorthand.take();
-            return Answer::Answered;
-        }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, self.shared.flavor.header_octets());
-        }
-        answer
-    }
-
-    fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
-    }
-
-    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        self.shared.sessions.closed(&self.key, this);
-        self.lower.close(cx);
-        Closing::Done
-    }
-}
-
-/// A session that serves.
-struct Serving<F> {
-    shared: Rc<Shared<F>>,
-    served: Served,
-    asker: Asker,
-}
-
-impl<F: Flavor> Session for Serving<F> {
-    fn call_pop(
-        &self,
+    fn serve(
+        own: &Serving<Self>,
         cx: &Kernel,
         this: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        let flavor = &self.shared.flavor;
-        let judged = flavor.judge(cx, self.asker, &mut request);
+        let (Self(flavor), asker) = (&own.all.layer, own.state);
+        let judged = flavor.judge(cx, asker, &mut request);
         let named = judged.and_then(|caller| {
             name_caller(&mut request, caller)?;
             Ok(caller)
@@ -355,18 +249,15 @@ impl<F: Flavor> Session for Serving<F> {
             Ok(caller) => caller,
             Err(why) => return Err(this.refuse(cx, request, why)),
         };
-        let mut reply = self.served.upper.call_demux(cx, this, request)?;
+        let mut reply = own.next(cx, this, request)?;
         let issue = |caller| {
             let question = IssueShorthand {
-                who: self.served.upper.id(),
+                who: own.upper.id(),
                 caller,
-                peer: self.asker.peer,
+                peer: asker.peer,
                 octets: [0; SHORTHAND_OCTETS],
             };
-            self.served
-                .upper
-                .ask(cx, question)
-                .map(|question| question.octets)
+            own.upper.ask(cx, question).map(|question| question.octets)
         };
         match flavor.verify(&mut reply, caller, issue) {
             Ok(()) => Ok(reply),
@@ -374,20 +265,20 @@ impl<F: Flavor> Session for Serving<F> {
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let answer = self.served.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, VERIFIER_OCTETS_MAX);
+    fn control(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        carries_credentials(this, ask).unwrap_or_else(|| all.answer(cx, ask))
+    }
+
+    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<TakeShorthand>() {
+            question.octets = own.state.take();
+            return Answer::Answered;
         }
-        answer
-    }
-
-    fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.served.lower)
-    }
-
-    fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        self.shared.sessions.forgotten(&self.served, this);
-        Closing::Done
+        own.answer(cx, ask)
     }
 }

@@ -3,7 +3,7 @@
 use crate::session::Nobody;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, ProtocolRef};
-use xk_kit::auth::Layer;
+use xk_kit::auth;
 
 /// Builds it from its place in a graph.
 ///
@@ -16,6 +16,6 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, sessions_max: usize) -> ProtocolRef {
-    let layer = Layer::new(cx.secret(), lower, Nobody, sessions_max);
+    let layer = auth::layered(cx.secret(), lower, Nobody, sessions_max);
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }

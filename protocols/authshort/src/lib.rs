@@ -65,7 +65,6 @@ extern crate alloc;
 extern crate std;
 
 mod protocol;
-mod session;
 pub mod wire;
 
 pub use protocol::{AuthShort, Settings, add, build};

@@ -1,19 +1,26 @@
-//! The protocol object: stands beside the layer of whole credentials, and upon it.
+//! The layer: stands beside the layer of whole credentials, and upon it. A session that calls sends a
+//! shorthand when it has one; one that serves takes requests with shorthands, or passes on those with
+//! whole credentials.
 
-use crate::session::{Calling, Serving};
-use crate::wire::Shorthand;
+use crate::wire::{Shorthand, returned};
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::Secret;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused};
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+use xk_core::object::{CallCause, CallError, Enable, OpenError, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper};
+use xk_kit::auth::{
+    IssueShorthand, TakeShorthand, carries_credentials, name_caller, peer, pop_credential,
+    pop_verifier,
 };
-use xk_kit::auth::{self, IssueShorthand};
-use xk_kit::between::Sessions;
+use xk_kit::call::{Caller, CancelCall};
+use xk_kit::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply, reply_with};
+use xk_kit::onc::{
+    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
+};
 
 /// How long a shorthand is good, and bounds.
 #[derive(Clone, Copy, Debug)]
@@ -33,22 +40,32 @@ impl Default for Settings {
     }
 }
 
-/// What protocol and sessions share.
-pub(crate) struct Shared {
-    pub(crate) lifetime: Duration,
-    /// What shorthands are sealed with.
-    pub(crate) seals: Secret,
-    pub(crate) sessions: Sessions,
-}
-
 /// One instance of the layer.
 pub struct AuthShort {
     select: ProtocolRef,
-    whole: ProtocolRef,
-    shared: Rc<Shared>,
+    lifetime: Duration,
+    /// What shorthands are sealed with.
+    seals: Secret,
     /// What was enabled below for each enable: beside, and upon.
     enabled: RefCell<BTreeMap<u64, (Enable, Enable)>>,
     enables_made: Cell<u64>,
+}
+
+/// What a session that calls keeps.
+#[derive(Default)]
+pub struct Calls {
+    /// Sends what this layer puts in front, as the session below sends whole credentials.
+    short: Option<SessionRef>,
+    /// The server's shorthand; empty if there is none.
+    shorthand: RefCell<Vec<u8>>,
+}
+
+/// What a session that serves keeps.
+pub struct Serves {
+    /// Requests come with shorthands, not through the layer of whole credentials.
+    is_short: bool,
+    /// The host that sends them, if the layers below know.
+    peer: Option<Ipv4Addr>,
 }
 
 /// Builds it from its place in a graph.
@@ -73,101 +90,207 @@ pub fn add(
     (select, whole): (ProtocolRef, ProtocolRef),
     settings: Settings,
 ) -> ProtocolRef {
-    let shared = Rc::new(Shared {
+    let layer = AuthShort {
+        select,
         lifetime: settings.lifetime,
         seals: cx.secret(),
-        sessions: Sessions::new(cx.secret(), settings.sessions_max),
-    });
-    let body = AuthShort {
-        select,
-        whole,
-        shared,
         enabled: RefCell::default(),
         enables_made: Cell::new(0),
     };
+    let body = CallLayered::new(cx.secret(), whole, settings.sessions_max, layer);
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
-impl Protocol for AuthShort {
-    fn open(
+/// Puts a shorthand and an empty verifier in front.
+fn seal(request: &mut Message, shorthand: &[u8]) -> Result<(), PushError> {
+    let padded = shorthand.len().next_multiple_of(4);
+    let room = request
+        .push_header(2 * AUTH_HEAD_OCTETS + padded)
+        .map_err(|_| PushError::NoBuffers)?;
+    let head = AuthHead {
+        flavor: AUTH_SHORT,
+        len: shorthand.len(),
+    };
+    room.fill(0);
+    let parts = [&head.emit()[..], shorthand];
+    let from = parts.into_iter().flatten();
+    for (to, from) in room.iter_mut().zip(from) {
+        *to = *from;
+    }
+    Ok(())
+}
+
+/// Whether the server says that the shorthand is no good. One that knows nothing of shorthands any
+/// more may say so as it likes: that the flavor is too weak, or the credential bad.
+fn is_rejected(error: &CallError) -> bool {
+    match error.cause {
+        CallCause::Rejected(rejection) => auth_stat(rejection.reason).is_some(),
+        _ => false,
+    }
+}
+
+/// Calls with a whole credential, and keeps the shorthand that may come with the reply.
+fn call_whole(
+    own: &Calling<AuthShort>,
+    cx: &Kernel,
+    request: Message,
+) -> Result<Message, CallError> {
+    let reply = own.next(cx, request)?;
+    if let Some(TakeShorthand { octets }) = own.lower.ask(cx, TakeShorthand::default())
+        && octets.len() <= BODY_MAX
+    {
+        let mut kept = own.state.shorthand.borrow_mut();
+        kept.clear();
+        kept.extend_from_slice(returned(&octets));
+    }
+    Ok(reply)
+}
+
+impl AuthShort {
+    /// Takes shorthand and verifier off a request, and notes its caller.
+    fn judge(
         &self,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let whole = self
-            .whole
-            .open(cx, Upper::new(this), participants.clone())?;
-        let sessions = &self.shared.sessions;
-        sessions.open(cx, this, upper.receiver, whole, |key, whole| {
-            match self.select.open(cx, Upper::new(this), participants) {
-                Ok(short) => Ok(Calling {
-                    shared: Rc::clone(&self.shared),
-                    key,
-                    whole,
-                    short,
-                    shorthand: RefCell::default(),
-                }),
-                Err(error) => {
-                    whole.close(cx);
-                    Err(error)
-                }
-            }
-        })
+        peer: Option<Ipv4Addr>,
+        request: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        let read = pop_credential(request, |_, body| Shorthand::parse(&self.seals, peer, body));
+        let shorthand = read?.ok_or(&REJECTED_CREDENTIALS)?;
+        pop_verifier(request)?;
+        let age_ms = (cx.now().as_ns() / 1_000_000).saturating_sub(shorthand.given_ms);
+        if Duration::from_millis(age_ms) >= self.lifetime {
+            return Err(&REJECTED_CREDENTIALS);
+        }
+        let Shorthand { user, group, .. } = shorthand;
+        let flavor = AUTH_SHORT;
+        let caller = Caller {
+            flavor,
+            user,
+            group,
+        };
+        name_caller(request, Some(caller))
+    }
+}
+
+impl CallLayer for AuthShort {
+    type Calls = Calls;
+    type Serves = Serves;
+
+    /// What the layer of whole credentials says of sizes holds: a shorthand is no longer than they.
+    fn request_octets(&self) -> usize {
+        0
     }
 
-    fn open_enable(
-        &self,
+    fn reply_octets(&self, serves: &Serves) -> usize {
+        match serves.is_short {
+            true => AUTH_HEAD_OCTETS,
+            false => 0,
+        }
+    }
+
+    fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Serves {
+        Serves {
+            is_short: lower.head().protocol() == self.select.id(),
+            peer: peer(cx, lower),
+        }
+    }
+
+    fn begin(
+        own: &mut Calling<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
+        ends: Participants,
+    ) -> Result<(), OpenError> {
+        let short = own.all.layer.select.open(cx, Upper::new(this), ends)?;
+        own.state.short = Some(short);
+        Ok(())
+    }
+
+    fn end(own: &Calling<Self>, cx: &Kernel) {
+        if let Some(short) = &own.state.short {
+            short.close(cx);
+        }
+    }
+
+    /// The number is that of the flavor.
+    fn upper<'a>(this: &'a ProtocolRef, _: Upper<'a>) -> Upper<'a> {
+        Upper::new(this)
+    }
+
+    fn call(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let Calls { short, shorthand } = &own.state;
+        let Some(short) = short.as_ref().filter(|_| !shorthand.borrow().is_empty()) else {
+            return call_whole(own, cx, request);
+        };
+        let kept = request.try_clone();
+        let kept = kept.map_err(|_| CallError::from(PushError::NoBuffers))?;
+        seal(&mut request, &shorthand.borrow())?;
+        let mut reply = match short.call(cx, request) {
+            Ok(reply) => reply,
+            Err(error) if is_rejected(&error) => {
+                shorthand.borrow_mut().clear();
+                return call_whole(own, cx, kept);
+            }
+            Err(error) => return Err(error),
+        };
+        match pop_verifier(&mut reply) {
+            Ok(()) => Ok(reply),
+            Err(why) => Err(bad_reply(cx, this, reply, why)),
+        }
+    }
+
+    fn serve(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, Refused> {
+        if !own.state.is_short {
+            return own.next(cx, this, request);
+        }
+        let judged = own.all.layer.judge(cx, own.state.peer, &mut request);
+        if let Err(why) = judged {
+            return Err(this.refuse(cx, request, why));
+        }
+        let reply = own.next(cx, this, request)?;
+        reply_with(cx, this, reply, &EMPTY_AUTH)
+    }
+
+    fn enable(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        own: Upper<'_>,
+        ends: Participants,
     ) -> Result<Enable, OpenError> {
-        let own = Upper::new(this);
-        let both = self.shared.sessions.enable(upper.receiver, || {
-            let upon = self.whole.open_enable(cx, own, participants.clone())?;
-            let beside = self.select.open_enable(cx, own, participants);
-            beside
-                .map(|beside| (beside, upon))
-                .inspect_err(|_| self.whole.open_disable(cx, upon))
-        })?;
-        let number = self.enables_made.get();
-        self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, both);
+        let layer = &all.layer;
+        let upon = all.lower.open_enable(cx, own, ends.clone())?;
+        let beside = layer.select.open_enable(cx, own, ends);
+        let beside = beside.inspect_err(|_| all.lower.open_disable(cx, upon))?;
+        let number = layer.enables_made.get();
+        layer.enables_made.set(number + 1);
+        layer.enabled.borrow_mut().insert(number, (beside, upon));
         Ok(Enable(number))
     }
 
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let gone = self.enabled.borrow_mut().remove(&enable.0);
-        let Some((beside, upon)) = gone else {
-            return;
-        };
-        self.select.open_disable(cx, beside);
-        self.whole.open_disable(cx, upon);
-        self.shared.sessions.disable();
+    fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
+        let gone = all.layer.enabled.borrow_mut().remove(&enable.0);
+        if let Some((beside, upon)) = gone {
+            all.layer.select.open_disable(cx, beside);
+            all.lower.open_disable(cx, upon);
+        }
     }
 
-    #[inline]
-    fn call_demux(
-        &self,
+    fn control(
+        all: &CallLayered<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let sessions = &self.shared.sessions;
-        sessions.call_demux(cx, this, lower, request, |served| Serving {
-            shared: Rc::clone(&self.shared),
-            is_short: served.lower.head().protocol() == self.select.id(),
-            served,
-        })
-    }
-
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(answer) = auth::answer(&self.shared.sessions, this, ask) {
-            return answer;
-        }
+        ask: &mut Ask<'_>,
+    ) -> Answer {
         if let Some(question) = ask.get::<IssueShorthand>() {
             if question.who != this.id() {
                 return Answer::Unknown;
@@ -177,18 +300,23 @@ impl Protocol for AuthShort {
                 group: question.caller.group,
                 given_ms: cx.now().as_ns() / 1_000_000,
             };
-            question.octets = shorthand.emit(&self.shared.seals, question.peer);
+            question.octets = shorthand.emit(&all.layer.seals, question.peer);
             return Answer::Answered;
         }
-        self.whole.control(cx, ask)
+        carries_credentials(this, ask).unwrap_or_else(|| all.answer(cx, ask))
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.whole)
+    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        let answer = own.answer(cx, ask);
+        match &own.state.short {
+            Some(short) if !answer.is_answered() && ask.get::<CancelCall>().is_some() => {
+                short.control(cx, ask)
+            }
+            _ => answer,
+        }
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.sessions.clear();
+    fn stop(&self) {
         self.enabled.borrow_mut().clear();
     }
 }

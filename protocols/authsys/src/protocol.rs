@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, ProtocolRef};
-use xk_kit::auth::Layer;
+use xk_kit::auth;
 
 /// Who calls, and whom a server takes.
 #[derive(Clone, Debug)]
@@ -95,6 +95,6 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         header: credential.emit(),
         accept: settings.accept,
     };
-    let layer = Layer::new(cx.secret(), lower, flavor, settings.sessions_max);
+    let layer = auth::layered(cx.secret(), lower, flavor, settings.sessions_max);
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }

@@ -51,11 +51,9 @@
 extern crate alloc;
 
 mod protocol;
-mod session;
 pub mod wire;
 
-pub use protocol::{Calltemplate, build};
-pub use session::ServerTime;
+pub use protocol::{Calltemplate, ServerTime, build};
 
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, int};

@@ -1,20 +1,32 @@
-//! The protocol object: opens, enables, and passes requests to the session that they belong to.
+//! The layer: what happens to a request and to its reply, at either end.
 
-use crate::session::{Calling, Serving};
-use crate::wire::HEADER_OCTETS;
-use alloc::rc::Rc;
+use crate::WRONG_VERSION;
+use crate::wire::{HEADER_OCTETS, REQUEST, Reply, is_request};
+use alloc::string::String;
+use core::cell::Cell;
+use core::time::Duration;
+use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused};
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+use xk_core::object::{CallError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef};
+use xk_kit::call_layer::{
+    CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_with,
 };
-use xk_kit::between::Sessions;
-use xk_kit::ports::less_header;
 
 /// One instance of the layer.
-pub struct Calltemplate {
-    lower: ProtocolRef,
-    sessions: Rc<Sessions>,
+pub struct Calltemplate;
+
+/// Asked of a session that calls: how much of its calls' time was the server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerTime {
+    /// Calls that were replied to.
+    pub calls: u64,
+    /// What the server took for them, all together.
+    pub time: Duration,
+}
+
+impl Question for ServerTime {
+    const NAME: &'static str = "calltemplate-server-time";
 }
 
 /// Builds it from its place in a graph.
@@ -23,77 +35,81 @@ pub struct Calltemplate {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", 4096);
-    build.add(Calltemplate {
-        lower: build.lower(0)?,
-        sessions: Rc::new(Sessions::new(build.cx.secret(), sessions_max)),
-    })
+    let (secret, lower) = (build.cx.secret(), build.lower(0)?);
+    build.add(CallLayered::new(secret, lower, sessions_max, Calltemplate))
 }
 
-impl Protocol for Calltemplate {
-    // We receive, under the number of whoever stands on us: that is how the peer's layer below finds the peer's layer above.
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let lower = self.lower.open(cx, upper.through(this), participants)?;
-        let sessions = &self.sessions;
-        sessions.open(cx, this, upper.receiver, lower, |key, lower| {
-            Ok(Calling::new(Rc::clone(sessions), key, lower))
-        })
+impl CallLayer for Calltemplate {
+    type Calls = Cell<ServerTime>;
+    /// How many requests came.
+    type Serves = Cell<u64>;
+
+    fn request_octets(&self) -> usize {
+        HEADER_OCTETS
     }
 
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.sessions.enable(upper.receiver, || {
-            self.lower
-                .open_enable(cx, upper.through(this), participants)
-        })
+    fn reply_octets(&self, _: &Cell<u64>) -> usize {
+        HEADER_OCTETS
     }
 
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.lower.open_disable(cx, enable);
-        self.sessions.disable();
+    fn serves(&self, _: &Kernel, _: &SessionRef) -> Cell<u64> {
+        Cell::default()
     }
 
-    // The first request through a session below makes ours, which takes this one and those after it.
-    fn call_demux(
-        &self,
+    fn call(
+        own: &Calling<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        prepend(&mut request, &REQUEST)?;
+        // This shepherd waits here. Others may call through this very session meanwhile.
+        let mut reply = own.next(cx, request)?;
+        let octets = match pop_header(&mut reply) {
+            Ok(octets) => octets,
+            Err(why) => return Err(bad_reply(cx, this, reply, why)),
+        };
+        let ServerTime { calls, time } = own.state.get();
+        let took = Duration::from_micros(Reply::parse(octets).us.into());
+        own.state.set(ServerTime {
+            calls: calls + 1,
+            time: time + took,
+        });
+        Ok(reply)
+    }
+
+    fn serve(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
     ) -> Result<Message, Refused> {
-        let sessions = &self.sessions;
-        sessions.call_demux(cx, this, lower, request, |served| {
-            Serving::new(Rc::clone(sessions), served)
-        })
-    }
-
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(answer) = self.sessions.answer(ask) {
-            return answer;
+        match pop_header(&mut request) {
+            Ok(octets) if is_request(&octets) => {}
+            Ok(_) => return Err(this.refuse(cx, request, &WRONG_VERSION)),
+            Err(why) => return Err(this.refuse(cx, request, why)),
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_OCTETS);
+        own.state.set(own.state.get() + 1);
+        let arrived = cx.now();
+        // The procedure runs on this shepherd and may wait. What it refuses it has counted.
+        let reply = own.next(cx, this, request)?;
+        reply_with(cx, this, reply, &Reply::after(cx.now() - arrived).emit())
+    }
+
+    fn describe_calls(own: &Calling<Self>) -> Option<String> {
+        let ServerTime { calls, time } = own.state.get();
+        Some(alloc::format!("{calls} calls, the server took {time:?}"))
+    }
+
+    fn describe_serves(own: &Serving<Self>) -> Option<String> {
+        Some(alloc::format!("{} requests", own.state.get()))
+    }
+
+    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<ServerTime>() {
+            *question = own.state.get();
+            return Answer::Answered;
         }
-        answer
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.lower)
-    }
-
-    // Sessions refer to the protocols around us, and those to us: only letting go ends that.
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.sessions.clear();
+        own.answer(cx, ask)
     }
 }

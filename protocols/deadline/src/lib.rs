@@ -60,11 +60,9 @@
 extern crate alloc;
 
 mod protocol;
-mod session;
 pub mod wire;
 
-pub use protocol::{Deadline, Settings, build};
-pub use session::Tally;
+pub use protocol::{Deadline, Tally, build};
 
 use core::time::Duration;
 use xk_core::control::question;
