@@ -155,8 +155,14 @@ fn reqrep_keeps_the_laws() {
 /// The layers of ONC RPC that name programs: `sunselect`, or others on it up to the one named.
 struct Programs(&'static str);
 
-/// Stands a layer on others, with the parameters that it has by default.
-fn on(cx: &Kernel, side: Side, kind: &str, lowers: &[&ProtocolRef]) -> ProtocolRef {
+/// Stands a layer on others.
+fn on(
+    cx: &Kernel,
+    side: Side,
+    kind: &str,
+    lowers: &[&ProtocolRef],
+    params: &Params,
+) -> ProtocolRef {
     let entry = entry(kind);
     let lowers: Vec<ProtocolRef> = lowers.iter().map(|lower| (*lower).clone()).collect();
     let mut build = Build {
@@ -164,9 +170,9 @@ fn on(cx: &Kernel, side: Side, kind: &str, lowers: &[&ProtocolRef]) -> ProtocolR
         entry,
         name: &format!("{kind}-{side:?}"),
         lowers: &lowers,
-        params: &Params::default(),
+        params,
     };
-    (entry.build)(&mut build).expect("the defaults build it")
+    (entry.build)(&mut build).expect("the parameters build it")
 }
 
 impl CallFixture for Programs {
@@ -196,9 +202,9 @@ impl CallFixture for Programs {
     }
 
     /// The table stands on the layer that names what it looks for, or on layers of authentication between.
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let number = entry("sunselect").numbers[0].1;
-        let select = on(cx, side, "sunselect", &[bottom]);
+        let select = on(cx, side, "sunselect", &[bottom], params);
         let set = |upper: &ProtocolRef, lower: &ProtocolRef, number| {
             let mut numbers = cx.numbers_mut();
             numbers.override_pair(upper.id(), lower.id(), number);
@@ -208,7 +214,7 @@ impl CallFixture for Programs {
             return select;
         }
         let auth = |kind: &str, lowers: &[&ProtocolRef]| {
-            let layer = on(cx, side, kind, lowers);
+            let layer = on(cx, side, kind, lowers, params);
             set(&layer, &select, entry(kind).numbers[0].1);
             layer
         };
@@ -221,7 +227,7 @@ impl CallFixture for Programs {
             }
             _ => select.clone(),
         };
-        let table = on(cx, side, "sunprog", &[&under]);
+        let table = on(cx, side, "sunprog", &[&under], params);
         set(&table, &select, 0);
         // The suite speaks to the bottom in the place of what it tests.
         set(&table, bottom, number);

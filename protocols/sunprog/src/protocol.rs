@@ -12,8 +12,8 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Question,
-    Reason, SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper, reason,
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
@@ -59,15 +59,6 @@ impl Shared {
         let (low, high) = self.table.versions(name.program).unwrap_or_default();
         Accepted::Mismatch { low, high }
     }
-}
-
-/// Asked of a serving session by its protocol: does it lead to the offer with this number?
-pub(crate) struct LeadsTo {
-    pub(crate) offer: u64,
-}
-
-impl Question for LeadsTo {
-    const NAME: &'static str = "sunprog-leads-to";
 }
 
 /// One instance of the layer.
@@ -154,6 +145,11 @@ impl SunProg {
         };
         let (accepted, why) = match self.shared.table.find(name) {
             Found::Served(served) => {
+                // Procedure 0 is answered here: nothing above hears of it.
+                let upper = match number {
+                    0 => this,
+                    _ => &served.upper,
+                };
                 let body = Serving {
                     shared: Rc::clone(&self.shared),
                     key: lower.id().0,
@@ -161,24 +157,14 @@ impl SunProg {
                     served: Rc::clone(&served),
                     name,
                 };
-                let session = cx.new_passive_session(this, &served.upper, body);
-                let bound = self.shared.serving.bind(cx, lower.id().0, session.clone());
-                if let Err(full) = bound {
-                    session.abort(cx);
-                    return Err(this.refuse(request, full));
+                let (serving, ends) = (&self.shared.serving, || name.participants(cx, lower));
+                match serving.accept(cx, this, upper, lower.id().0, body, ends) {
+                    Ok(session) => return session.call_pop(cx, request),
+                    Err(why) if *why == reason::TABLE_FULL => {
+                        return Err(this.refuse(request, why));
+                    }
+                    Err(why) => (Accepted::of(why), why),
                 }
-                // Procedure 0 is answered here; nobody above hears of it.
-                if number != 0
-                    && let Err(unwanted) =
-                        served
-                            .upper
-                            .open_done(cx, &session, name.participants(cx, lower))
-                {
-                    session.abort(cx);
-                    let refused = this.refuse(request, unwanted);
-                    return answer(cx, refused.message, Accepted::of(unwanted), unwanted);
-                }
-                return session.call_pop(cx, request);
             }
             Found::NoProgram => (Accepted::NoProgram, &NO_PROGRAM),
             Found::Versions(low, high) => (Accepted::Mismatch { low, high }, &NO_VERSION),
@@ -200,26 +186,13 @@ impl Protocol for SunProg {
         let (below, _) = self.lowers.first().ok_or(OpenError::NoLower)?;
         let lower = below.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, upper.receiver.id().0);
-        let calling = &self.shared.calling;
-        if let Some(session) = calling.get(&key) {
-            // The session holds the lower one already.
-            lower.close(cx);
-            session.hold();
-            return Ok(session);
-        }
         let body = Calling {
             shared: Rc::clone(&self.shared),
             key,
             lower,
         };
-        let session = cx.new_session(this, upper.receiver, body);
-        match calling.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
+        let calling = &self.shared.calling;
+        calling.open(cx, this, upper.receiver, key, body)
     }
 
     fn open_enable(
@@ -253,7 +226,8 @@ impl Protocol for SunProg {
         self.shared.table.withdraw(enable.0);
         // They are no conversations, but the memory of where requests go.
         for session in self.shared.serving.sessions(usize::MAX) {
-            if session.ask(cx, LeadsTo { offer: enable.0 }).is_some() {
+            let body = session.body::<Serving>();
+            if body.is_some_and(|body| body.served.number == enable.0) {
                 session.abort(cx);
             }
         }

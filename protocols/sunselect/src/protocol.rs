@@ -237,27 +237,12 @@ impl SunSelect {
             header,
             carries,
         };
-        let session = cx.new_passive_session(this, &upper, body);
-        if let Err(full) = self.shared.serving.bind(cx, key, session.clone()) {
-            session.abort(cx);
-            return Err(this.refuse(request, full));
+        let ends = || header.name().participants(cx, lower);
+        let serving = &self.shared.serving;
+        match serving.accept(cx, this, &upper, key, body, ends) {
+            Ok(session) => session.call_pop(cx, request),
+            Err(why) => Err(this.refuse(request, why)),
         }
-        let CallHeader {
-            program,
-            version,
-            procedure,
-        } = header;
-        let ends = ProcedureName {
-            program,
-            version,
-            procedure,
-        }
-        .participants(cx, lower);
-        if let Err(unwanted) = upper.open_done(cx, &session, ends) {
-            session.abort(cx);
-            return Err(this.refuse(request, unwanted));
-        }
-        session.call_pop(cx, request)
     }
 }
 
@@ -270,25 +255,9 @@ impl Protocol for SunSelect {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let flavor = upper.number_on(cx, this)?;
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = ProcedureName::pop(&mut participants)?;
-        let header = CallHeader {
-            program,
-            version,
-            procedure,
-        };
+        let header = CallHeader::of(ProcedureName::pop(&mut participants)?);
         let trunk = self.trunk(cx, this, participants)?;
         let key = (trunk.id, upper.receiver.id().0, name(header, flavor));
-        let calling = &self.shared.calling;
-        if let Some(session) = calling.get(&key) {
-            // The session is a user of the trunk already.
-            self.shared.release(cx, &trunk);
-            session.hold();
-            return Ok(session);
-        }
         let body = Calling {
             shared: Rc::clone(&self.shared),
             key,
@@ -297,14 +266,8 @@ impl Protocol for SunSelect {
             template: template(header),
             carries: carries(cx, upper),
         };
-        let session = cx.new_session(this, upper.receiver, body);
-        match calling.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
+        let calling = &self.shared.calling;
+        calling.open(cx, this, upper.receiver, key, body)
     }
 
     fn open_enable(

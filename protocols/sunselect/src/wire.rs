@@ -1,5 +1,7 @@
 //! The header of calls, and the words with which a server refuses them (RFC 5531, section 9).
 
+use xk_kit::onc::ProcedureName;
+
 /// Octets of the header of a call: the version of ONC RPC, program, version, procedure.
 pub const CALL_OCTETS: usize = 16;
 /// Octets in front of an accepted reply: `reply_stat`.
@@ -46,6 +48,36 @@ pub(crate) fn word<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
 }
 
 impl CallHeader {
+    /// The header of the calls of a procedure.
+    #[must_use]
+    pub fn of(name: ProcedureName) -> Self {
+        let ProcedureName {
+            program,
+            version,
+            procedure,
+        } = name;
+        Self {
+            program,
+            version,
+            procedure,
+        }
+    }
+
+    /// The procedure that is called.
+    #[must_use]
+    pub fn name(self) -> ProcedureName {
+        let Self {
+            program,
+            version,
+            procedure,
+        } = self;
+        ProcedureName {
+            program,
+            version,
+            procedure,
+        }
+    }
+
     /// Reads a header.
     ///
     /// # Errors

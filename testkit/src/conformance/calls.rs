@@ -19,6 +19,8 @@
 //! | no allocation per call | [`allocates_nothing`] |
 //! | no damage panics | [`survives_damage`] |
 //! | who has called pins nothing below | [`pins_nothing`] |
+//! | what is opened is given back | [`gives_back`] |
+//! | an unwanted session leaves nothing | [`forgets_the_unwanted`] |
 //! | nothing is left after `stop` | [`stops`] |
 //!
 //! # Example
@@ -43,9 +45,9 @@ mod laws;
 mod world;
 
 pub use laws::{
-    allocates_nothing, carries, closes, ends_where_nobody_serves, keeps_calls_apart,
-    names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops,
-    survives_damage, takes_slices,
+    allocates_nothing, carries, closes, ends_where_nobody_serves, forgets_the_unwanted, gives_back,
+    keeps_calls_apart, names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing,
+    refuses, stops, survives_damage, takes_slices,
 };
 pub use world::{CallNode, CallWorld};
 
@@ -83,11 +85,11 @@ pub trait CallFixture {
         Params::default()
     }
 
-    /// Stands it on `bottom`.
+    /// Stands it on `bottom`, with these parameters.
     ///
     /// # Panics
     /// If the parameters do not build it.
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let entry = self.entry();
         let name = format!("{}-{side:?}", entry.kind);
         let mut build = Build {
@@ -95,7 +97,7 @@ pub trait CallFixture {
             entry,
             name: &name,
             lowers: core::slice::from_ref(bottom),
-            params: &self.params(side),
+            params,
         };
         (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
     }
@@ -150,6 +152,8 @@ pub const LAWS: &[Law] = &[
     ("no allocation per call", allocates_nothing),
     ("no damage panics", survives_damage),
     ("who has called pins nothing", pins_nothing),
+    ("what is opened is given back", gives_back),
+    ("an unwanted session leaves nothing", forgets_the_unwanted),
     ("nothing is left after stop", stops),
 ];
 

@@ -4,7 +4,8 @@ use crate::protocol::Shared;
 use crate::wire::{Accepted, FAILED_OCTETS_MAX, STAT_OCTETS};
 use alloc::rc::Rc;
 use xk_core::object::{CallCause, CallError, Closing, Rejection};
-use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef, reason};
+use xk_kit::call_layer::bad_reply;
 
 /// The session below and the protocol above.
 pub(crate) type Key = (u64, u32);
@@ -17,12 +18,12 @@ pub(crate) struct Calling {
 
 /// What an accepted reply that is not all zeros in front says.
 #[cold]
-fn failed(reply: &Message) -> CallError {
+fn failed(cx: &Kernel, this: &SessionRef, reply: Message) -> CallError {
     let mut octets = [0; FAILED_OCTETS_MAX];
     let count = reply.copy_to(0, &mut octets);
     let accepted = octets.get(..count).and_then(Accepted::parse);
     let Some((accepted, reason)) = accepted.and_then(|a| Some((a, a.reason()?))) else {
-        return CallCause::BadReply.into();
+        return bad_reply(cx, this, reply, &reason::MALFORMED);
     };
     let versions = match accepted {
         Accepted::Mismatch { low, high } => Some((low, high)),
@@ -33,7 +34,7 @@ fn failed(reply: &Message) -> CallError {
 
 impl Session for Calling {
     #[inline]
-    fn call(&self, cx: &Kernel, _: &SessionRef, request: Message) -> Result<Message, CallError> {
+    fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
         let mut reply = self.lower.call(cx, request)?;
         if reply.peek_in_place::<STAT_OCTETS>() == Some(&[0; STAT_OCTETS])
             && reply.strip_in_place(STAT_OCTETS)
@@ -47,7 +48,7 @@ impl Session for Calling {
         {
             return Ok(reply);
         }
-        Err(failed(&reply))
+        Err(failed(cx, this, reply))
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -1,14 +1,16 @@
 //! A session that serves: one procedure, called by one peer.
 
-use crate::protocol::{LeadsTo, Shared, answer};
+use crate::protocol::{Shared, answer};
 use crate::table::Served;
 use crate::wire::{Accepted, STAT_OCTETS};
 use alloc::rc::Rc;
+use core::any::Any;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, Refused};
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef, reason};
 use xk_kit::call::MyProcedure;
+use xk_kit::call_layer::reply_with;
 use xk_kit::onc::{MyProgram, ProcedureName, auth_stat};
 use xk_kit::ports::less_header;
 
@@ -21,6 +23,10 @@ pub(crate) struct Serving {
 }
 
 impl Session for Serving {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     #[inline]
     fn call_pop(
         &self,
@@ -28,7 +34,7 @@ impl Session for Serving {
         this: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        let mut reply = if self.name.procedure == 0 {
+        let reply = if self.name.procedure == 0 {
             // The null procedure: no arguments, no results, no work (RFC 5531, section 8.1).
             return answer(cx, request, Accepted::Success, &reason::NOT_SUPPORTED);
         } else {
@@ -47,10 +53,7 @@ impl Session for Serving {
                 }
             }
         };
-        match reply.push_array(&[0; STAT_OCTETS]) {
-            Ok(()) => Ok(reply),
-            Err(_) => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
-        }
+        reply_with(cx, this, reply, &[0; STAT_OCTETS])
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -68,10 +71,6 @@ impl Session for Serving {
                 "serves program {program} version {version} procedure {procedure} on {:?}",
                 self.lower
             );
-        } else if let Some(question) = ask.get::<LeadsTo>() {
-            if question.offer != self.served.number {
-                return Answer::Unknown;
-            }
         } else {
             let answer = self.lower.control(cx, ask);
             if answer.is_answered() {

@@ -6,9 +6,11 @@ use crate::wire::{ACCEPTED, CALL_OCTETS, CallHeader, DENIED, Denied, REPLY_OCTET
 use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Rejection};
-use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, Reason, Session, SessionRef, reason};
+use xk_kit::auth::pop_verifier;
 use xk_kit::call::{CancelCall, MyProcedure};
-use xk_kit::onc::{AUTH_HEAD_OCTETS, AuthHead, MyProgram, WRONG_RPC_VERSION, auth_reason};
+use xk_kit::call_layer::{bad_reply, pop_header};
+use xk_kit::onc::{AUTH_HEAD_OCTETS, MyProgram, WRONG_RPC_VERSION, auth_reason};
 use xk_kit::ports::less_header;
 
 /// Octets of the header and two empty credentials.
@@ -51,7 +53,12 @@ impl Calling {
 
     /// Takes the words that say that the call was accepted off a reply.
     #[inline]
-    fn open_reply(&self, mut reply: Message) -> Result<Message, CallError> {
+    fn open_reply(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut reply: Message,
+    ) -> Result<Message, CallError> {
         let accepted = if self.carries {
             reply.peek_in_place::<REPLY_OCTETS>() == Some(&[0; REPLY_OCTETS])
                 && reply.strip_in_place(REPLY_OCTETS)
@@ -62,38 +69,42 @@ impl Calling {
         if accepted {
             return Ok(reply);
         }
-        self.open_other(reply)
+        self.open_other(cx, this, reply)
     }
 
     #[cold]
-    fn open_other(&self, mut reply: Message) -> Result<Message, CallError> {
-        let bad = CallError::from(CallCause::BadReply);
-        let _ = reply.pull_up(REPLY_OCTETS);
-        let stat = reply.pop_array::<REPLY_OCTETS>().ok_or(bad)?;
-        match word(stat, 0) {
-            ACCEPTED if self.carries => Ok(reply),
-            // A server may send any verifier to one who sent none.
-            ACCEPTED => match AuthHead::pop(&mut reply, |_, _| ()) {
-                Ok(()) => Ok(reply),
-                Err(_) => Err(bad),
-            },
+    fn open_other(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut reply: Message,
+    ) -> Result<Message, CallError> {
+        match self.read(&mut reply) {
+            Ok(None) => Ok(reply),
+            Ok(Some(rejection)) => Err(CallCause::Rejected(rejection).into()),
+            Err(why) => Err(bad_reply(cx, this, reply, why)),
+        }
+    }
+
+    /// Takes what this layer reads off a reply: why the call was denied, if it was.
+    fn read(&self, reply: &mut Message) -> Result<Option<Rejection>, &'static Reason> {
+        let stat = pop_header::<REPLY_OCTETS>(reply)?;
+        let denied = match word(&stat, 0) {
+            ACCEPTED if self.carries => return Ok(None),
+            // A server may send any verifier to one that sent none.
+            ACCEPTED => return pop_verifier(reply).map(|()| None),
             DENIED => {
                 let mut octets = [0; 12];
                 let count = reply.copy_to(0, &mut octets);
-                match octets.get(..count).and_then(Denied::parse) {
-                    Some(Denied::RpcMismatch { low, high }) => {
-                        Err(CallCause::Rejected(Rejection {
-                            reason: &WRONG_RPC_VERSION,
-                            versions: Some((low, high)),
-                        })
-                        .into())
-                    }
-                    Some(Denied::Auth(stat)) => Err(CallError::rejected(auth_reason(stat))),
-                    None => Err(bad),
-                }
+                octets.get(..count).and_then(Denied::parse)
             }
-            _ => Err(bad),
-        }
+            _ => None,
+        };
+        let (reason, versions) = match denied.ok_or(&reason::MALFORMED)? {
+            Denied::RpcMismatch { low, high } => (&WRONG_RPC_VERSION, Some((low, high))),
+            Denied::Auth(stat) => (auth_reason(stat), None),
+        };
+        Ok(Some(Rejection { reason, versions }))
     }
 }
 
@@ -109,7 +120,7 @@ impl Session for Calling {
             return Err(PushError::NoBuffers.into());
         }
         let reply = self.trunk.call(cx, &self.shared.lower, this, request)?;
-        self.open_reply(reply)
+        self.open_reply(cx, this, reply)
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

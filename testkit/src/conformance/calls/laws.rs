@@ -4,13 +4,16 @@ use super::world::Below;
 use super::{CallFixture, CallWorld};
 use crate::conformance::messages::pattern;
 use crate::conformance::{Side, Verdict, allocations, counts_allocations};
-use crate::kernel::{CallEnd, CallTop, OnServe, Task, octets};
+use crate::kernel::{CallEnd, CallTop, Lower, OnServe, Task, octets};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
+use xk_core::graph::{Params, Value};
 use xk_core::object::{CallCause, CallError, Rejection};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Message, Reason, SessionRef, Upper};
+use xk_core::{
+    Entry, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
+};
 use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
 
 const PROCEDURE: u32 = 3;
@@ -56,6 +59,108 @@ pub fn pins_nothing(fixture: &dyn CallFixture) -> Verdict {
         held.is_empty(),
         "what the caller came through is held for good: {held:?}"
     );
+    world.finish();
+    Verdict::Holds
+}
+
+/// A protocol whose tables hold two sessions, where it has a parameter for that.
+struct Small<'f>(&'f dyn CallFixture);
+
+impl CallFixture for Small<'_> {
+    fn entry(&self) -> &'static Entry {
+        self.0.entry()
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        self.0.lower(side)
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        self.0.open(side, procedure)
+    }
+
+    fn enable(&self, side: Side) -> Participants {
+        self.0.enable(side)
+    }
+
+    fn number(&self) -> Option<u32> {
+        self.0.number()
+    }
+
+    fn params(&self, side: Side) -> Params {
+        let mut params = self.0.params(side);
+        for name in ["sessions_max", "channels_max"] {
+            if self.entry().parameters.iter().any(|p| p.name == name) {
+                params.set(name, Value::Integer(2));
+            }
+        }
+        params
+    }
+
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
+        self.0.build(cx, side, bottom, params)
+    }
+
+    fn is_on_calls(&self) -> bool {
+        self.0.is_on_calls()
+    }
+}
+
+/// However often a client opens, and whether or not there is room: what it closes is given back.
+///
+/// # Panics
+/// If the law is broken.
+pub fn gives_back(fixture: &dyn CallFixture) -> Verdict {
+    let small = Small(fixture);
+    let world = CallWorld::new(&small);
+    world.serve(Side::B);
+    let node = world.node(Side::A);
+    let holds = || match &node.below {
+        Below::Frames(bottom) => bottom.held().iter().map(|s| s.head().opens()).sum(),
+        Below::Calls(bottom) => bottom.open_sessions().len() as u32,
+    };
+    let mut sessions = Vec::new();
+    for procedure in [PROCEDURE, PROCEDURE, PROCEDURE + 1, PROCEDURE + 2] {
+        let before: u32 = holds();
+        let both = fixture.open(Side::A, procedure);
+        match node.top.open(&world.cx, &node.protocol, both) {
+            Ok(session) => sessions.push(session),
+            Err(_) => assert_eq!(holds(), before, "what does not open holds nothing"),
+        }
+    }
+    for session in &sessions {
+        right(world.call(session, b"open"), b"open");
+    }
+    let last = sessions.pop();
+    for session in sessions {
+        session.close(&world.cx);
+    }
+    if let Some(last) = last {
+        right(world.call(&last, b"the last"), b"the last");
+        last.close(&world.cx);
+    }
+    assert_eq!(holds(), 0, "what is closed holds nothing");
+    world.finish();
+    Verdict::Holds
+}
+
+/// A session that the server's side makes for a request and that the protocol above does not want is
+/// as if it had never been: the next request is heard.
+///
+/// # Panics
+/// If the law is broken.
+pub fn forgets_the_unwanted(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    let top = &world.node(Side::B).top;
+    top.refuse_open(Some(&reason::PROHIBITED));
+    for _ in 0..2 {
+        let end = world.call(&session, b"unwanted").map(drop);
+        assert!(end.is_err(), "what is not wanted is not executed");
+    }
+    assert_eq!(top.served(), 0);
+    top.refuse_open(None);
+    right(world.call(&session, b"wanted"), b"wanted");
+    assert_eq!(top.take_opened().len(), 1, "one session, announced once");
     world.finish();
     Verdict::Holds
 }
@@ -485,6 +590,12 @@ fn survives_bad_calls(fixture: &dyn CallFixture) {
     survives_bad_replies(fixture);
 }
 
+/// How many messages all protocols dropped.
+fn dropped(cx: &Kernel) -> u64 {
+    let all = cx.protocols();
+    all.iter().map(|p| p.head().drops().total()).sum()
+}
+
 fn survives_bad_replies(fixture: &dyn CallFixture) {
     let world = CallWorld::new(fixture);
     let Below::Calls(bottom) = &world.nodes[1].below else {
@@ -520,7 +631,12 @@ fn survives_bad_replies(fixture: &dyn CallFixture) {
     }));
     let session = world.open(Side::A, PROCEDURE);
     for n in 0..300 {
-        drop(world.call(&session, &pattern(n % 40, 2)));
+        let drops = dropped(&world.cx);
+        let end = world.call(&session, &pattern(n % 40, 2)).map(drop);
+        if end.is_err_and(|error| error.cause == CallCause::BadReply) {
+            let counted = dropped(&world.cx) - drops;
+            assert_eq!(counted, 1, "a reply that cannot be read is counted");
+        }
     }
     assert!(liar.served() >= 300, "every call reached the liar");
     world.finish();

@@ -221,7 +221,8 @@ fn node(cx: &TestKernel, fixture: &dyn CallFixture, side: Side) -> CallNode {
         true => Below::Calls(CallBottom::add(cx, &name, lower)),
         false => Below::Frames(Bottom::add(cx, &name, lower)),
     };
-    let protocol = fixture.build(cx, side, below.protocol());
+    let params = fixture.params(side);
+    let protocol = fixture.build(cx, side, below.protocol(), &params);
     let top = CallTop::add(cx, &format!("top-{side:?}"));
     if let Some(number) = fixture.number() {
         cx.numbers_mut()
