@@ -141,11 +141,8 @@ impl Channel {
             None => self.choose(peer, number)?,
             Some(channel) => {
                 let key = (peer, number, u32::from(channel));
-                if let Some(session) = self.table.sessions.get(&key) {
-                    if session.head().upper() != upper.id() {
-                        return Err(OpenError::InUse);
-                    }
-                    session.hold();
+                if let Some(session) = self.table.sessions.found(&key, upper)? {
+                    // Held, the session holds the lower one itself.
                     lower.close(cx);
                     return Ok(session);
                 }

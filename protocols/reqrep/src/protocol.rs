@@ -179,27 +179,10 @@ impl Protocol for ReqRep {
             lower.close(cx);
             return Err(OpenError::NotSupported);
         }
-        let sessions = &self.shared.sessions;
-        if let Some(session) = sessions.get(&lower.id().0) {
-            if session.head().upper() != upper.receiver.id() {
-                lower.close(cx);
-                return Err(OpenError::InUse);
-            }
-            // Held, the session holds the lower one itself.
-            session.hold();
-            lower.close(cx);
-            return Ok(session);
-        }
-        let below = Some(&self.lower);
-        let line = Line::new(cx, &self.shared, upper.receiver, &lower, below);
-        let session = cx.new_session(this, upper.receiver, line);
-        match sessions.bind(cx, lower.id().0, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
-        }
+        let (upper, below) = (upper.receiver, Some(&self.lower));
+        let line = Line::new(cx, &self.shared, upper, &lower, below);
+        let (sessions, key) = (&self.shared.sessions, lower.id().0);
+        sessions.open(cx, this, upper, key, line)
     }
 
     fn open_enable(
@@ -330,17 +313,12 @@ impl ReqRep {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
         let line = Line::new(cx, &self.shared, &upper, lower, None);
-        let session = cx.new_passive_session(this, &upper, line);
-        if let Err(full) = self.shared.sessions.bind(cx, lower.id().0, session.clone()) {
-            session.abort(cx);
-            return Err(this.refuse(message, full));
+        let (key, ends) = (lower.id().0, Participants::default);
+        let sessions = &self.shared.sessions;
+        match sessions.accept(cx, this, &upper, key, line, ends) {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => Err(this.refuse(message, why)),
         }
-        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
-            self.shared.sessions.unbind(&lower.id().0);
-            session.abort(cx);
-            return Err(this.refuse(message, unwanted));
-        }
-        session.pop(cx, message)
     }
 
     /// The network reports an error about something that was sent. That nobody is there to take it ends the call at once; of

@@ -2,9 +2,7 @@
 
 use crate::pool::ChannelPool;
 use crate::routes::Routes;
-use crate::session::{
-    ClientKey, ClientSession, ServerKey, ServerSession, WholeSession, less_header, refusal,
-};
+use crate::session::{ClientKey, ClientSession, ServerKey, ServerSession, WholeSession, refusal};
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -19,6 +17,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::call::{NO_PROCEDURE, PROCEDURE, pop_definite, pop_local};
+use xk_kit::ports::less_header;
 
 /// How many procedures may be enabled, and how many peers may have channels.
 const ENABLES_MAX: usize = 4096;
@@ -179,11 +178,6 @@ impl Select {
     ) -> Result<SessionRef, OpenError> {
         let (number, pool) = self.pool(cx, this, participants)?;
         let key = (number, command, upper.id().0);
-        if let Some(session) = self.shared.clients.get(&key) {
-            pool.leave(cx);
-            session.hold();
-            return Ok(session);
-        }
         let body = ClientSession {
             shared: Rc::clone(&self.shared),
             key,
@@ -191,14 +185,7 @@ impl Select {
             template: Header::call(command).emit(),
             expected: Header::reply(command, STATUS_OK).emit(),
         };
-        let session = cx.new_session(this, upper, body);
-        match self.shared.clients.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.close(cx);
-                Err(OpenError::Full)
-            }
-        }
+        self.shared.clients.open(cx, this, upper, key, body)
     }
 
     /// A session through which calls go to a peer with their header as it is.
@@ -277,15 +264,8 @@ impl Select {
             lower: lower.clone(),
             template: Header::reply(command, STATUS_OK).emit(),
         };
-        let session = cx.new_passive_session(this, &upper, body);
-        self.shared
-            .servers
-            .bind(cx, key, session.clone())
-            .inspect_err(|_| session.retire(cx))?;
-        upper
-            .open_done(cx, &session, Participants::default())
-            .inspect_err(|_| session.abort(cx))?;
-        Ok(session)
+        let (servers, ends) = (&self.shared.servers, Participants::default);
+        servers.accept(cx, this, &upper, key, body, ends)
     }
 }
 
@@ -368,7 +348,7 @@ impl Protocol for Select {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }

@@ -5,28 +5,16 @@ use crate::protocol::Shared;
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of, status_of};
 use alloc::rc::Rc;
 use xk_core::control::Describe;
-use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::object::{CallError, Closing, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::call::{CancelCall, MyProcedure};
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::call_layer::{bad_reply, pop_header, prepend, reply_with};
+use xk_kit::ports::less_header;
 
 /// What a client's session is found by: the pool, the procedure and the upper protocol.
 pub(crate) type ClientKey = (u64, u16, u32);
 /// What a server's session is found by: the channel's session and the procedure.
 pub(crate) type ServerKey = (u64, u16);
-
-/// The answer of the layer below, less our header.
-pub(crate) fn less_header(ask: &mut Ask<'_>) {
-    let header = HEADER_OCTETS as u32;
-    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
-
-/// Puts a header in front of a message.
-#[inline]
-fn prepend(message: &mut Message, header: &[u8; HEADER_OCTETS]) -> bool {
-    message.push_in_place(header) || message.push_array(header).is_ok()
-}
 
 /// A client's session.
 pub(crate) struct ClientSession {
@@ -48,11 +36,9 @@ impl ClientSession {
         this: &SessionRef,
         mut reply: Message,
     ) -> Result<Message, CallError> {
-        // A header that lies in several slices is brought together.
-        let _ = reply.pull_up(HEADER_OCTETS);
-        let Some(octets) = reply.pop_array::<HEADER_OCTETS>().copied() else {
-            this.discard(cx, reply, &reason::TRUNCATED);
-            return Err(CallCause::BadReply.into());
+        let octets = match pop_header::<HEADER_OCTETS>(&mut reply) {
+            Ok(octets) => octets,
+            Err(why) => return Err(bad_reply(cx, this, reply, why)),
         };
         match Header::parse(&octets) {
             Ok(header) if header.kind == Type::Reply && header.command == self.key.1 => {
@@ -61,10 +47,7 @@ impl ClientSession {
                     status => Err(CallError::rejected(reason_of(status))),
                 }
             }
-            _ => {
-                this.discard(cx, reply, &reason::MALFORMED);
-                Err(CallCause::BadReply.into())
-            }
+            _ => Err(bad_reply(cx, this, reply, &reason::MALFORMED)),
         }
     }
 }
@@ -77,9 +60,7 @@ impl Session for ClientSession {
         this: &SessionRef,
         mut request: Message,
     ) -> Result<Message, CallError> {
-        if !prepend(&mut request, &self.template) {
-            return Err(PushError::NoBuffers.into());
-        }
+        prepend(&mut request, &self.template)?;
         let mut reply = self.pool.call(cx, this.id(), request)?;
         if reply.peek_in_place::<HEADER_OCTETS>() == Some(&self.expected) {
             reply.strip_in_place(HEADER_OCTETS);
@@ -105,13 +86,13 @@ impl Session for ClientSession {
         let channel = self.pool.some_channel();
         let answer = channel.map_or(Answer::Unknown, |channel| channel.control(cx, ask));
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.clients.unbind(&self.key);
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.shared.clients.release(&self.key, this);
         if self.pool.leave(cx) {
             self.shared.forget_pool(&self.pool);
         }
@@ -153,10 +134,10 @@ pub(crate) struct ServerSession {
 pub(crate) fn refusal(command: u16, mut refused: Refused) -> Result<Message, Refused> {
     let header = Header::reply(command, status_of(refused.reason)).emit();
     refused.message.truncate(0);
-    if prepend(&mut refused.message, &header) {
-        return Ok(refused.message);
+    match prepend(&mut refused.message, &header) {
+        Ok(()) => Ok(refused.message),
+        Err(_) => Err(refused),
     }
-    Err(refused)
 }
 
 impl Session for ServerSession {
@@ -168,10 +149,7 @@ impl Session for ServerSession {
         request: Message,
     ) -> Result<Message, Refused> {
         match self.upper.call_demux(cx, this, request) {
-            Ok(mut reply) => match prepend(&mut reply, &self.template) {
-                true => Ok(reply),
-                false => Err(this.refuse(cx, reply, &reason::NO_BUFFERS)),
-            },
+            Ok(reply) => reply_with(cx, this, reply, &self.template),
             Err(refused) => refusal(self.key.1, refused),
         }
     }
@@ -187,7 +165,7 @@ impl Session for ServerSession {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }

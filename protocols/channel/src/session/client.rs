@@ -590,7 +590,7 @@ impl Session for ClientSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        self.table.sessions.unbind(&self.key);
+        self.table.sessions.release(&self.key, this);
         self.table.lay_down(self.key, self.sequence.get());
         if self.owes_ack.replace(false) {
             // So that the server need not keep the reply for nobody.
