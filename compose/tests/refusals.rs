@@ -80,6 +80,13 @@ fn mrpc_right_on_a_link_needs_its_address() {
 }
 
 #[test]
+fn what_does_not_fit_on_arp_is_not_sent_to_a_wire_that_is_taken() {
+    let cause = "`udp` cannot stand on `arp`: what comes up from it names no session that leads back to the sender";
+    let udp = on_link(&[NET, "udp arp { number eth=0x3911; }", "echo udp port=7"]);
+    assert_refused(&udp, "6:5", cause, "let it stand on `ip`");
+}
+
+#[test]
 fn vipsize_goes_from_small_to_large() {
     let stack = |last| {
         let lines = [

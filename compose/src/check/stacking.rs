@@ -81,7 +81,8 @@ pub(super) fn could_stand(site: &Site<'_>, at: usize, other: usize) -> bool {
         .lowers
         .get(other)
         .is_some_and(|lowers| lowers.contains(&Some(at)));
-    other != at && !above && entry.is_some_and(|entry| fits(site, entry, other))
+    let is_taken = on_wire(site, other) && site.uppers(other).iter().any(|upper| *upper != at);
+    other != at && !above && !is_taken && entry.is_some_and(|entry| fits(site, entry, other))
 }
 
 /// Whether a protocol of this kind could stand on that node, as far as the node is checked.
