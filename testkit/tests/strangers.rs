@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::Time;
 use xk_core::control::{ListSessions, Report};
 use xk_core::object::{SessionId, SessionRef};
+use xk_core::reason::Class;
+use xk_core::{ProtocolRef, Time};
 use xk_sim::World;
 use xk_testkit::everything;
 
@@ -264,6 +265,12 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
             "{what}: {completed:?} handshakes"
         );
     }
+    // Who is not heard attacks no table. A challenge is an answer; and some of what is repeated are
+    // acknowledgements, which begin nothing.
+    let mut wrong = drops(&world, "victim");
+    wrong.retain(|(_, why, class, _)| *class == Class::Bad && *why != "challenged");
+    let all: u64 = wrong.iter().map(|(_, _, _, count)| count).sum();
+    assert!(all < strangers * 2 / 3, "{what}: not heard: {wrong:?}");
     for (host, name) in [("old", "old"), ("fresh", "new")] {
         let of = |line| figure(&world, host, name, line);
         let asked = of("sent").or(of("calls")).unwrap_or(0);
@@ -287,6 +294,18 @@ fn connections(world: &World, host: &str) -> Option<Vec<SessionId>> {
     };
     let list = kernel.find_protocol("tcp")?.ask(kernel, list)?;
     Some(list.sessions.iter().map(SessionRef::id).collect())
+}
+
+/// Why the protocols of a host have dropped messages, and how many.
+fn drops(world: &World, host: &str) -> Vec<(String, &'static str, Class, u64)> {
+    let kernel = world.find(host).and_then(|id| world.kernel(id));
+    let protocols = kernel.map_or(Vec::new(), |kernel| kernel.protocols());
+    let of = |protocol: &ProtocolRef| {
+        let name = protocol.name().to_owned();
+        let list = protocol.head().drops().list().into_iter();
+        list.map(move |(reason, count)| (name.clone(), reason.name, reason.class, count))
+    };
+    protocols.iter().flat_map(of).collect()
 }
 
 fn figure(world: &World, host: &str, protocol: &str, line: &str) -> Option<u64> {

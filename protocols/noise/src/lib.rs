@@ -23,7 +23,8 @@
 //! for the port that are all right, each from a new peer), `calls` (of ONC RPC, by datagrams, each
 //! from a new peer), `connects` (SYNs as well, and the handshake is completed where the answer
 //! comes along the link), `replays` (what others have sent to the target along the link, each time
-//! in the name of another host), or `mixed`: any of these but the last three.
+//! in the name of another host, wherever the sender's address stands in it), or `mixed`: any of
+//! these but the last three.
 //!
 //! When the wire takes no more, the rest of the group waits for the next one. With `answers` it answers ARP requests for
 //! the hosts that it pretends to be, so that the victim's cache fills with confirmed entries.

@@ -12,7 +12,12 @@ const HEARD_MAX: usize = 32;
 const SYN_ACK: u8 = 0x12;
 const ACK: u8 = 0x10;
 
-/// Packets that the same protocol takes: its number, and the port if it has one.
+/// The option with the times of both ends (RFC 7323, section 3.2), and its octets.
+const TIMESTAMPS: u8 = 8;
+const TIMESTAMPS_LEN: u8 = 10;
+
+/// Packets that do the same: the number of the protocol, and the port if it has one, else the
+/// length, by which requests differ from acknowledgements.
 pub(super) type Sort = (u8, u16);
 
 fn host_at(frame: &[u8], at: usize) -> Option<Ipv4Addr> {
@@ -23,6 +28,22 @@ fn host_at(frame: &[u8], at: usize) -> Option<Ipv4Addr> {
 fn word_at(frame: &[u8], at: usize) -> Option<u16> {
     let octets = frame.get(at..at + 2)?;
     <[u8; 2]>::try_from(octets).ok().map(u16::from_be_bytes)
+}
+
+/// The times that a segment says of its sender and echoes.
+fn timestamps_at(frame: &[u8]) -> Option<([u8; 4], [u8; 4])> {
+    let words = usize::from(frame.get(IP_HEADERS + 12)? >> 4);
+    let mut options = frame.get(IP_HEADERS + 20..IP_HEADERS + 4 * words)?;
+    loop {
+        options = match options {
+            [TIMESTAMPS, TIMESTAMPS_LEN, a, b, c, d, e, f, g, h, ..] => {
+                return Some(([*a, *b, *c, *d], [*e, *f, *g, *h]));
+            }
+            [1, rest @ ..] => rest,
+            [2..=255, len @ 2..=255, ..] => options.get(usize::from(*len)..)?,
+            _ => return None,
+        };
+    }
 }
 
 /// Whether it is a whole packet of IPv4 with a plain header.
@@ -44,7 +65,7 @@ impl Generator {
         let protocol = frame.get(ETH + 9).copied().unwrap_or_default();
         let port = match protocol {
             TCP | UDP => word_at(frame, IP_HEADERS + 2).unwrap_or_default(),
-            _ => 0,
+            _ => word_at(frame, ETH + 2).unwrap_or_default(),
         };
         let sort = (protocol, port);
         let end = ETH + usize::from(word_at(frame, ETH + 2).unwrap_or_default());
@@ -68,8 +89,15 @@ impl Generator {
         let ((protocol, _), packet) = self.pick(&self.heard);
         let from = self.source();
         self.header(out, from, TYPE_IP);
-        out.put(packet.get(ETH..).unwrap_or_default());
-        out.write(ETH + 12, &from.octets());
+        let body = packet.get(ETH..).unwrap_or_default();
+        out.put(body);
+        // Layers above IP may name the sender, too.
+        if let Some(sender) = body.get(12..16) {
+            let places = body.windows(4).enumerate().skip(12);
+            for (at, _) in places.filter(|(_, octets)| *octets == sender) {
+                out.write(ETH + at, &from.octets());
+            }
+        }
         let sum_at = match *protocol {
             TCP => Some(IP_HEADERS + 16),
             UDP if word_at(packet, IP_HEADERS + 6) != Some(0) => Some(IP_HEADERS + 6),
@@ -102,7 +130,15 @@ impl Generator {
         out.put(&word(0)?.to_be_bytes());
         out.put(&number(8)?.to_be_bytes());
         out.put(&number(4)?.wrapping_add(1).to_be_bytes());
-        out.put(&[0x50, ACK, 0xfa, 0xf0, 0, 0, 0, 0]);
+        // Who has agreed on timestamps has one in each segment (RFC 7323, section 3.2).
+        let times = timestamps_at(frame);
+        let offset = if times.is_some() { 0x80 } else { 0x50 };
+        out.put(&[offset, ACK, 0xfa, 0xf0, 0, 0, 0, 0]);
+        if let Some((theirs, ours)) = times {
+            out.put(&[1, 1, TIMESTAMPS, TIMESTAMPS_LEN]);
+            out.put(&ours);
+            out.put(&theirs);
+        }
         self.segment_end(&mut out, from, false);
         Some(out.len())
     }
