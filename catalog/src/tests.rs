@@ -24,6 +24,16 @@ fn entries_speak_for_themselves() {
         );
         let mut names: Vec<&str> = entry.parameters.iter().map(|spec| spec.name).collect();
         names.extend(entry.blocks.iter().map(|spec| spec.name));
+        let inner = entry
+            .blocks
+            .iter()
+            .flat_map(|b| [b.arguments, b.properties]);
+        let mut specs = inner.flatten().chain(entry.parameters);
+        assert!(
+            specs.all(|spec| !spec.doc.is_empty())
+                && entry.blocks.iter().all(|b| !b.doc.is_empty()),
+            "{kind}: a parameter that nothing is said of, and no manual repeats them"
+        );
         names.sort_unstable();
         assert!(
             names.windows(2).all(|pair| pair[0] != pair[1]),

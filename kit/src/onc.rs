@@ -154,7 +154,8 @@ fn participant(host: Option<Ipv4Addr>, port: Option<u16>) -> Participant {
 /// The parameter of the layers of ONC RPC that hold sessions in both directions.
 #[rustfmt::skip]
 pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=16_777_216, 16_384,
-    "how many sessions it holds, for calls and for requests each");
+    "how many sessions it holds, for calls and for requests each; idle ones are evicted for new \
+     ones");
 
 /// Asked of a session of ONC RPC: which program and version it is about. Its procedure answers
 /// [`MyProcedure`](crate::call::MyProcedure).

@@ -60,8 +60,8 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
     text.push_str(&format!("{}\n", below(&entry.below)));
     let parameters = parameters(entry);
     if !parameters.is_empty() {
-        text.push_str(&format!("\n{}\n", heading("ALL PARAMETERS")));
-        text.push_str(&parameters.render());
+        text.push_str(&format!("\n{}\n", heading("PARAMETERS")));
+        text.push_str(&parameters);
     }
     let mut numbers = Table::new(&["protocol", "on", "type number"]);
     for number in catalog.numbers().kinds() {
@@ -124,29 +124,53 @@ fn without_links(line: &str) -> String {
     text
 }
 
-fn parameters(entry: &Entry) -> Table {
-    let mut table = Table::new(&["parameter", "value", "default", "meaning"]);
-    let mut add = |name: String, spec: &ParamSpec| {
-        let default = match (spec.default, spec.required) {
-            (Some(default), _) => default.to_string(),
-            (None, true) => "(required)".to_owned(),
-            (None, false) => "-".to_owned(),
-        };
-        table.row([name, kind(spec.kind), default, spec.doc.to_owned()]);
-    };
+/// Octets of a line of a parameter's meaning, with what it is indented by.
+const LINE: usize = 96;
+
+/// The parameters as the entry has them; no manual says them again.
+fn parameters(entry: &Entry) -> String {
+    let mut text = String::new();
     for spec in entry.parameters {
-        add(spec.name.into(), spec);
+        parameter(&mut text, "", spec.name, spec);
     }
     for block in entry.blocks {
-        for (at, spec) in block.arguments.iter().enumerate() {
-            let name = if at == 0 { block.name } else { "" };
-            add(format!("{name} <{}>", spec.name), spec);
+        let count = match (block.min, block.max) {
+            (0, max) => format!("at most {max}"),
+            (min, max) => format!("{min} to {max}"),
+        };
+        text.push_str(&format!("{} {{ ... }}: a block, {count}\n", block.name));
+        meaning(&mut text, "", block.doc);
+        for spec in block.arguments {
+            parameter(&mut text, "    ", &format!("<{}>", spec.name), spec);
         }
         for spec in block.properties {
-            add(format!("  {} {}=", block.name, spec.name), spec);
+            parameter(&mut text, "    ", &format!("{}=", spec.name), spec);
         }
     }
-    table
+    text
+}
+
+fn parameter(text: &mut String, indent: &str, name: &str, spec: &ParamSpec) {
+    let default = match (spec.default, spec.required) {
+        (Some(default), _) => format!("; default {default}"),
+        (None, true) => "; required".to_owned(),
+        (None, false) => String::new(),
+    };
+    text.push_str(&format!("{indent}{name}: {}{default}\n", kind(spec.kind)));
+    meaning(text, indent, spec.doc);
+}
+
+fn meaning(text: &mut String, indent: &str, meaning: &str) {
+    let mut line = format!("{indent}   ");
+    for word in meaning.split(' ') {
+        if line.len() + 1 + word.len() > LINE {
+            text.push_str(&format!("{line}\n"));
+            line = format!("{indent}   ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text.push_str(&format!("{line}\n"));
 }
 
 fn kind(kind: ParamKind) -> String {

@@ -128,7 +128,7 @@ fn manuals_are_complete() {
             "SYNOPSIS",
             "BEHAVIOUR",
             "EXAMPLE",
-            "ALL PARAMETERS",
+            "PARAMETERS",
             "QUESTIONS",
         ] {
             assert!(told.contains(part), "{kind}: {part}: {told}");

@@ -33,11 +33,6 @@
 //! `max-packet` and `opt-packet` (those of the layer below less twelve octets, 65535 at most),
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `hold`: how many numbers ahead a message may be and is kept.
-//! - `wait`: how long a missing message is waited for.
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -92,7 +87,8 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
     .parameters(&[
         int("hold", 0..=4096, 32, "how many numbers ahead a message may be and is kept"),
         duration("wait", Duration::from_millis(20), "how long a missing message is waited for"),
-        int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds"),
+        int("sessions_max", 1..=16_777_216, 1024,
+            "how many sessions it holds; idle ones are evicted for new ones"),
     ])
     .questions(&[
         question("seq-tally", "messages missing, before their turn, kept now"),

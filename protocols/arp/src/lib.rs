@@ -45,18 +45,6 @@
 //! `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on), `take-type` (who takes a further protocol type is
 //! asked `heard` and `exchanged`), `say`, `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `entries_max`: how many hosts it remembers.
-//! - `sessions_max`: how many sessions it holds.
-//! - `queue_max`: how many messages wait in one session.
-//! - `waiting_max`: how many messages wait in all sessions together.
-//! - `retries`: how often a request is repeated.
-//! - `retry`: time between two requests, at least a second.
-//! - `lifetime`: how long an address is believed without confirmation, a second at least.
-//! - `negative`: how long a host that did not answer is not asked for again, a second at least.
-//! - `probe`: whether a host is probed for before it is ours.
-//! - `sources_max`: for how many sources drops are counted apart.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -119,11 +107,11 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
              Ethernet"),
         int("waiting_max", 1..=1_048_576, 1024, "how many messages wait in all sessions together"),
         int("retries", 0..=100, 3, "how often a request is repeated"),
-        duration("retry", Duration::from_secs(1), "time between two requests"),
+        duration("retry", Duration::from_secs(1), "time between two requests, a second at least"),
         duration("lifetime", Duration::from_secs(60),
-            "how long an address is believed without confirmation"),
+            "how long an address is believed without confirmation, a second at least"),
         duration("negative", Duration::from_secs(5),
-            "how long a host that did not answer is not asked for again"),
+            "how long a host that did not answer is not asked for again, a second at least"),
         flag("probe", false, "whether a host is probed for before it is ours"),
         xk_kit::talkers::PARAMETER,
     ])

@@ -23,9 +23,6 @@
 //! # Control
 //! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host server {

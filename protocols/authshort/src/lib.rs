@@ -36,10 +36,6 @@
 //! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
 //! To `authsys` it answers `issue-shorthand`.
 //!
-//! # Parameters
-//! - `lifetime`: how long a shorthand is good.
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host server {

@@ -28,13 +28,6 @@
 //! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
 //! Sessions that call answer `take-shorthand`.
 //!
-//! # Parameters
-//! - `machine`: the name of the caller's machine.
-//! - `user`, `group`: the numbers of the caller and his first group.
-//! - `groups`: those of his other groups, at most 16, with spaces between.
-//! - `accept`: the users whom a server takes, with spaces between: numbers, and ranges such as `1000-1999`. All if not given.
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host server {

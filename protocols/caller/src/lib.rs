@@ -34,20 +34,6 @@
 //! its cause, `waiting`, `waiting at most`, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every call is
 //! over; it has failed if then there was no reply, or a wrong one. Forwards the rest.
 //!
-//! # Parameters
-//! - `to`: the peer.
-//! - `local`: the local participant.
-//! - `procedure`: the procedure's number, on top of `to`.
-//! - `count`: how many calls; 0 for no end.
-//! - `interval`: from the beginning of one call to the next.
-//! - `concurrency`: how many calls wait at a time.
-//! - `size`: octets of a request, or of what source replies.
-//! - `size_max`: if it is more than `size`, sizes are random from `size` to it.
-//! - `time`: how long the procedure sleeps, in whole milliseconds.
-//! - `deadline`: how long after its beginning a call is given up; 0 for never.
-//! - `check`: whether replies are compared with what they must be.
-//! - `start`: the delay before the first call.
-//!
 //! # Example
 //! ```kdl
 //! host alice {

@@ -26,9 +26,6 @@
 //! Answers `calltemplate-server-time` (a session's calls, and the server's share of their time), `max-packet` and `opt-packet`
 //! (those of the layer below less four octets), `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -73,7 +70,8 @@ pub static ENTRY: Entry = Entry::calls("calltemplate", include_str!("lib.rs"), b
     // No number: what stands on it is known below by its own.
     .parameters(&[
         int("sessions_max", 1..=16_777_216, 4096,
-            "how many sessions it holds, for calls and for requests each"),
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
     ])
     .questions(&[
         question("calltemplate-server-time",

@@ -40,10 +40,6 @@
 //! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `peer-proved`, `cancel-call`, `channel-figures`,
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `channels_max`: how many channels it holds, of both sides; idle ones of the server's side are evicted for new ones.
-//! - `hosts_max`: how many clients, and how many servers, it knows.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -90,7 +86,9 @@ pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ip", 102), ("fragment", 102), ("null", 102)])
     .parameters(&[
-        int("channels_max", 1..=16_777_216, 16_384, "how many channels it holds, of both sides"),
+        int("channels_max", 1..=16_777_216, 16_384,
+            "how many channels it holds, of both sides; idle ones of the server's side are evicted \
+             for new ones"),
         int("hosts_max", 1..=16_777_216, 4096, "how many clients, and how many servers, it knows"),
     ])
     .questions(&[

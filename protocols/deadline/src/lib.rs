@@ -33,11 +33,6 @@
 //! Answers `deadline-tally` (a session's calls or requests, how many were late, how many not begun), `max-packet` and
 //! `opt-packet` (those of the layer below less four octets), `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `wait_max`: how long a call waits at most, also one without a deadline; 0 for any time.
-//! - `time_min`: a request with less time left is not begun.
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -86,11 +81,13 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
     })
     // No number: what stands on it is known below by its own.
     .parameters(&[
-        duration("wait_max", Duration::ZERO, "how long a call waits at most; 0s: any time"),
+        duration("wait_max", Duration::ZERO,
+            "how long a call waits at most, also one without a deadline; 0s: any time"),
         duration("time_min", Duration::from_micros(1),
             "a request with less time left is not begun"),
         int("sessions_max", 1..=16_777_216, 4096,
-            "how many sessions it holds, for calls and for requests each"),
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
     ])
     .questions(&[
         question("deadline-tally", "a session's calls or requests, those late, those not begun"),

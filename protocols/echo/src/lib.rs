@@ -25,10 +25,6 @@
 //! # Control
 //! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.
 //!
-//! # Parameters
-//! - `port`: the port that it serves, on a layer with ports.
-//! - `local`: the participant that it serves, on any other layer; `*` if neither is given.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -70,9 +66,10 @@ pub static ENTRY: Entry = Entry::top("echo", include_str!("lib.rs"), build)
         ("fragment", 7),
     ])
     .parameters(&[
-        optional("port", ParamKind::integer(1..=65_535), "the port that it serves"),
+        optional("port", ParamKind::integer(1..=65_535),
+            "the port that it serves, on a layer with ports"),
         optional("local", ParamKind::Text("a participant, such as port7@10.0.0.1"),
-            "the participant that it serves, if no port is given; any if neither is"),
+            "the participant that it serves, on a layer without ports; `*` if neither is given"),
     ])
     .questions(&[
         question("report", "messages and octets received, messages sent back and failed"),

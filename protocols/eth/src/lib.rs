@@ -31,13 +31,6 @@
 //! `link-type` (sessions: that of the payload), `join-group`, `list-sessions`, `list-maps`, `list-talkers`, `describe`;
 //! forwards the rest to the wire. `join-group` is passed to the wire too.
 //!
-//! # Parameters
-//! - `address`: the station's hardware address, instead of the wire's. If neither gives one, a local address is drawn.
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `idle_max`: from how many sessions on each that a frame makes takes the place of an idle one.
-//! - `passive_max`: how many sessions frames may make for one protocol above; 0: as many as it holds.
-//! - `sources_max`: for how many sources drops are counted apart.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -87,8 +80,10 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .parameters(&[
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "the station's address, instead of the wire's"),
-        int("sessions_max", 1..=16_777_216, 65_536, "how many sessions it holds"),
+            "the station's hardware address, in place of the wire's; if neither gives one, a local \
+             one is drawn"),
+        int("sessions_max", 1..=16_777_216, 65_536,
+            "how many sessions it holds; idle ones are evicted for new ones"),
         int("idle_max", 1..=16_777_216, 4096,
             "from how many sessions on each that a frame makes takes the place of an idle one"),
         int("passive_max", 0..=16_777_216, 0,

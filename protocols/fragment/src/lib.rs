@@ -35,12 +35,6 @@
 //! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`, `free-kept`, `ask-kept`, `fragment-figures`,
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `outstanding_max`: how many messages are kept for those who lack fragments.
-//! - `partial_max`: how many messages are being collected.
-//! - `partial_per_peer`: how many of them from one peer for one protocol above.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -86,7 +80,8 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
     .stacking_rules(&StackingRules { waits: true, ..StackingRules::NONE })
     .numbers(&[("ip", 101), ("null", 101)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds"),
+        int("sessions_max", 1..=16_777_216, 1024,
+            "how many sessions it holds; idle ones are evicted for new ones"),
         int("outstanding_max", 1..=65_536, 64,
             "how many messages are kept for those who lack fragments"),
         int("partial_max", 1..=65_536, 256, "how many messages are being collected"),

@@ -37,16 +37,6 @@
 //! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`, `icmp-figures`,
 //! `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
 //!
-//! # Parameters
-//! - `broadcast_echo`: whether echo requests to broadcasts and groups are answered.
-//! - `timestamp`: whether time stamp requests are answered.
-//! - `errors_per_second`: how many errors it sends to a host per second; 0 for none.
-//! - `errors_burst`: how many it may send to it at once after a quiet time.
-//! - `answers_per_second`: how many echo and time stamp requests of a host it answers per second; 0: all.
-//! - `answers_burst`: how many it may answer at once after a quiet time, if not all.
-//! - `sessions_max`: how many sessions it holds.
-//! - `sources_max`: for how many sources drops are counted apart.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -95,11 +85,13 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
             "whether echo requests to broadcasts and groups are answered"),
         flag("timestamp", false, "whether time stamp requests are answered"),
         int("errors_per_second", 0..=1_000_000, 16,
-            "how many errors it sends to a host per second"),
-        int("errors_burst", 1..=1_000_000, 50, "how many errors it may send to a host at once"),
+            "how many errors it sends to a host per second; 0 for none"),
+        int("errors_burst", 1..=1_000_000, 50,
+            "how many errors it may send to a host at once after a quiet time"),
         int("answers_per_second", 0..=100_000_000, 0,
             "how many echo and time stamp requests of a host it answers per second; 0: all"),
-        int("answers_burst", 1..=1_000_000, 1000, "how many it may answer at once, if not all"),
+        int("answers_burst", 1..=1_000_000, 1000,
+            "how many it may answer at once after a quiet time, if not all"),
         int("sessions_max", 1..=65_536, 1024, "how many sessions it holds"),
         xk_kit::talkers::PARAMETER,
     ])

@@ -45,29 +45,6 @@
 //! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
 //! `network-error`, `send-error` and `host-conflict`.
 //!
-//! # Parameters
-//! - `forward`: whether it is a router.
-//! - `ttl`: time to live of what is sent, in hops.
-//! - `mtu`: octets of the largest packet on every interface, if less than the layer below takes.
-//! - `dont_fragment`: forbids routers to fragment what fits the path, so that its maximum is found out.
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one;
-//!   those that layers above hold are bounded by the tables of these.
-//! - `passive_max`: how many sessions messages may make for one protocol above; 0: as many as it holds.
-//! - `loop_max`: how many packets to ourselves may wait.
-//! - `paths_max`: of how many paths a reported maximum is remembered; the one reported longest ago goes.
-//! - `next_hops_max`: how many next hops a router keeps open; the one used longest ago goes.
-//! - `reassembly_octets_max`: octets held in fragments; each counts 256 octets more than it has.
-//! - `reassembly_source_max`: octets of one source held in fragments; a quarter of all, if not given.
-//! - `reassembly_datagrams_max`: how many datagrams may be incomplete; of one source, a quarter of them.
-//! - `reassembly_timeout`: how long a datagram may stay incomplete.
-//! - `fragments_max`: how many fragments a datagram may come in.
-//! - `sources_max`: for how many sources drops are counted apart.
-//! - `address "10.0.0.1/24" on=LOWER`: a host of ours and its network; on the first interface if not said.
-//! - `route "10.0.0.0/8" via="10.0.0.1" on=LOWER metric=1`: also `route "default"`. Without `on`, the
-//!   interface whose network `via` lies in.
-//! - `group "224.0.0.251"`: a group to take packets of, on all interfaces. 224.0.0.1 is always taken.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -149,15 +126,22 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         int("ttl", 1..=255, 64, "time to live of what is sent, in hops"),
         optional("mtu", ParamKind::integer(wire::MTU_MIN as i64..=wire::DATAGRAM_LEN_MAX as i64),
             "octets of the largest packet on every interface, if less than the layer below takes"),
-        flag("dont_fragment", false, "whether routers may not fragment what fits the path"),
-        int("sessions_max", 1..=16_777_216, 262_144, "how many sessions it holds"),
+        flag("dont_fragment", false,
+            "whether routers may not fragment what fits the path, so that its maximum is found \
+             out"),
+        int("sessions_max", 1..=16_777_216, 262_144,
+            "how many sessions it holds; idle ones are evicted for new ones"),
         int("idle_max", 1..=16_777_216, 4096,
-            "from how many sessions on each that a message makes takes the place of an idle one"),
+            "from how many sessions on each that a message makes takes the place of an idle one; \
+             those that layers above hold are bounded by the tables of these"),
         int("passive_max", 0..=16_777_216, 0,
             "how many sessions messages may make for one protocol above; 0: as many as it holds"),
         int("loop_max", 1..=65_536, 256, "how many packets to ourselves may wait"),
-        int("paths_max", 1..=1_048_576, 1024, "of how many paths a reported maximum is remembered"),
-        int("next_hops_max", 1..=1_048_576, 1024, "how many next hops a router keeps open"),
+        int("paths_max", 1..=1_048_576, 1024,
+            "of how many paths a reported maximum is remembered; the one reported longest ago \
+             goes"),
+        int("next_hops_max", 1..=1_048_576, 1024,
+            "how many next hops a router keeps open; the one used longest ago goes"),
         octets("reassembly_octets_max", 1 << 20,
             "octets held in fragments, each counting 256 more than it has"),
         optional("reassembly_source_max", ParamKind::Octets,
@@ -176,7 +160,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
                     "a host of ours and its network"),
             ],
             &[ON],
-            "a host of ours and its network"),
+            "a host of ours and its network; on the first interface if not said"),
         block("route", 0..=route::ROUTES_MAX,
             &[
                 required("network", ParamKind::Text(config::NETWORK_EXPECTED), "where to"),
@@ -187,14 +171,15 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
                 ON,
                 int("metric", 0..=4_294_967_295, 1, "the least one wins among equal prefixes"),
             ],
-            "a way to a network"),
+            "a way to a network, or `default`; without `on`, over the interface whose network \
+             `via` lies in"),
         block("group", 0..=256,
             &[
                 required("group", ParamKind::Text(config::GROUP_EXPECTED),
                     "a group to take packets of"),
             ],
             &[],
-            "a group to take packets of, on all interfaces"),
+            "a group to take packets of, on all interfaces; 224.0.0.1 is always taken"),
     ])
     .questions(&[
         question("my-host", "the local host; of the protocol: its first one"),

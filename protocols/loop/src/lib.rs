@@ -20,11 +20,6 @@
 //! # Control
 //! Answers `max-packet` and `opt-packet`: `mtu`.
 //!
-//! # Parameters
-//! - `delay`: from the push to the arrival; one nanosecond at least.
-//! - `queue`: how many messages are under way at most.
-//! - `mtu`: the largest message.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -54,7 +49,7 @@ use xk_core::graph::{duration, int, octets};
 pub static ENTRY: Entry = Entry::wire("loop", include_str!("lib.rs"), build)
     .summary("a bottom for tests: what is sent comes up again")
     .parameters(&[
-        duration("delay", Duration::ZERO, "from the push to the arrival"),
+        duration("delay", Duration::ZERO, "from the push to the arrival; one nanosecond at least"),
         int("queue", 1..=1_048_576, 1024, "how many messages are under way at most"),
         octets("mtu", 65_535, "the largest message, in octets"),
     ])

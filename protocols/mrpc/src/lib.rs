@@ -48,18 +48,6 @@
 //! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions: the fragment's size), `peer-proved`, `cancel-call`,
 //! `largest-push` (1500), `describe`, `list-sessions`, `list-maps`; forwards the rest.
 //!
-//! # Parameters
-//! - `channels`: how many calls go at the same time.
-//! - `fragment`: octets of a fragment; 0 for as many as a packet of the layer below takes.
-//! - `timers`: the waits: `ethernet`, `internet`, or `auto` for those that suit where each peer is; where that changes (`peer-on-link`),
-//!   the first call that waits in vain finds out.
-//! - `processes_max`: how many channels of clients a server serves; free ones go for new ones.
-//! - `client_processes_max`: how many of them may be one client's.
-//! - `hosts_max`: how many clients a server knows, and a client servers.
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `enables_max`: how many enables it holds.
-//! - `address`: our host, where the layer below does not know it; over arp it is claimed.
-//!
 //! # Example
 //! ```kdl
 //! host server {
@@ -142,15 +130,18 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         int("fragment", 0..=1464, 1024,
             "octets of a fragment; 0 for as many as a packet of the layer below takes"),
         word("timers", &["auto", "ethernet", "internet"], "auto",
-            "the waits before something is sent again"),
-        int("processes_max", 1..=65_536, 1024, "how many channels of clients a server serves"),
+            "the waits before something is sent again; `auto`: those that suit where each peer is, \
+             and where that changes (`peer-on-link`), the first call that waits in vain finds out"),
+        int("processes_max", 1..=65_536, 1024,
+            "how many channels of clients a server serves; free ones go for new ones"),
         int("client_processes_max", 1..=65_536, 64, "how many of them may be one client's"),
         int("hosts_max", 1..=1_048_576, 1024,
             "how many clients a server knows, and a client servers"),
-        int("sessions_max", 1..=16_777_216, 4096, "how many sessions it holds"),
+        int("sessions_max", 1..=16_777_216, 4096,
+            "how many sessions it holds; idle ones are evicted for new ones"),
         int("enables_max", 1..=65_537, 4096, "how many enables it holds"),
         optional("address", ParamKind::Text("an IPv4 host, such as 10.0.0.1"),
-            "our host, where the layer below does not know it"),
+            "our host, where the layer below does not know it; over `arp` it is claimed"),
     ])
     .questions(&[
         question("my-procedure", "the procedure that a session stands for"),

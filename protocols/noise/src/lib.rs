@@ -35,18 +35,6 @@
 //! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when `count` frames are sent;
 //! without a count from the start. Forwards the rest.
 //!
-//! # Parameters
-//! - `to`: the host that is attacked.
-//! - `ether`: its station.
-//! - `port`: a port that it may take datagrams for.
-//! - `sources`: the network that forged hosts lie in.
-//! - `kind`: what is sent.
-//! - `rate`: frames a second.
-//! - `count`: how many frames; 0 for no end.
-//! - `start`: the delay before the first frame.
-//! - `seed`: the frames depend on it alone; 0 for one of the kernel's.
-//! - `answers`: whether forged hosts can be found by ARP.
-//!
 //! # Example
 //! ```kdl
 //! host attacker {

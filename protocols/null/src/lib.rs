@@ -23,9 +23,6 @@
 //! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `list-sessions`,
 //! `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -64,7 +61,8 @@ pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
         ("eth", 0x88b5),
         ("ip", 253),
     ])
-    .parameters(&[int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds")])
+    .parameters(&[int("sessions_max", 1..=16_777_216, 1024,
+        "how many sessions it holds; idle ones are evicted for new ones")])
     .questions(&[
         question("max-packet", "that of the layer below less four octets"),
         question("opt-packet", "that of the layer below less four octets"),

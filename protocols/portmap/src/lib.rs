@@ -39,16 +39,6 @@
 //! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`, `my-program`, `describe`; they pass
 //! `cancel-call` on to whoever is waited for. Forwards the rest.
 //!
-//! # Parameters
-//! - `serve`: whether it serves the program 100000.
-//! - `transports`: what the layer below stands on: `udp`, `tcp` or `both`. Others are asked for the first.
-//! - `version`: the version that others are asked in: 2, 3 or 4.
-//! - `register`: the host whose port mapper is told what is served above: `10.0.0.1` or `port1111@10.0.0.1`.
-//! - `indirect`: whether it calls procedures on behalf of others.
-//! - `mappings_max`: how many mappings there may be.
-//! - `sessions_max`: how many sessions that find their port it holds; idle ones are evicted for new ones.
-//! - `map program=100005 version=3 transport="udp" port=635`: a mapping that is there from the beginning.
-//!
 //! # Example
 //! ```kdl
 //! host server {
@@ -116,13 +106,15 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS)
     .parameters(&[
         flag("serve", true, "whether it serves the program 100000"),
-        word("transports", &["udp", "tcp", "both"], "udp", "what the layer below stands on"),
+        word("transports", &["udp", "tcp", "both"], "udp",
+            "what the layer below stands on; others are asked for the first"),
         word("version", &["2", "3", "4"], "2", "the version that others are asked in"),
         optional("register", ParamKind::Text(REGISTER_EXPECTED),
             "the host whose port mapper is told what is served above"),
         flag("indirect", false, "whether it calls procedures on behalf of others"),
         int("mappings_max", 8..=512, 256, "how many mappings there may be"),
-        int("sessions_max", 1..=1_048_576, 1024, "how many sessions that find their port it holds"),
+        int("sessions_max", 1..=1_048_576, 1024,
+            "how many sessions that find their port it holds; idle ones are evicted for new ones"),
     ])
     .blocks(&[
         block("map", 0..=64,

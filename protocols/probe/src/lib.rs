@@ -34,16 +34,6 @@
 //! message is answered, lost or failed; it has failed if then nothing came back, or anything came back corrupt, or if the
 //! stream broke. Takes `network-error` and `stream-notice`; forwards the rest.
 //!
-//! # Parameters
-//! - `to`: the peer.
-//! - `local`: the local participant.
-//! - `count`: how many messages; 0 for no end.
-//! - `interval`: from one message to the next.
-//! - `size`: octets of a message.
-//! - `size_max`: if it is more than `size`, sizes are random from `size` to it.
-//! - `timeout`: how long a message is awaited.
-//! - `start`: the delay before the first message.
-//!
 //! # Example
 //! ```kdl
 //! host alice {

@@ -36,14 +36,6 @@
 //! Answers `report`: how many requests of each procedure it executed, how many it refused by reason, `executing` and `executing
 //! at most`; forwards the rest.
 //!
-//! # Parameters
-//! - `at`: the local participant that it serves.
-//! - `procedure`: what a session stands for that names no procedure, as on `channel` itself.
-//! - `concurrency`: how many requests it executes at a time.
-//! - `relay`: whom the procedure 4 calls, with its procedure: `procedure1@10.0.0.3`.
-//! - `source_max`: the largest reply of source, in octets.
-//! - `sleep_max`: the longest sleep.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -99,9 +91,10 @@ pub static ENTRY: Entry = Entry::top("procedures", include_str!("lib.rs"), build
     // The number of `caller`, on a layer that tells by number who is above.
     .numbers(&[("channel", 253)])
     .parameters(&[
-        text("at", "a participant, such as procedure1@10.0.0.2", "*", "the local participant"),
+        text("at", "a participant, such as procedure1@10.0.0.2", "*",
+            "the local participant that it serves"),
         int("procedure", 0..=u32::MAX as i64, 1,
-            "what a session stands for that names no procedure"),
+            "what a session stands for that names no procedure, as on `channel` itself"),
         int("concurrency", 1..=1_048_576, 65_536, "how many requests it executes at a time"),
         optional("relay", PARTICIPANT, "whom the procedure 4 calls, with its procedure"),
         octets("source_max", 16 << 20, "the largest reply of source, in octets"),

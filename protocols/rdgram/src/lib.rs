@@ -34,10 +34,6 @@
 //! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `peer-host`, `describe`, `list-sessions`,
 //! `list-maps`; forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//! - `total`: how long a push lasts at most.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -82,7 +78,8 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x66)])
     .parameters(&[
-        int("sessions_max", 1..=1_048_576, 1024, "how many sessions it holds"),
+        int("sessions_max", 1..=1_048_576, 1024,
+            "how many sessions it holds; idle ones are evicted for new ones"),
         duration("total", Duration::from_secs(30), "how long a push lasts at most"),
     ])
     .questions(&[

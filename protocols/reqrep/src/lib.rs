@@ -49,20 +49,6 @@
 //! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `gathers-replies` (of many
 //! hosts), `list-sessions`, `list-maps`, `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
-//! # Parameters
-//! - `first_wait`: the time before a request is sent again first.
-//! - `wait_max`: the longest time between two sendings.
-//! - `total`: how long a call lasts at most.
-//! - `calls_max`: how many calls may wait at once.
-//! - `requests_max`: how many requests may be executed at once.
-//! - `sessions_max`: how many peers it knows; idle ones are evicted for new ones.
-//! - `dupcache`: of how many requests the reply is kept; 0 for none. NFS wants 128.
-//! - `dupcache_octets`: octets of those replies, at most; the oldest go first, and one that is larger is not kept.
-//! - `replies_max`: how many hosts' replies to one request to many are taken.
-//! - `unproved_rate`: octets in a second, to each host that has proved nothing, of replies more than three times as long as
-//!   their requests; 0 for none. Raise it where all who can send are trusted.
-//! - `unproved_burst`: octets of those at once.
-//!
 //! # Example
 //! ```kdl
 //! host server {
@@ -126,13 +112,19 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
         duration("total", Duration::from_secs(30), "how long a call lasts at most"),
         int("calls_max", 1..=1_048_576, 16_384, "how many calls may wait at once"),
         int("requests_max", 1..=1_048_576, 1024, "how many requests may be executed at once"),
-        int("sessions_max", 1..=16_777_216, 16_384, "how many peers it knows"),
-        int("dupcache", 0..=1_048_576, 0, "of how many requests the reply is kept; 0 for none"),
-        octets("dupcache_octets", 4 << 20, "octets of those replies, at most"),
+        int("sessions_max", 1..=16_777_216, 16_384,
+            "how many peers it knows; idle ones are evicted for new ones"),
+        int("dupcache", 0..=1_048_576, 0,
+            "of how many requests the reply is kept; 0 for none. NFS wants 128"),
+        octets("dupcache_octets", 4 << 20,
+            "octets of those replies, at most; the oldest go first, and one that is larger is not \
+             kept"),
         int("replies_max", 1..=65_536, 1024,
             "how many hosts' replies to one request to many are taken"),
         octets("unproved_rate", 64 << 10,
-            "octets a second of long replies to a host that has proved nothing"),
+            "octets a second, to each host that has proved nothing, of replies more than three \
+             times as long as their requests; 0 for none; raise it where all that can send are \
+             trusted"),
         octets("unproved_burst", 128 << 10, "octets of long replies to such a host at once"),
     ])
     .questions(&[

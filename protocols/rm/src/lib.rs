@@ -30,14 +30,6 @@
 //! Answers `carries-records`, `max-packet` and `opt-packet` (`record_max`), `describe`, `list-sessions`, `list-maps`; takes
 //! `stream-notice` from below; forwards the rest to the connection.
 //!
-//! # Parameters
-//! - `record_max`: octets of a message, at most, sent and received.
-//! - `queue_max`: octets that wait to be sent on one connection, at most.
-//! - `held_max`: octets that the connections of all peers together hold, at most, of records that are not whole and of replies that
-//!   are not read; no less than one record and one queue. Of those that hold their share or more,
-//!   those are broken off first of which nothing got done for longest.
-//! - `sessions_max`: how many connections it holds, of peers and of its own each; of the idle ones of peers that used least gives way.
-//!
 //! # Example
 //! ```kdl
 //! host server {
@@ -85,11 +77,16 @@ pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
     .service(Service::changing(Guarantees::WHOLE, Guarantees::STREAM))
     .header_octets(wire::MARK_OCTETS)
     .parameters(&[
-        octets("record_max", 1 << 20, "octets of a message, at most"),
+        octets("record_max", 1 << 20, "octets of a message, at most, sent and received"),
         octets("queue_max", 2 << 20, "octets that wait to be sent on one connection, at most"),
-        octets("held_max", 16 << 20, "octets that the connections of all peers hold, at most"),
+        octets("held_max", 16 << 20,
+            "octets that the connections of all peers together hold, at most, of records that are \
+             not whole and of replies that are not read; no less than one record and one queue; of \
+             the connections that hold their share or more, those break off first on which nothing \
+             got done for longest"),
         int("sessions_max", 1..=16_777_216, 4096,
-            "how many connections it holds, of peers and of its own each"),
+            "how many connections it holds, of peers and of its own each; of the idle ones of \
+             peers that used least gives way"),
     ])
     .questions(&[
         question("carries-records", "a session does"),

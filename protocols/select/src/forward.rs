@@ -28,12 +28,6 @@
 //! # Control
 //! As for `select`.
 //!
-//! # Parameters
-//! - `channels`: how many channels a peer has at most, whether a client's or one that is forwarded to.
-//! - `sessions_max`: how many sessions it holds for clients, and how many for servers; idle ones are evicted for new ones.
-//! - `route FIRST LAST to=HOST`: the procedures from the first to the last are called at this host. Without the last it is one
-//!   procedure. No procedure has two routes.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -81,6 +75,7 @@ pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.
                 required("to", ParamKind::Text("a participant, such as 10.0.0.3"),
                     "who serves them"),
             ],
-            "procedures that are called at another host"),
+            "procedures, from the first to the last, that are called at another host; without the \
+             last it is one, and no procedure has two routes"),
     ])
     .questions(QUESTIONS);

@@ -35,10 +35,6 @@
 //! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below less six octets),
 //! `describe`, `list-sessions`, `list-maps`; forwards the rest to a channel.
 //!
-//! # Parameters
-//! - `channels`: how many channels a peer has at most.
-//! - `sessions_max`: how many sessions it holds for clients, and how many for servers; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host bob {
@@ -90,7 +86,8 @@ const CHANNELS: ParamSpec = int(
 
 #[rustfmt::skip]
 const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_576, 4096,
-    "how many sessions it holds for clients, and how many for servers");
+    "how many sessions it holds for clients, and how many for servers; idle ones are evicted for \
+     new ones");
 
 #[rustfmt::skip]
 const QUESTIONS: &[QuestionInfo] = &[

@@ -33,10 +33,6 @@
 //! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the protocol `list-sessions` and
 //! `list-maps`; the rest is forwarded.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//! - `programs_max`: how many offers it takes.
-//!
 //! # Example
 //! ```kdl
 //! host server {

@@ -33,10 +33,6 @@
 //! Answers `my-procedure`, `my-program`, `max-packet` and `opt-packet` (those of the layer below less its header), `cancel-call`,
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds, for calls and for requests each; idle ones are evicted for new ones.
-//! - `lines_max`: how many calls to one peer may be under way on a layer that has but one in each session.
-//!
 //! # Example
 //! ```kdl
 //! host server {

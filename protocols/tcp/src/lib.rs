@@ -45,26 +45,6 @@
 //! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
-//! # Parameters
-//! - `sessions_max`: how many connections it holds; for a new one that goes which a peer used least.
-//! - `passive_max`: how many connections peers may make for one protocol above; 0: as many as it holds.
-//! - `pending_max`: how many peers may have sent a SYN and nothing more; others get cookies.
-//! - `enables_max`: how many enables it holds.
-//! - `receive_buffer`: octets of a connection's receive buffer at most.
-//! - `send_buffer`: octets of a connection's send buffer.
-//! - `segment_max`: octets of data in a segment at most.
-//! - `congestion`: the congestion control.
-//! - `no_delay`: whether small segments go at once.
-//! - `window_scale`: whether window scaling is offered.
-//! - `timestamps`: whether timestamps are offered.
-//! - `sack`: whether selective acknowledgements are offered.
-//! - `ecn`: whether explicit congestion notification is offered.
-//! - `time_wait`: how long an ended connection is remembered.
-//! - `user_timeout`: how long octets may stay unacknowledged.
-//! - `announce_user_timeout`: whether the peer is told that, and its word heeded.
-//! - `local`: what it enables below; needed on a layer with ports.
-//! - `sources_max`: for how many sources drops are counted apart.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -143,11 +123,12 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
     })
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 65_536, "how many connections it holds"),
+        int("sessions_max", 1..=16_777_216, 65_536,
+            "how many connections it holds; for a new one the one goes that a peer used least"),
         int("passive_max", 0..=16_777_216, 0,
             "how many connections peers may make for one protocol above; 0: as many as it holds"),
         int("pending_max", 1..=16_777_216, 4096,
-            "how many peers may have sent a SYN and nothing more"),
+            "how many peers may have sent a SYN and nothing more; others get cookies"),
         int("enables_max", 1..=131_072, 16_384, "how many enables it holds"),
         octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
         octets("send_buffer", 1 << 20, "octets of a connection's send buffer"),
@@ -164,7 +145,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
             "how long octets may stay unacknowledged"),
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
         optional("local", ParamKind::Text("a participant, such as port9000"),
-            "what it enables below"),
+            "what it enables below; needed on a layer with ports"),
         xk_kit::talkers::PARAMETER,
     ])
     .questions(&[

@@ -28,9 +28,6 @@
 //! (those of the layer below less eight octets, 65535 at most), `list-sessions`, `list-maps`, `describe`;
 //! forwards the rest.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds; idle ones are evicted for new ones.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -79,7 +76,8 @@ pub static ENTRY: Entry = Entry::layer("template", include_str!("lib.rs"), build
         ("ip", 254),
         ("null", 2),
     ])
-    .parameters(&[int("sessions_max", 1..=16_777_216, 1024, "how many sessions it holds")])
+    .parameters(&[int("sessions_max", 1..=16_777_216, 1024,
+        "how many sessions it holds; idle ones are evicted for new ones")])
     .questions(&[
         question("template-missing", "how many messages of the peer never came"),
         question("max-packet", "that of the layer below less eight octets"),

@@ -39,13 +39,6 @@
 //! eight octets), `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
 //! forwards the rest (`my-host`, `peer-host`).
 //!
-//! # Parameters
-//! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
-//! - `passive_max`: how many sessions datagrams may make for one protocol above; 0: as many as it holds.
-//! - `enables_max`: how many enables and unconnected sessions it holds.
-//! - `checksum`: whether datagrams are sent with a checksum.
-//! - `sources_max`: for how many sources drops are counted apart.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -90,7 +83,8 @@ pub static ENTRY: Entry = Entry::layer("udp", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_LEN)
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 65_536, "how many connected sessions it holds"),
+        int("sessions_max", 1..=16_777_216, 65_536,
+            "how many connected sessions it holds; idle ones are evicted for new ones"),
         int("passive_max", 0..=16_777_216, 0,
             "how many sessions datagrams may make for one protocol above; 0: as many as it holds"),
         int("enables_max", 1..=131_072, 16_384,

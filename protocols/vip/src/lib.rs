@@ -40,11 +40,6 @@
 //! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol. A session that was asked
 //! for `pseudo-header` is one host of ours by both ways from then on. Upper protocols that answer `needs-pseudo-header` are refused.
 //!
-//! # Parameters
-//! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
-//! - `sessions_max`: how many sessions it holds.
-//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -94,7 +89,8 @@ pub static ENTRY: Entry = Entry::layer("vip", include_str!("lib.rs"), build)
     .stacking_rules(&xk_kit::standins::LINK_OR_NET)
     .parameters(&[
         int("ether_base", 0x0600..=0xff00, 14_592,
-            "the type number on Ethernet of the upper protocol whose number on `ip` is 0"),
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \
+             256 follow"),
         int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),
         int("idle_max", 1..=1_048_575, 4096,
             "from how many sessions on each that a message makes takes the place of an idle one"),

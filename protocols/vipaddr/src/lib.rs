@@ -34,10 +34,6 @@
 //! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes `host-changed`, asks `way-changed` above, and passes `network-error`
 //! and `is-outstanding` on to the upper protocol. It refuses upper protocols that answer `needs-pseudo-header`.
 //!
-//! # Parameters
-//! - `ether_base`: the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of 256 follow.
-//! - `wait`: how long `open` waits for a host's address at most; 0 for not at all.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -82,8 +78,9 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .stacking_rules(&StackingRules { waits: true, ..xk_kit::standins::LINK_OR_NET })
     .parameters(&[
         int("ether_base", 0x0600..=0xff00, 14_592,
-            "the type number on Ethernet of the upper protocol whose number on `ip` is 0"),
+            "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \
+             256 follow"),
         duration("wait", Duration::from_secs(3),
-            "how long `open` waits for a host's address at most"),
+            "how long `open` waits for a host's address at most; 0s: not at all"),
     ])
     .questions(&[question("list-maps", "heard: sessions of the link layer")]);

@@ -29,13 +29,6 @@
 //! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from its table, else below),
 //! `vip-table`, `list-maps`; from below it takes `heard`, `exchanged` and `host-changed`; forwards the rest.
 //!
-//! # Parameters
-//! - `assume`: `table` to answer `runs-virtual` from the table, `all` to take every host to run virtual protocols, `none` to take none.
-//! - `interval`: time between two broadcasts, a second at least.
-//! - `lifetime`: how long a host is remembered that says nothing more, a second at least.
-//! - `protocol_type`: the protocol type.
-//! - `entries_max`: how many hosts it remembers.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -95,10 +88,12 @@ pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
     })
     .parameters(&[
         word("assume", &["table", "all", "none"], "table",
-            "which hosts are taken to run virtual protocols"),
-        duration("interval", Duration::from_secs(60), "time between two broadcasts"),
+            "which hosts are taken to run virtual protocols: those of the table that it keeps, all \
+             or none"),
+        duration("interval", Duration::from_secs(60),
+            "time between two broadcasts, a second at least"),
         duration("lifetime", Duration::from_secs(180),
-            "how long a host is remembered that says nothing more"),
+            "how long a host is remembered that says nothing more, a second at least"),
         int("protocol_type", 0x0801..=0xffff, 14_592, "the protocol type of its packets"),
         int("entries_max", 1..=65_536, 1024, "how many hosts it remembers"),
     ])

@@ -31,11 +31,6 @@
 //! (so `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the rest
 //! to the last layer; from below it takes `way-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol.
 //!
-//! # Parameters
-//! - `sessions_max`: how many sessions it holds.
-//! - `idle_max`: from how many sessions on each that a message makes takes the place of an idle one.
-//! - `cutoff N` (a block for each layer but the last, in their order): octets of the largest message that goes there.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -90,7 +85,8 @@ pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
         block("cutoff", 0..=7,
             &[required("octets", ParamKind::Octets, "the largest message")],
             &[],
-            "the largest message that goes to a layer, for each but the last"),
+            "the largest message that goes to a layer, in octets, for each but the last, in their \
+             order"),
     ])
     .questions(&[
         question("peer-host", "the peer, of a session"),

@@ -28,15 +28,6 @@
 //! # Control
 //! Answers `max-packet` and `opt-packet` (no more than `mtu`); forwards the rest.
 //!
-//! # Parameters
-//! - `direction`: whose messages suffer: `down`, `up` or `both`.
-//! - `loss`, `duplicate`, `reorder`, `corrupt`, `mark`: shares of the messages.
-//! - `reorder_delay`: how long a reordered message is held back.
-//! - `delay`: how long every message is held back.
-//! - `rate`: bits per second.
-//! - `mtu`: the largest message, in octets.
-//! - `queue`: how many messages are held back at most.
-//!
 //! # Example
 //! ```kdl
 //! host one {

@@ -43,17 +43,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
 //! groups), `describe`, `list-sessions`.
 //!
-//! # Parameters
-//! - `local`: our address and port, IPv4 or IPv6; `0.0.0.0` for every address that we have.
-//! - `peer`: the peers' addresses and ports, of the same family, between commas.
-//! - `vni`: the number of the VXLAN network.
-//! - `learn`: whether whoever sends becomes a peer.
-//! - `address`: our hardware address; if not given, one that follows from `local` and from the host that the first peer sees.
-//! - `mtu`: the most octets behind a frame's header; if not given, as many as make an IP packet of 1500.
-//! - `fragment`: whether the system may fragment datagrams.
-//! - `stations_max`: how many stations are remembered.
-//! - `buffer`: octets of the socket's buffers each way; if not given, as the system has it.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -93,19 +82,19 @@ pub static ENTRY: Entry = Entry::wire("host-eth", include_str!("lib.rs"), eth::b
     .stacking_rules(&StackingRules { sole: Some("local"), ..StackingRules::NONE })
     .parameters(&[
         required("local", ParamKind::Text("an address and a port, such as 0.0.0.0:4789"),
-            "our address and port"),
+            "our address and port, IPv4 or IPv6; 0.0.0.0 for every address that we have"),
         optional("peer",
             ParamKind::Text("addresses and ports between commas, such as 192.0.2.7:4789"),
-            "the peers' addresses and ports"),
+            "the peers' addresses and ports, of the same family as `local`"),
         optional("vni", ParamKind::integer(0..=vxlan::VNI_MAX as i64),
             "the number of the VXLAN network; if not given, there is no header before the frame"),
         flag("learn", false, "whether whoever sends becomes a peer"),
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, one that follows from `local` and what the first \
-             peer sees"),
+            "our hardware address; if not given, one that follows from `local` and from the host \
+             that the first peer sees"),
         optional("mtu", ParamKind::Octets,
-            "the most octets behind a frame's header; if not given, as many as make an IP packet of \
-             1500"),
+            "the most octets behind a frame's header; if not given, as many as make an IP packet \
+             of 1500"),
         flag("fragment", false, "whether the system may fragment datagrams"),
         int("stations_max", 1..=65_536, 1024, "how many stations are remembered"),
         BUFFER,

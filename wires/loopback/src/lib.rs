@@ -25,10 +25,6 @@
 //! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group` (nothing to do),
 //! `list-sessions`.
 //!
-//! # Parameters
-//! - `mtu`: the largest message, in octets.
-//! - `queue`: how many messages wait at most.
-//!
 //! # Example
 //! ```kdl
 //! host one {

@@ -60,14 +60,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (while it is
 //! promiscuous, it takes all groups), `describe`, `list-sessions`.
 //!
-//! # Parameters
-//! - `device`: the interface's name.
-//! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
-//! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
-//! - `offload`: whether transport checksums, and cutting runs of TCP segments, are left to the interface.
-//! - `long_queue`: room for arrivals that are longer than a slot, in octets as the system counts them; what exceeds
-//!   `net.core.rmem_max` needs `CAP_NET_ADMIN`, and is not had without.
-//!
 //! # Example
 //! ```kdl
 //! host machine {
@@ -117,7 +109,9 @@ pub static ENTRY: Entry = Entry::wire("packet", include_str!("lib.rs"), protocol
             "whether transport checksums, and cutting runs of TCP segments, are left to the \
              interface"),
         octets("long_queue", 4 << 20,
-            "room for arrivals that are longer than a slot, such as runs of segments"),
+            "room for arrivals that are longer than a slot, such as runs of segments, in octets as \
+             the system counts them; what exceeds `net.core.rmem_max` needs `CAP_NET_ADMIN`, and \
+             is not had without"),
     ])
     .questions(&[
         question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),

@@ -29,10 +29,6 @@
 //! # Control
 //! Forwards everything.
 //!
-//! # Parameters
-//! - `file`: the file, which is made anew.
-//! - `snap`: how many octets of a message are kept; 0 for all.
-//!
 //! # Example
 //! ```kdl
 //! host one {

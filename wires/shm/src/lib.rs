@@ -49,13 +49,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (every
 //! frame arrives), `describe` (the peer, how many links there were, and what went wrong last), `list-sessions`.
 //!
-//! # Parameters
-//! - `path`: the path of the socket, at most 107 octets, in a folder that exists.
-//! - `address`: our hardware address; if not given, a random one of local administration.
-//! - `mtu`: the largest packet, in octets without the Ethernet header: 46 to 65536, the same on both sides.
-//! - `slots`: frames that a direction holds, a power of two from 8 to 32768; the smaller figure of both sides is taken.
-//! - `peer_uid`: the number of the user whose processes may be at the other end; if not given, our own.
-//!
 //! # Example
 //! ```kdl
 //! host here {
@@ -110,7 +103,8 @@ pub static ENTRY: Entry = Entry::wire("shm", include_str!("lib.rs"), protocol::b
     .summary("shared memory to another process on this machine")
     .parameters(&[
         required("path", ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
-            "the path of the socket where both sides meet"),
+            "the path of the socket where both sides meet, at most 107 octets, in a folder that \
+             exists"),
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
             "our hardware address; if not given, a random one of local administration"),
         octets("mtu", 1500,

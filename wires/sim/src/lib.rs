@@ -38,11 +38,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
 //! groups), `list-sessions`.
 //!
-//! # Parameters
-//! - `link`: the link that it hangs on.
-//! - `address`: its hardware address; if not given, one made of the host's number and how many interfaces it has.
-//! - `mtu`: the largest payload of a frame, in octets; never more than the link's.
-//!
 //! # Example
 //! ```kdl
 //! link "lan" kind="switch" delay="50us" rate="100Mbit" loss="1%" {
@@ -87,8 +82,10 @@ pub static ENTRY: Entry = Entry::wire("sim", include_str!("lib.rs"), protocol::b
     .parameters(&[
         required("link", ParamKind::Text("a link's name"), "the link that it hangs on"),
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "its hardware address"),
-        optional("mtu", ParamKind::Octets, "the largest payload of a frame, in octets"),
+            "its hardware address; if not given, one made of the host's number and how many \
+             interfaces it has"),
+        optional("mtu", ParamKind::Octets,
+            "the largest payload of a frame, in octets; never more than the link's"),
     ])
     .questions(&[
         question("max-packet", "the MTU and 14 octets of Ethernet header"),

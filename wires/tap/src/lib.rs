@@ -50,13 +50,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
 //! groups), `describe`, `list-sessions`.
 //!
-//! # Parameters
-//! - `device`: the device's name.
-//! - `host_address`: the host's IPv4 address on this Ethernet, with the length of its prefix.
-//! - `address`: our hardware address; if not given, one that depends on the host's.
-//! - `mtu`: sets the device's MTU, in octets.
-//! - `offload`: whether transport checksums stay open, and runs of TCP segments whole.
-//!
 //! # Example
 //! ```kdl
 //! host machine {
@@ -98,7 +91,7 @@ pub static ENTRY: Entry = Entry::wire("tap", include_str!("lib.rs"), protocol::b
         text("device", "a device's name, such as xk0", "xk0",
             "the device's name; it is made if there is none"),
         optional("host_address", ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
-            "the host's IPv4 address on this Ethernet"),
+            "the host's IPv4 address on this Ethernet, with the length of its prefix"),
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
             "our hardware address; if not given, one that depends on the host's"),
         optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets"),

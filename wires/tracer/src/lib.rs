@@ -21,10 +21,6 @@
 //! # Control
 //! Answers `trace-log` (the crossings, oldest first); forwards the rest.
 //!
-//! # Parameters
-//! - `ring`: how many crossings it remembers.
-//! - `octets`: how many of a message's first octets it keeps, at most 64.
-//!
 //! # Example
 //! ```kdl
 //! host one {
@@ -55,7 +51,7 @@ pub static ENTRY: Entry = Entry::filter("tracer", include_str!("lib.rs"), protoc
     .parameters(&[
         int("ring", 1..=1_000_000, 1000, "how many crossings it remembers"),
         int("octets", 0..=FIRST_OCTETS_MAX as i64, 16,
-            "how many of a message's first octets it keeps"),
+            "how many of a message's first octets it keeps, at most 64"),
     ])
     .questions(&[question("trace-log", "the last crossings, oldest first")]);
 

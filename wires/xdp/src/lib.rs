@@ -62,18 +62,6 @@
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (while it is
 //! promiscuous, it takes all groups), `describe`, `list-sessions`.
 //!
-//! # Parameters
-//! - `device`: the interface's name.
-//! - `mode`: `auto`, `zero-copy`, `native` or `generic`; the default is `auto`.
-//! - `queues`: how many of its queues, from the first on, 1 to 64; the default is 1. Frames of other queues are the host's.
-//! - `frames`: arrivals that may wait in each queue, and frames that may wait to be sent: 64 to 16384, rounded up to a power of
-//!   two; the default is 1024.
-//! - `address`: our hardware address, or `own` for the interface's; if not given, one that depends on the interface's.
-//! - `share`: which frames are ours; the default is `address`.
-//! - `promiscuous`: receive frames for every hardware address; the default is to do so if ours is not the interface's.
-//! - `finish_checksums`: compute checksums that a sender on this machine has left open; the default is to do so on interfaces
-//!   whose driver is veth or tun.
-//!
 //! # Example
 //! ```kdl
 //! host machine {
@@ -122,7 +110,9 @@ pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::b
             "the interface's name"),
         word("mode", &["auto", "zero-copy", "native", "generic"], "auto",
             "how frames pass: the first that works, or one of them"),
-        int("queues", 1..=64, 1, "how many of the interface's queues, from the first on"),
+        int("queues", 1..=64, 1,
+            "how many of the interface's queues, from the first on; frames of other queues are the \
+             host's"),
         int("frames", 64..=16384, 1024,
             "arrivals that may wait in each queue, and frames that may wait to be sent; rounded up \
              to a power of two"),
@@ -140,7 +130,7 @@ pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::b
              interface's"),
         optional("finish_checksums", ParamKind::Bool,
             "compute checksums that a sender on this machine has left open; the default is to do \
-             so on veth and tun"),
+             so on interfaces whose driver is veth or tun"),
     ])
     .questions(&[
         question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),

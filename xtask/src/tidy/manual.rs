@@ -29,7 +29,6 @@ pub(super) const HEADINGS: &[&str] = &[
     "Below",
     "Behaviour",
     "Control",
-    "Parameters",
     "Example",
     "Standard",
 ];
@@ -64,6 +63,11 @@ fn check_manual(lib: &File, found: &mut Vec<Violation>) {
     for (line, heading) in
         manual(lib).filter_map(|(line, text)| Some((line, text.strip_prefix("# ")?.trim())))
     {
+        if heading == "Parameters" {
+            let remedy = "say it in the catalog entry; `xk help` prints its parameters";
+            let what = String::from("`# Parameters` says again what the entry says");
+            found.push(lib.violation(&MANUAL, line, what, remedy));
+        }
         if !HEADINGS.contains(&heading) {
             continue;
         }
@@ -261,13 +265,15 @@ mod tests {
             ["manual protocols/a/src/lib.rs:7"]
         );
         assert_eq!(
-            protocol(&lib(&HEADINGS[..9], ""), ALL, "xk_a"),
+            protocol(&lib(&HEADINGS[..HEADINGS.len() - 1], ""), ALL, "xk_a"),
             ["manual protocols/a/src/lib.rs:0"]
         );
+        let repeated = [HEADINGS, &["Parameters"]].concat();
+        assert_eq!(protocol(&lib(&repeated, "Async."), ALL, "xk_a").len(), 1);
         let twice = [HEADINGS, &["Realm"]].concat();
         assert_eq!(
             protocol(&lib(&twice, ""), ALL, "xk_a"),
-            ["manual protocols/a/src/lib.rs:43"]
+            ["manual protocols/a/src/lib.rs:39"]
         );
     }
 

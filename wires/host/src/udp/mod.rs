@@ -43,14 +43,6 @@
 //! off), `opt-packet` (what the way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
 //! `network-error` up.
 //!
-//! # Parameters
-//! - `local`: our host, for every port; `0.0.0.0` for every address that we have, which costs each
-//!   datagram its control data.
-//! - `sessions_max`: how many connected sessions it holds; idle ones are evicted for new ones.
-//! - `ports_max`: how many sockets it opens.
-//! - `fragment`: whether the system may fragment datagrams.
-//! - `buffer`: octets of each socket's buffers each way; if not given, as the system has it.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -79,8 +71,10 @@ pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), p
     .service(Service::WIRE)
     .parameters(&[
         text("local", "an IPv4 address of this machine, or 0.0.0.0 for all", "0.0.0.0",
-            "our host, for every port"),
-        int("sessions_max", 1..=16_777_216, 65_536, "how many connected sessions it holds"),
+            "our host, for every port; 0.0.0.0 for every address that we have, which costs each \
+             datagram its control data"),
+        int("sessions_max", 1..=16_777_216, 65_536,
+            "how many connected sessions it holds; idle ones are evicted for new ones"),
         int("ports_max", 1..=65_535, 256, "how many sockets it opens"),
         flag("fragment", true, "whether the system may fragment datagrams"),
         crate::BUFFER,
