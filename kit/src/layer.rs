@@ -15,7 +15,7 @@
 //! open_enable  Layer::offer
 //! demux        key_of, found: the session's pop; not found: Layer::first -> offers, accept, begin
 //! pop          is_plain, or else examine -> the upper's demux
-//! push         header, or else examine_sent -> the lower's push
+//! push         fit, header, or else examine_sent -> the lower's push
 //! ```
 
 use alloc::rc::Rc;
@@ -25,7 +25,6 @@ use core::cell::Cell;
 use core::ops::Deref;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::map::{Key, Map};
-use xk_core::message::PullUpError;
 use xk_core::object::{
     BURST_MAX, Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
 };
@@ -107,6 +106,14 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// The state of a conversation that begins.
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Self::State;
 
+    /// Makes a message to be sent fit for [`header`](Self::header), such as by padding; false if
+    /// that is for [`examine_sent`](Self::examine_sent).
+    #[inline(always)]
+    fn fit(&self, own: &Conversation<Self, N>, message: &mut Message) -> bool {
+        let _ = (own, message);
+        true
+    }
+
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
     /// decide. Decides for almost every message.
     fn header(&self, own: &Conversation<Self, N>, message: &Message) -> Option<[u8; N]>;
@@ -117,9 +124,11 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// Why it may not be sent.
     fn examine_sent(
         &self,
+        cx: &Kernel,
         own: &Conversation<Self, N>,
         message: &mut Message,
     ) -> Result<[u8; N], Unsent> {
+        let _ = cx;
         let header = self.header(own, message);
         header.ok_or((PushError::NotSupported, &reason::NOT_SUPPORTED))
     }
@@ -159,6 +168,14 @@ pub trait Layer<const N: usize>: Sized + 'static {
     fn ends(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Participants {
         let _ = (cx, lower, key);
         Participants::default()
+    }
+
+    /// As [`Protocol::start`]; [`Layered::enable`] has what all layers do.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn start(all: &Layered<Self, N>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        all.enable(cx, this)
     }
 
     /// As [`Protocol::open`].
@@ -232,6 +249,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
 pub struct Bounds {
     /// Sessions; idle ones are evicted for new ones.
     pub sessions: usize,
+    /// Sessions from which on an idle one makes room for each that a message makes.
+    pub idle: usize,
     /// Passive sessions of one upper protocol; 0 sets no bound of its own.
     pub passive: usize,
     /// Standing offers.
@@ -244,6 +263,7 @@ impl Bounds {
     pub fn sessions(sessions: usize) -> Self {
         Self {
             sessions,
+            idle: sessions,
             passive: 0,
             offers: OFFERS_MAX,
         }
@@ -297,13 +317,24 @@ pub struct Conversation<L: Layer<N>, const N: usize> {
 impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// A layer on `lower`.
     pub fn new(secret: Secret, lower: ProtocolRef, bounds: Bounds, layer: L) -> Self {
-        let sessions = SessionTable::new(secret, bounds.sessions).with_passive_max(bounds.passive);
+        let sessions = SessionTable::new(secret, bounds.sessions)
+            .with_idle_max(bounds.idle)
+            .with_passive_max(bounds.passive);
         Self(Rc::new(Parts {
             layer,
             lower,
             offers: Map::new(secret, bounds.offers),
             sessions,
         }))
+    }
+
+    /// Takes what the layer below has for this one.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn enable(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let any = Participants::local(Part::Any);
+        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
     }
 
     /// The session with this key through `lower`, if there is one.
@@ -437,8 +468,8 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// Takes a message whose header lies in several slices, or whose session is not the last one.
     #[inline(never)]
     fn search(&self, at: Arrival<'_>, mut message: Message) -> Result<(), Refused> {
-        if message.pull_up(N) == Err(PullUpError::NoBuffers) {
-            return self.refuse(at, None, message, &reason::NO_BUFFERS);
+        if let Err(error) = message.pull_up(N) {
+            return self.refuse(at, None, message, error.into());
         }
         let Some(header) = message.peek::<N>().copied() else {
             return self.refuse(at, None, message, &reason::TRUNCATED);
@@ -452,8 +483,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
 
 impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let any = Participants::local(Part::Any);
-        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
+        L::start(self, cx, this)
     }
 
     fn open(
@@ -553,7 +583,8 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
     /// Puts the header in front of a message that has room for it and needs no closer look.
     #[inline(always)]
     fn prepare(&self, message: &mut Message) -> bool {
-        if !message.has_room(N) {
+        // In this order, for the room is then looked at but once.
+        if !self.all.layer.fit(self, message) || !message.has_room(N) {
             return false;
         }
         let header = self.all.layer.header(self, message);
@@ -562,15 +593,16 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
 
     /// Puts the header in front of any message.
     #[inline(never)]
-    fn prepare_examined(&self, message: &mut Message) -> Result<(), Unsent> {
+    fn prepare_examined(&self, cx: &Kernel, message: &mut Message) -> Result<(), Unsent> {
+        let layer = &self.all.layer;
         // With room in front `prepare` has asked already.
-        let header = match message.has_room(N) {
-            true => None,
-            false => self.all.layer.header(self, message),
+        let header = match !message.has_room(N) && layer.fit(self, message) {
+            true => layer.header(self, message),
+            false => None,
         };
         let header = match header {
             Some(header) => header,
-            None => self.all.layer.examine_sent(self, message)?,
+            None => layer.examine_sent(cx, self, message)?,
         };
         let no_room = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
         message.push_array(&header).map_err(no_room)
@@ -583,7 +615,7 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
         this: &SessionRef,
         mut message: Message,
     ) -> Result<(), PushError> {
-        match self.prepare_examined(&mut message) {
+        match self.prepare_examined(cx, &mut message) {
             Ok(()) => self.lower.push(cx, message),
             Err(why) => unsent(cx, this, message, why),
         }
@@ -675,7 +707,7 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
         let prepare = |message: &mut Message| {
             self.prepare(message)
                 || self
-                    .prepare_examined(message)
+                    .prepare_examined(cx, message)
                     .inspect_err(|why| failed.set(Some(*why)))
                     .is_ok()
         };
@@ -722,7 +754,10 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
             let before = burst.taken();
             if let Err(refused) = self.upper.demux_burst(cx, this, burst.first(run).behind(N)) {
                 let at = (burst.taken() - before).wrapping_sub(1);
-                return quote::<L, N>(refused, &headers[at % BURST_MAX]);
+                return match L::QUOTES {
+                    true => quote::<L, N>(refused, &headers[at % BURST_MAX]),
+                    false => Err(refused),
+                };
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use core::mem::ManuallyDrop;
 use super::config::NoBuffers;
 use super::message_unsafe::{Message, release_chain};
 use super::node_unsafe::DescRef;
+use crate::reason::{self, Reason};
 
 /// Most octets that [`Message::pull_up`] brings together: it is for headers.
 pub const PULL_UP_OCTETS_MAX: usize = 256;
@@ -57,6 +58,16 @@ impl core::fmt::Display for PullUpError {
 }
 
 impl core::error::Error for PullUpError {}
+
+impl From<PullUpError> for &'static Reason {
+    /// The reason for dropping a message whose header could not be brought together.
+    fn from(error: PullUpError) -> Self {
+        match error {
+            PullUpError::NoBuffers => &reason::NO_BUFFERS,
+            PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
+        }
+    }
+}
 
 impl Message {
     /// The descriptors of the chain, from the front.

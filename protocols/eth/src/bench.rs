@@ -1,6 +1,6 @@
 //! A station between a wire that keeps what it gets and uppers that note what they see: for the tests and the fuzz target.
 
-use crate::protocol::Eth;
+use crate::protocol::station;
 use crate::wire::EthAddr;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
@@ -18,6 +18,7 @@ use xk_core::{
 };
 use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
+use xk_kit::layer::Bounds;
 use xk_kit::wire_end::WireEnd;
 
 /// The station's own address.
@@ -189,13 +190,8 @@ impl Bench {
             joined: Rc::clone(&joined),
         };
         let tray = cx.add_protocol("tray", "tray", tray);
-        let sessions = SessionTable::new(cx.secret(), sessions_max);
-        let eth = Eth::new(
-            cx.secret(),
-            tray.clone(),
-            None,
-            (sessions, Default::default()),
-        );
+        let bounds = Bounds::sessions(sessions_max);
+        let eth = station(cx.secret(), tray.clone(), bounds, None, Default::default());
         let eth = cx.add_protocol("eth", "eth", eth);
         let notes = Rc::<Notes>::default();
         let mut uppers = Vec::new();

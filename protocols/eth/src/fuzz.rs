@@ -1,7 +1,9 @@
 //! Fuzz targets: the codec (what parses must come out again as it went in) and a whole station.
 
 use crate::bench::{Bench, MINE, PEER, UPPERS};
-use crate::wire::{EthAddr, FRAME_LEN_MIN, Frame, HEADER_LEN, Kind, Payload, SNAP_LEN};
+use crate::wire::{
+    EthAddr, FRAME_LEN_MIN, Frame, HEADER_LEN, Kind, SNAP_LEN, Selector, source_and_word,
+};
 use alloc::vec::Vec;
 use xk_kit::control::JoinGroup;
 
@@ -13,27 +15,24 @@ pub fn fuzz_wire(data: &[u8]) {
     let Ok(frame) = Frame::parse(data) else {
         return;
     };
-    let mut header = [0; HEADER_LEN];
-    frame.header.emit(&mut header);
+    let header = frame.header.octets();
     assert_eq!(header, data[..HEADER_LEN], "the header changed");
+    let source = source_and_word(&header);
+    assert_eq!(source[..6], frame.header.src.0, "another source");
     let rest = &data[HEADER_LEN..];
     let trimmed = match frame.header.kind {
         Kind::Type(_) => rest,
         Kind::Length(length) => &rest[..usize::from(length.get())],
     };
-    match frame.payload {
-        Payload::Ethernet(_, payload) => assert_eq!(payload, trimmed),
-        Payload::Llc(llc, payload) => {
-            let mut octets = [0; 4];
-            let head = llc.emit(&mut octets);
-            assert_eq!(trimmed.strip_prefix(head), Some(payload), "LLC changed");
-        }
-        Payload::Snap(snap, payload) => {
-            let mut octets = [0; SNAP_LEN];
-            snap.emit(&mut octets);
-            assert_eq!(trimmed.strip_prefix(&octets), Some(payload), "SNAP changed");
-        }
+    let (headers, payload) = trimmed.split_at(trimmed.len() - frame.payload.len());
+    assert_eq!(payload, frame.payload, "another payload");
+    let mut octets = [0; SNAP_LEN];
+    let count = frame.selector.emit(&mut octets);
+    if let (Selector::Sap(_), [_, ssap, _]) = (frame.selector, headers) {
+        // The sender's service access point may be another.
+        octets[1] = *ssap;
     }
+    assert_eq!(headers, &octets[..count], "LLC changed");
 }
 
 /// Sessions that the fuzz target's station may hold: few, so that eviction happens too.

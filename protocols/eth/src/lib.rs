@@ -55,13 +55,12 @@ mod bench;
 pub mod fuzz;
 mod number;
 mod protocol;
-mod session;
 #[cfg(test)]
 mod tests;
 pub mod wire;
 
-pub use number::{ORGANISATIONS, Selector};
-pub use protocol::{Eth, GROUPS_MAX, LOOPED, build};
+pub use number::ORGANISATIONS;
+pub use protocol::{Eth, build};
 
 use xk_core::Entry;
 use xk_core::control::question;

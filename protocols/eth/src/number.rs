@@ -1,9 +1,10 @@
-//! Type numbers: how one number of 32 bits names an Ethernet type, an LLC service access point or a SNAP protocol.
+//! Type numbers: how one number of 32 bits names an Ethernet type, an LLC service access point or a
+//! SNAP protocol; and the keys of conversations, which are made of them.
 
-use crate::wire::{EtherType, Snap};
+use crate::wire::{EthAddr, EtherType, SAP_SNAP, Selector, Snap, TYPE_MIN};
 
-/// The organisations whose SNAP protocols have numbers. The place in the list is part of the number, so new ones go to
-/// the end.
+/// The organisations whose SNAP protocols have numbers. The place in the list is part of the number,
+/// so new ones go to the end.
 pub const ORGANISATIONS: [[u8; 3]; 4] = [
     // Ethernet types (RFC 1042).
     [0x00, 0x00, 0x00],
@@ -15,26 +16,13 @@ pub const ORGANISATIONS: [[u8; 3]; 4] = [
     [0x00, 0x00, 0x0c],
 ];
 
-/// The service access point that says SNAP follows; no protocol can have it.
-const SAP_SNAP: u8 = 0xaa;
-
-/// What a type number stands for on this layer.
+/// The type numbers of this layer.
 ///
 /// | number | meaning |
 /// | --- | --- |
 /// | 0 to 0xff, without 0xaa | IEEE 802.3 with LLC: service access point, the same at both ends |
 /// | 0x600 to 0xffff | Ethernet II: type |
 /// | 0x1_0000 × (n + 1) + protocol | IEEE 802.3 with LLC and SNAP: organisation n of [`ORGANISATIONS`] |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selector {
-    /// Ethernet II.
-    Type(EtherType),
-    /// IEEE 802.3 with LLC.
-    Sap(u8),
-    /// IEEE 802.3 with LLC and SNAP.
-    Snap(Snap),
-}
-
 impl Selector {
     /// What `number` stands for; `None` if nothing.
     #[must_use]
@@ -69,16 +57,36 @@ impl Selector {
     }
 }
 
-impl core::fmt::Display for Selector {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Type(ether_type) => write!(f, "{ether_type}"),
-            Self::Sap(sap) => write!(f, "LLC 0x{sap:02x}"),
-            Self::Snap(Snap { oui, protocol }) => {
-                let [a, b, c] = oui;
-                write!(f, "SNAP {a:02x}:{b:02x}:{c:02x} 0x{protocol:04x}")
-            }
-        }
+/// What tells conversations apart: the peer's address and the low half of the type number, in
+/// Ethernet II as they lie in a header; then what is left of the number, 0 in Ethernet II.
+pub(crate) type Key = ([u8; 8], u16);
+
+/// What stands for the upper half in the key of a service access point: the lower one could be a
+/// length.
+const SAP_KEY: u16 = u16::MAX;
+
+/// The key of frames with this number from and to `peer`.
+pub(crate) fn key(peer: EthAddr, number: u32) -> Key {
+    let EthAddr([a, b, c, d, e, f]) = peer;
+    let [.., low, lowest] = number.to_be_bytes();
+    let rest = match number < TYPE_MIN.into() {
+        true => SAP_KEY,
+        false => (number >> 16) as u16,
+    };
+    ([a, b, c, d, e, f, low, lowest], rest)
+}
+
+/// The peer of a key.
+pub(crate) fn station_in(([a, b, c, d, e, f, _, _], _): Key) -> EthAddr {
+    EthAddr([a, b, c, d, e, f])
+}
+
+/// The type number of a key.
+pub(crate) fn number_in(([.., low, lowest], rest): Key) -> u32 {
+    let low = u32::from(u16::from_be_bytes([low, lowest]));
+    match rest {
+        SAP_KEY => low,
+        rest => u32::from(rest) << 16 | low,
     }
 }
 
@@ -98,7 +106,10 @@ mod tests {
         };
         let number = Some(0x2_809b);
         assert_eq!(Selector::Snap(apple).number(), number);
-        let plain = Snap::new(EtherType::IPV4);
+        let plain = Snap {
+            oui: [0; 3],
+            protocol: 0x0800,
+        };
         assert_eq!(Selector::from_number(0x1_0800), Some(Selector::Snap(plain)));
         for nothing in [0xaa, 0x100, 0x5ff, 0x5_0000, u32::MAX] {
             assert_eq!(Selector::from_number(nothing), None, "0x{nothing:x}");
@@ -106,11 +117,25 @@ mod tests {
         assert_eq!(Selector::Sap(0xaa).number(), None);
     }
 
+    const PEER: EthAddr = EthAddr([2, 0, 0, 0, 0, 7]);
+
+    #[test]
+    fn a_length_is_no_key() {
+        // In Ethernet II the key is what lies in the header; a service access point's is not what
+        // lies in that of a frame as long as its number.
+        assert_eq!(key(PEER, 0x0800), ([2, 0, 0, 0, 0, 7, 8, 0], 0));
+        for number in [0x42, 0x1_0042, 0x2_0800] {
+            assert_ne!(key(PEER, number).1, 0, "0x{number:x}");
+        }
+    }
+
     proptest! {
         #[test]
         fn numbers_round_trip(number in 0u32..0x8_0000) {
             if let Some(selector) = Selector::from_number(number) {
                 prop_assert_eq!(selector.number(), Some(number));
+                let key = key(PEER, number);
+                prop_assert_eq!((station_in(key), number_in(key)), (PEER, number));
             }
         }
     }

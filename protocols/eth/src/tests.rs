@@ -194,7 +194,28 @@ fn false_sources_are_counted() {
     bench.arrive(&frame(MINE, GROUP, 0x0800, &[1]));
     bench.arrive(&frame(MINE, EthAddr::ZERO, 0x0800, &[1]));
     assert_eq!(bench.drops(&reason::BAD_SOURCE), 2);
+    // A session with a group sends to it; nothing comes from there.
+    let session = bench.open(TYPED, GROUP).unwrap();
+    bench.arrive(&frame(MINE, GROUP, 0x0800, &[1]));
+    assert_eq!(bench.drops(&reason::BAD_SOURCE), 3);
+    // Nor does an open session take what goes to another station.
+    let peer = bench.open(TYPED, PEER).unwrap();
+    bench.arrive(&frame(PEER, PEER, 0x0800, &[1]));
+    assert_eq!(bench.drops(&reason::NOT_MINE), 1);
     assert!(bench.take_seen().is_empty());
+    drop((session, peer));
+}
+
+#[test]
+fn a_length_is_not_taken_for_a_number() {
+    let bench = bench();
+    let sap = bench.open(SAP, PEER).unwrap();
+    // As many octets as the service access point's number, which is another's.
+    let mut other = std::vec![0; 0x42];
+    other[..3].copy_from_slice(&[0x44, 0x44, 3]);
+    bench.arrive(&frame(MINE, PEER, 0x42, &other));
+    assert_eq!(bench.drops(&reason::NO_PROTOCOL), 1);
+    assert_eq!(sap.head().received(), 0);
 }
 
 #[test]

@@ -12,13 +12,20 @@ pub use xk_kit::addr::EthAddr;
 pub const HEADER_LEN: usize = 14;
 /// Octets of the shortest frame, frame check sequence not counted.
 pub const FRAME_LEN_MIN: usize = 60;
+/// Octets of the shortest payload, padding counted.
+pub const PAYLOAD_LEN_MIN: usize = FRAME_LEN_MIN - HEADER_LEN;
 /// Octets of the longest payload (IEEE 802.3, section 3.2.7).
 pub const PAYLOAD_LEN_MAX: usize = 1500;
 /// The least value of the word after the addresses that is a type.
 pub const TYPE_MIN: u16 = 0x600;
-/// Octets of LLC with SNAP (RFC 1042): what precedes the payload of an
-/// IEEE 802.3 frame that carries an Ethernet type.
+/// Octets of LLC with SNAP (RFC 1042): the most that precede the payload of an IEEE 802.3 frame.
 pub const SNAP_LEN: usize = 8;
+/// Octets of the LLC header of an unnumbered packet (IEEE 802.2, section 5.2).
+pub const LLC_LEN: usize = 3;
+/// The control field of unnumbered information.
+const UI: u8 = 0x03;
+/// The service access point that says SNAP follows.
+pub(crate) const SAP_SNAP: u8 = 0xaa;
 
 /// An Ethernet type: 0x600 or more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +40,6 @@ impl EtherType {
     pub const VLAN: Self = Self::literal(0x8100);
     /// Internet Protocol version 6.
     pub const IPV6: Self = Self::literal(0x86dd);
-    /// First of the two types for local experiments (IEEE 802, section 9.2.3).
-    pub const EXPERIMENT_1: Self = Self::literal(0x88b5);
-    /// Second of the two types for local experiments.
-    pub const EXPERIMENT_2: Self = Self::literal(0x88b6);
 
     /// A type, unless `value` is below 0x600 and so a length.
     #[inline]
@@ -70,6 +73,21 @@ pub enum Kind {
     Type(EtherType),
     /// IEEE 802.3: octets of the IEEE 802.2 packet that follows.
     Length(Length),
+}
+
+impl Kind {
+    /// That of an IEEE 802.3 frame whose length is not known yet.
+    pub const NO_LENGTH: Self = Self::Length(Length(0));
+
+    /// Writes it into a header.
+    #[inline]
+    pub const fn put(self, header: &mut [u8; HEADER_LEN]) {
+        let word = match self {
+            Self::Type(ether_type) => ether_type.get(),
+            Self::Length(length) => length.get(),
+        };
+        [header[12], header[13]] = word.to_be_bytes();
+    }
 }
 
 /// Octets after the header of an IEEE 802.3 frame, 0 to 1500, padding not
@@ -108,78 +126,35 @@ pub struct Header {
     pub kind: Kind,
 }
 
-/// The LLC header (IEEE 802.2, section 5.2): service access points and control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Llc {
-    /// Destination service access point; the low bit marks a group.
-    pub dsap: u8,
-    /// Source service access point; the low bit marks a response.
-    pub ssap: u8,
-    /// Control.
-    pub control: Control,
+/// What the payload of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Ethernet II.
+    Type(EtherType),
+    /// IEEE 802.3 with LLC: the service access point at the receiver.
+    Sap(u8),
+    /// IEEE 802.3 with LLC and SNAP.
+    Snap(Snap),
 }
 
-/// The control field: one octet in an unnumbered packet, else two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Control {
-    octets: [u8; 2],
-}
-
-impl Control {
-    /// Unnumbered information.
-    pub const UI: Self = Self { octets: [0x03, 0] };
-
-    /// A control field from its octets; of an unnumbered one (low bits 11)
-    /// only the first counts.
-    #[inline]
-    #[must_use]
-    pub const fn new(octets: [u8; 2]) -> Self {
-        match octets {
-            [first, _] if first & 3 == 3 => Self { octets: [first, 0] },
-            octets => Self { octets },
-        }
-    }
-
-    /// The one or two octets on the wire.
-    #[inline]
-    #[must_use]
-    pub fn octets(&self) -> &[u8] {
-        if self.octets[0] & 3 == 3 {
-            &self.octets[..1]
-        } else {
-            &self.octets
-        }
-    }
-}
-
-/// The LLC and SNAP headers of a packet with a SNAP protocol (RFC 1042).
+/// A SNAP protocol (RFC 1042).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Snap {
-    /// Who numbered the protocol; zero stands for Ethernet types.
+    /// The organisation that numbered the protocol; zero stands for Ethernet types.
     pub oui: [u8; 3],
     /// The protocol's number.
     pub protocol: u16,
 }
 
-/// A whole frame, the payload without padding where its length is known.
+/// A whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The header.
     pub header: Header,
-    /// What follows it.
-    pub payload: Payload<'a>,
-}
-
-/// The payload of a frame by encapsulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payload<'a> {
-    /// Ethernet II: type and octets, padding included (only the layer above
-    /// knows its length).
-    Ethernet(EtherType, &'a [u8]),
-    /// IEEE 802.3 with a bare LLC header, padding trimmed.
-    Llc(Llc, &'a [u8]),
-    /// IEEE 802.3 with LLC and SNAP, padding trimmed.
-    Snap(Snap, &'a [u8]),
+    /// What the payload is.
+    pub selector: Selector,
+    /// The payload, without padding where the frame says how long it is.
+    pub payload: &'a [u8],
 }
 
 /// Why octets are no frame.
@@ -191,6 +166,8 @@ pub enum Error {
     TypeOrLength(u16),
     /// The length field exceeds what arrived.
     Length,
+    /// LLC other than unnumbered information, or a response (IEEE 802.2, section 5.4.1).
+    Control,
 }
 
 impl Header {
@@ -211,133 +188,96 @@ impl Header {
         })
     }
 
-    /// Writes the header.
+    /// The header's octets.
     #[inline]
-    pub fn emit(&self, octets: &mut [u8; HEADER_LEN]) {
-        octets[..6].copy_from_slice(&self.dst.0);
-        octets[6..12].copy_from_slice(&self.src.0);
-        let word = match self.kind {
-            Kind::Type(ether_type) => ether_type.get(),
-            Kind::Length(length) => length.get(),
-        };
-        octets[12..].copy_from_slice(&word.to_be_bytes());
+    #[must_use]
+    pub const fn octets(&self) -> [u8; HEADER_LEN] {
+        let EthAddr([a, b, c, d, e, f]) = self.dst;
+        let EthAddr([g, h, i, j, k, l]) = self.src;
+        let mut octets = [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0];
+        self.kind.put(&mut octets);
+        octets
     }
 }
 
-impl Llc {
-    /// Reads an LLC header; returns what follows it too.
-    pub fn parse(octets: &[u8]) -> Result<(Self, &[u8]), Error> {
-        let (&[dsap, ssap, first], rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
-        if first & 3 == 3 {
-            return Ok((
-                Self {
-                    dsap,
-                    ssap,
-                    control: Control::new([first, 0]),
-                },
-                rest,
-            ));
-        }
-        let (&second, rest) = rest.split_first().ok_or(Error::Truncated)?;
-        Ok((
-            Self {
-                dsap,
-                ssap,
-                control: Control::new([first, second]),
-            },
-            rest,
-        ))
-    }
-
-    /// Writes the header; returns its octets, of which the slice has three or
-    /// four: as long as the control field asks.
-    pub fn emit<'b>(&self, octets: &'b mut [u8; 4]) -> &'b [u8] {
-        let control = self.control.octets;
-        *octets = [self.dsap, self.ssap, control[0], control[1]];
-        &octets[..2 + self.control.octets().len()]
-    }
+/// The source's address and the type or length, as they lie in a header.
+#[inline(always)]
+#[must_use]
+pub const fn source_and_word(header: &[u8; HEADER_LEN]) -> [u8; 8] {
+    let [_, _, _, _, _, _, octets @ ..] = *header;
+    octets
 }
 
-impl Snap {
-    /// An Ethernet type in SNAP (RFC 1042).
-    #[must_use]
-    pub const fn new(ether_type: EtherType) -> Self {
-        Self {
-            oui: [0; 3],
-            protocol: ether_type.get(),
+/// True if two headers are equal: in two comparisons of eight octets, which overlap.
+#[inline(always)]
+#[must_use]
+pub fn is_same(a: &[u8; HEADER_LEN], b: &[u8; HEADER_LEN]) -> bool {
+    let front = |header: &[u8; HEADER_LEN]| {
+        let [octets @ .., _, _, _, _, _, _] = *header;
+        u64::from_ne_bytes(octets)
+    };
+    let back = |header| u64::from_ne_bytes(source_and_word(header));
+    front(a) == front(b) && back(a) == back(b)
+}
+
+impl Selector {
+    /// Reads the headers of an IEEE 802.2 packet without padding; answers the rest, too.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Control`].
+    pub fn parse_llc(octets: &[u8]) -> Result<(Self, &[u8]), Error> {
+        match octets {
+            [SAP_SNAP, SAP_SNAP, UI, a, b, c, d, e, rest @ ..] => {
+                let protocol = u16::from_be_bytes([*d, *e]);
+                let oui = [*a, *b, *c];
+                Ok((Self::Snap(Snap { oui, protocol }), rest))
+            }
+            [] | [_] | [_, _] | [SAP_SNAP, SAP_SNAP, UI, ..] => Err(Error::Truncated),
+            [dsap, ssap, UI, rest @ ..] if ssap & 1 == 0 => Ok((Self::Sap(*dsap), rest)),
+            _ => Err(Error::Control),
         }
     }
 
-    /// The Ethernet type, if that is what numbers the protocol.
-    #[must_use]
-    pub const fn ether_type(&self) -> Option<EtherType> {
-        match self.oui {
-            [0, 0, 0] => EtherType::new(self.protocol),
-            _ => None,
+    /// Writes the headers between that of the frame and the payload, with one service access point
+    /// for both ends; answers how many octets they have, none in Ethernet II.
+    pub fn emit(self, octets: &mut [u8; SNAP_LEN]) -> usize {
+        match self {
+            Self::Type(_) => 0,
+            Self::Sap(sap) => {
+                octets[..LLC_LEN].copy_from_slice(&[sap, sap, UI]);
+                LLC_LEN
+            }
+            Self::Snap(Snap { oui, protocol }) => {
+                let ([a, b, c], [d, e]) = (oui, protocol.to_be_bytes());
+                *octets = [SAP_SNAP, SAP_SNAP, UI, a, b, c, d, e];
+                SNAP_LEN
+            }
         }
-    }
-
-    /// Reads LLC and SNAP headers; `None` if the LLC header says otherwise.
-    #[inline]
-    #[must_use]
-    pub const fn parse(octets: &[u8; SNAP_LEN]) -> Option<Self> {
-        match *octets {
-            [0xaa, 0xaa, 0x03, a, b, c, d, e] => Some(Self {
-                oui: [a, b, c],
-                protocol: u16::from_be_bytes([d, e]),
-            }),
-            _ => None,
-        }
-    }
-
-    /// Writes LLC and SNAP headers.
-    #[inline]
-    pub const fn emit(&self, octets: &mut [u8; SNAP_LEN]) {
-        let ([a, b, c], [d, e]) = (self.oui, self.protocol.to_be_bytes());
-        *octets = [0xaa, 0xaa, 0x03, a, b, c, d, e];
     }
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame. Frames below the minimum of 60 octets pass: virtual
-    /// wires have no such minimum.
+    /// Reads a frame. Frames below the minimum of 60 octets pass: virtual wires have no such
+    /// minimum.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let (header, rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
         let header = Header::parse(header)?;
-        let payload = match header.kind {
-            Kind::Type(ether_type) => Payload::Ethernet(ether_type, rest),
+        let (selector, payload) = match header.kind {
+            Kind::Type(ether_type) => (Selector::Type(ether_type), rest),
             Kind::Length(length) => {
-                let rest = rest.get(..usize::from(length.get())).ok_or(Error::Length)?;
-                Payload::parse_llc(rest)?
+                let packet = rest.get(..usize::from(length.get())).ok_or(Error::Length)?;
+                Selector::parse_llc(packet)?
             }
         };
-        Ok(Self { header, payload })
+        Ok(Self {
+            header,
+            selector,
+            payload,
+        })
     }
-}
-
-impl<'a> Payload<'a> {
-    /// Reads the payload of an IEEE 802.3 frame, padding trimmed already.
-    pub fn parse_llc(octets: &'a [u8]) -> Result<Self, Error> {
-        if let Some((head, rest)) = octets.split_first_chunk()
-            && let Some(snap) = Snap::parse(head)
-        {
-            return Ok(Self::Snap(snap, rest));
-        }
-        let (llc, rest) = Llc::parse(octets)?;
-        // LLC says SNAP, but its five octets are not there.
-        if (llc.dsap, llc.ssap, llc.control) == (0xaa, 0xaa, Control::UI) {
-            return Err(Error::Truncated);
-        }
-        Ok(Self::Llc(llc, rest))
-    }
-}
-
-/// Zero octets to append to a frame of `len` octets, header counted, so that
-/// it reaches the minimum of 60.
-#[inline]
-#[must_use]
-pub const fn padding(len: usize) -> usize {
-    FRAME_LEN_MIN.saturating_sub(len)
 }
 
 impl fmt::Display for EtherType {
@@ -358,6 +298,19 @@ impl fmt::Debug for EtherType {
     }
 }
 
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(ether_type) => write!(f, "{ether_type}"),
+            Self::Sap(sap) => write!(f, "LLC 0x{sap:02x}"),
+            Self::Snap(Snap { oui, protocol }) => {
+                let [a, b, c] = oui;
+                write!(f, "SNAP {a:02x}:{b:02x}:{c:02x} 0x{protocol:04x}")
+            }
+        }
+    }
+}
+
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {}, ", self.src, self.dst)?;
@@ -374,6 +327,7 @@ impl fmt::Display for Error {
             Self::Truncated => f.write_str("fewer octets than the headers need"),
             Self::TypeOrLength(word) => write!(f, "0x{word:04x} is neither type nor length"),
             Self::Length => f.write_str("the length field exceeds the frame"),
+            Self::Control => f.write_str("LLC other than unnumbered information"),
         }
     }
 }

@@ -77,9 +77,9 @@ enum Sends {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let bounds = Bounds {
-        sessions: params.number("sessions_max", 65_536),
         passive: params.number("passive_max", 0),
         offers: params.number("enables_max", OFFERS_MAX),
+        ..Bounds::sessions(params.number("sessions_max", 65_536))
     };
     let checksum = params.get("checksum").is_none() || params.flag("checksum");
     let sources = params.number(PARAMETER.name, SOURCES_MAX);
@@ -286,6 +286,7 @@ impl Layer<HEADER_LEN> for Udp {
 
     fn examine_sent(
         &self,
+        _: &Kernel,
         own: &Connected,
         message: &mut Message,
     ) -> Result<[u8; HEADER_LEN], Unsent> {

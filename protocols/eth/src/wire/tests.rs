@@ -21,10 +21,8 @@ const SPANNING_TREE: [u8; 60] = [
 fn ethernet_frame() {
     let frame = Frame::parse(&ETHERNET).unwrap();
     assert!(frame.header.dst.is_broadcast());
-    assert_eq!(
-        frame.payload,
-        Payload::Ethernet(EtherType::ARP, &[0, 1, 8, 0])
-    );
+    assert_eq!(frame.selector, Selector::Type(EtherType::ARP));
+    assert_eq!(frame.payload, [0, 1, 8, 0]);
     assert_eq!(
         frame.header.to_string(),
         "00:00:5e:00:53:01 > ff:ff:ff:ff:ff:ff, ethertype ARP"
@@ -34,18 +32,8 @@ fn ethernet_frame() {
 #[test]
 fn spanning_tree_frame() {
     let frame = Frame::parse(&SPANNING_TREE).unwrap();
-    let Payload::Llc(llc, payload) = frame.payload else {
-        panic!("{:?}", frame.payload);
-    };
-    assert_eq!(
-        llc,
-        Llc {
-            dsap: 0x42,
-            ssap: 0x42,
-            control: Control::UI
-        }
-    );
-    assert_eq!(payload.len(), 35, "padding is trimmed");
+    assert_eq!(frame.selector, Selector::Sap(0x42));
+    assert_eq!(frame.payload.len(), 35, "padding is trimmed");
     assert_eq!(
         frame.header.to_string(),
         "00:00:5e:00:53:02 > 01:80:c2:00:00:00, 802.3, length 38"
@@ -59,22 +47,16 @@ fn snap_frame() {
     octets[14..22].copy_from_slice(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
     octets[22..24].copy_from_slice(&[0x45, 0x67]);
     let frame = Frame::parse(&octets).unwrap();
-    let snap = Snap::new(EtherType::IPV4);
-    assert_eq!(frame.payload, Payload::Snap(snap, &[0x45, 0x67]));
-    assert_eq!(snap.ether_type(), Some(EtherType::IPV4));
-    assert_eq!(
-        Snap {
-            oui: [0, 0, 0xc],
-            protocol: 0x2000
-        }
-        .ether_type(),
-        None
-    );
+    let (oui, protocol) = ([0; 3], EtherType::IPV4.get());
+    assert_eq!(frame.selector, Selector::Snap(Snap { oui, protocol }));
+    assert_eq!(frame.payload, [0x45, 0x67]);
 }
 
 #[test]
 fn type_or_length_boundaries() {
     let mut octets = [0; 1600];
+    // LLC's unnumbered information.
+    octets[HEADER_LEN + 2] = 3;
     let mut parse = |word: u16| {
         octets[12..14].copy_from_slice(&word.to_be_bytes());
         Frame::parse(&octets).map(|frame| frame.header.kind)
@@ -97,10 +79,10 @@ fn every_truncation() {
     }
     for length in 3..SNAP_LEN {
         let octets = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
-        assert_eq!(Payload::parse_llc(&octets[..length]), Err(Error::Truncated));
+        let packet = &octets[..length];
+        assert_eq!(Selector::parse_llc(packet), Err(Error::Truncated));
     }
-    assert_eq!(Llc::parse(&[0x42, 0x42, 0x00]), Err(Error::Truncated));
-    assert_eq!((padding(14), padding(60), padding(1514)), (46, 0, 0));
+    assert_eq!(Selector::parse_llc(&[0x42, 0x42]), Err(Error::Truncated));
 }
 
 fn headers() -> impl Strategy<Value = Header> {
@@ -114,10 +96,12 @@ fn headers() -> impl Strategy<Value = Header> {
 proptest! {
     #[test]
     fn oracles_read_what_we_write(header in headers()) {
-        let mut octets = [0; HEADER_LEN];
-        header.emit(&mut octets);
+        let octets = header.octets();
         prop_assert_eq!(Header::parse(&octets), Ok(header));
         let Kind::Type(ether_type) = header.kind else { unreachable!() };
+        let [a, b] = ether_type.get().to_be_bytes();
+        prop_assert_eq!(&source_and_word(&octets)[..6], header.src.0);
+        prop_assert_eq!(&source_and_word(&octets)[6..], [a, b]);
 
         let frame = peer::EthernetFrame::new_checked(&octets[..]).unwrap();
         prop_assert_eq!(frame.dst_addr().0, header.dst.0);
@@ -150,12 +134,41 @@ proptest! {
     }
 
     #[test]
-    fn llc_round_trips(dsap: u8, ssap: u8, control: [u8; 2], tail: Vec<u8>) {
-        let llc = Llc { dsap, ssap, control: Control::new(control) };
-        let mut head = [0; 4];
-        let mut octets = llc.emit(&mut head).to_vec();
-        octets.extend_from_slice(&tail);
-        prop_assert_eq!(Llc::parse(&octets), Ok((llc, &tail[..])));
+    fn two_headers_are_the_same_or_not(header in headers(), at in 0..HEADER_LEN, bit in 0..8) {
+        let octets = header.octets();
+        let mut other = octets;
+        prop_assert!(is_same(&octets, &other));
+        other[at] ^= 1u8 << bit;
+        prop_assert!(!is_same(&octets, &other), "octet {at}");
+    }
+
+    #[test]
+    fn llc_round_trips(sap: u8, oui: [u8; 3], protocol: u16, tail: Vec<u8>) {
+        // 0xaa, whose low bit is clear too, says that SNAP follows.
+        let sap = Selector::Sap(if sap & !1 == 0xaa { 0 } else { sap & !1 });
+        for selector in [sap, Selector::Snap(Snap { oui, protocol })] {
+            let mut head = [0; SNAP_LEN];
+            let len = selector.emit(&mut head);
+            let mut octets = head[..len].to_vec();
+            octets.extend_from_slice(&tail);
+            prop_assert_eq!(Selector::parse_llc(&octets), Ok((selector, &tail[..])));
+        }
+    }
+
+    #[test]
+    fn of_llc_unnumbered_information_is_read(dsap: u8, ssap: u8, control: u8, tail: Vec<u8>) {
+        for control in [3, control] {
+            let mut octets = [dsap, ssap, control].to_vec();
+            octets.extend_from_slice(&tail);
+            let read = Selector::parse_llc(&octets);
+            match (dsap, ssap, control) {
+                (0xaa, 0xaa, 3) => {}
+                (_, ssap, 3) if ssap & 1 == 0 => {
+                    prop_assert_eq!(read, Ok((Selector::Sap(dsap), &tail[..])));
+                }
+                _ => prop_assert_eq!(read, Err(Error::Control)),
+            }
+        }
     }
 
     #[test]
