@@ -6,17 +6,20 @@
 //! (SipHash-1-3) with a secret drawn at boot, which leaves them no way to aim at
 //! one bucket, and the number of entries is bounded.
 //!
-//! In front of the table stands a cache of one entry, since messages come in
-//! trains for the same session. It remembers *where* the last hit was found,
-//! not what: it is compared with the key in that very place, so no change of
-//! the map can leave it stale.
+//! In front of the table stand two caches: one of a single entry, since messages
+//! come in trains for the same session, and one of up to 16,384, for sessions in
+//! turn, unless there are more than 65,536. They remember *where* a key was found, not what: it is compared with
+//! the key in that very place, so no change of the map can leave them stale.
+//! The larger is by another hash, quicker and easier to guess: who aims at its
+//! places is searched for in the table, as if it were not there.
 
 mod key;
 mod lru;
+mod places;
 #[cfg(test)]
 mod tests;
 
-pub use key::{Key, Octets};
+pub use key::Key;
 pub use lru::Lru;
 
 use crate::secret::Secret;
@@ -25,6 +28,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::hash::Hasher;
 use hashbrown::HashTable;
+use places::{Mix, Places};
 use siphasher::sip::SipHasher13;
 
 /// A bounded table from keys to values, changed through a shared reference.
@@ -36,12 +40,27 @@ use siphasher::sip::SipHasher13;
 /// references and small values.
 pub struct Map<K, V> {
     hasher: SipHasher13,
+    mix: Mix,
     entries_max: usize,
-    table: RefCell<HashTable<(K, V)>>,
+    table: RefCell<Table<K, V>>,
     /// The bucket of the last hit. Any number is safe here.
     last: Cell<usize>,
     cache_hits: Cell<u64>,
     cache_misses: Cell<u64>,
+}
+
+struct Table<K, V> {
+    entries: HashTable<(K, V)>,
+    places: Places,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self {
+            entries: HashTable::new(),
+            places: Places::default(),
+        }
+    }
 }
 
 /// Why a key was not bound.
@@ -71,7 +90,7 @@ pub struct MapStats {
     pub entries: usize,
     /// Calls of [`Map::get`].
     pub lookups: u64,
-    /// Those of them that the one-entry cache answered.
+    /// Those of them that a cache answered.
     pub cache_hits: u64,
 }
 
@@ -84,8 +103,9 @@ impl<K: Key, V: Clone> Map<K, V> {
     pub fn new(secret: Secret, entries_max: usize) -> Map<K, V> {
         Map {
             hasher: secret.hasher(),
+            mix: Mix::new(&secret),
             entries_max,
-            table: RefCell::new(HashTable::new()),
+            table: RefCell::default(),
             last: Cell::new(0),
             cache_hits: Cell::new(0),
             cache_misses: Cell::new(0),
@@ -95,24 +115,54 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// The value bound to `key`.
     #[inline(always)]
     pub fn get(&self, key: &K) -> Option<V> {
-        if let Some((bound, value)) = self.table.borrow().get_bucket(self.last.get())
-            && bound == key
-        {
-            self.cache_hits.set(self.cache_hits.get().wrapping_add(1));
-            return Some(value.clone());
-        }
-        self.find(key)
+        self.last(key).or_else(|| self.find(key))
     }
 
-    /// The value of a key that the cache does not hold.
+    /// The value of `key` if it is the one that was found, or bound, last.
+    #[inline(always)]
+    pub(crate) fn last(&self, key: &K) -> Option<V> {
+        let table = self.table.borrow();
+        let (bound, value) = table.entries.get_bucket(self.last.get())?;
+        (bound == key).then(|| {
+            self.cache_hits.set(self.cache_hits.get().wrapping_add(1));
+            value.clone()
+        })
+    }
+
+    /// The value of a key that is not the last.
     #[inline(never)]
     fn find(&self, key: &K) -> Option<V> {
+        match self.recall(key) {
+            Some((value, _)) => Some(value),
+            None => self.search(key),
+        }
+    }
+
+    /// The value of `key` if it is among those that were found of late, and whether it is the one
+    /// that was found last.
+    #[inline(always)]
+    pub(crate) fn recall(&self, key: &K) -> Option<(V, bool)> {
         let table = self.table.borrow();
-        self.cache_misses
-            .set(self.cache_misses.get().wrapping_add(1));
-        let bucket = table.find_bucket_index(hash(&self.hasher, key), |(bound, _)| bound == key)?;
+        let bucket = table.places.find(self.mix.of(key))?;
+        let (bound, value) = table.entries.get_bucket(bucket)?;
+        (bound == key).then(|| {
+            self.cache_hits.set(self.cache_hits.get().wrapping_add(1));
+            (value.clone(), self.last.replace(bucket) == bucket)
+        })
+    }
+
+    /// The value of a key that no cache holds.
+    #[inline(never)]
+    pub(crate) fn search(&self, key: &K) -> Option<V> {
+        let mut table = self.table.borrow_mut();
+        let Table { entries, places } = &mut *table;
+        let misses = self.cache_misses.get().wrapping_add(1);
+        self.cache_misses.set(misses);
+        let bucket =
+            entries.find_bucket_index(hash(&self.hasher, key), |(bound, _)| bound == key)?;
         self.last.set(bucket);
-        table.get_bucket(bucket).map(|(_, value)| value.clone())
+        places.note(entries.len(), self.mix.of(key), bucket, misses);
+        entries.get_bucket(bucket).map(|(_, value)| value.clone())
     }
 
     /// Whether `key` is bound. Not counted as a lookup.
@@ -125,6 +175,7 @@ impl<K: Key, V: Clone> Map<K, V> {
         let hash = hash(&self.hasher, key);
         let table = self.table.borrow();
         table
+            .entries
             .find(hash, |(bound, _)| bound == key)
             .map(|(_, value)| see(value))
     }
@@ -137,12 +188,13 @@ impl<K: Key, V: Clone> Map<K, V> {
     pub fn bind(&self, key: K, value: V) -> Result<(), BindError> {
         let hash_of_key = hash(&self.hasher, &key);
         let mut table = self.table.borrow_mut();
-        let refusal = if table.find(hash_of_key, |(k, _)| *k == key).is_some() {
+        let entries = &mut table.entries;
+        let refusal = if entries.find(hash_of_key, |(k, _)| *k == key).is_some() {
             BindError::Exists
-        } else if table.len() >= self.entries_max {
+        } else if entries.len() >= self.entries_max {
             BindError::Full
         } else {
-            self.insert(&mut table, hash_of_key, key, value);
+            self.insert(entries, hash_of_key, key, value);
             return Ok(());
         };
         // The value may be the last reference to something that asks this map.
@@ -160,11 +212,12 @@ impl<K: Key, V: Clone> Map<K, V> {
     pub fn replace(&self, key: K, value: V) -> Result<Option<V>, BindError> {
         let hash_of_key = hash(&self.hasher, &key);
         let mut table = self.table.borrow_mut();
-        if let Some((_, bound)) = table.find_mut(hash_of_key, |(k, _)| *k == key) {
+        let entries = &mut table.entries;
+        if let Some((_, bound)) = entries.find_mut(hash_of_key, |(k, _)| *k == key) {
             return Ok(Some(core::mem::replace(bound, value)));
         }
-        if table.len() < self.entries_max {
-            self.insert(&mut table, hash_of_key, key, value);
+        if entries.len() < self.entries_max {
+            self.insert(entries, hash_of_key, key, value);
             return Ok(None);
         }
         drop(table);
@@ -176,8 +229,8 @@ impl<K: Key, V: Clone> Map<K, V> {
     pub fn unbind(&self, key: &K) -> Option<V> {
         let hash = hash(&self.hasher, key);
         let mut table = self.table.borrow_mut();
-        let entry = table.find_entry(hash, |(bound, _)| bound == key).ok()?;
-        let ((_, value), _) = entry.remove();
+        let found = table.entries.find_entry(hash, |(bound, _)| bound == key);
+        let ((_, value), _) = found.ok()?.remove();
         Some(value)
     }
 
@@ -211,11 +264,11 @@ impl<K: Key, V: Clone> Map<K, V> {
 
     /// A copy of all entries, in the order of [`Map::for_each`].
     pub fn snapshot(&self) -> Vec<(K, V)> {
-        self.table.borrow().iter().cloned().collect()
+        self.table.borrow().entries.iter().cloned().collect()
     }
 
-    fn insert(&self, table: &mut HashTable<(K, V)>, hash_of_key: u64, key: K, value: V) {
-        let entry = table.insert_unique(hash_of_key, (key, value), |(bound, _)| {
+    fn insert(&self, entries: &mut HashTable<(K, V)>, hash_of_key: u64, key: K, value: V) {
+        let entry = entries.insert_unique(hash_of_key, (key, value), |(bound, _)| {
             hash(&self.hasher, bound)
         });
         // What was just bound is what the next message asks for.
@@ -226,7 +279,7 @@ impl<K: Key, V: Clone> Map<K, V> {
 impl<K, V> Map<K, V> {
     /// How many keys are bound.
     pub fn len(&self) -> usize {
-        self.table.borrow().len()
+        self.table.borrow().entries.len()
     }
 
     /// Whether no key is bound.
@@ -263,7 +316,7 @@ impl<K, V> fmt::Debug for Map<K, V> {
 
 #[inline]
 fn hash<K: Key>(hasher: &SipHasher13, key: &K) -> u64 {
-    let mut octets = Octets(*hasher);
-    key.put(&mut octets);
-    octets.0.finish()
+    let mut hasher = *hasher;
+    key.put(&mut hasher);
+    hasher.finish()
 }

@@ -2,7 +2,6 @@
 
 use core::hash::Hasher;
 use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
-use siphasher::sip::SipHasher13;
 
 /// A demultiplexing key: a small value that can say itself in octets, always
 /// in the same number of them.
@@ -12,14 +11,15 @@ use siphasher::sip::SipHasher13;
 /// family implements it in one line:
 ///
 /// ```
+/// use core::hash::Hasher;
 /// use xk_core::Secret;
-/// use xk_core::map::{Key, Map, Octets};
+/// use xk_core::map::{Key, Map};
 ///
 /// #[derive(Clone, Copy, PartialEq, Eq)]
 /// struct Station([u8; 6]);
 ///
 /// impl Key for Station {
-///     fn put(&self, octets: &mut Octets) {
+///     fn put(&self, octets: &mut impl Hasher) {
 ///         self.0.put(octets);
 ///     }
 /// }
@@ -28,21 +28,17 @@ use siphasher::sip::SipHasher13;
 /// types.bind((Station([2, 0, 0, 0, 0, 1]), 0x0800), "ip").unwrap();
 /// ```
 pub trait Key: Copy + Eq {
-    /// Appends the octets of this key.
-    fn put(&self, octets: &mut Octets);
+    /// Appends the octets of this key to what is hashed.
+    fn put(&self, octets: &mut impl Hasher);
 }
-
-/// The octets of a key, hashed as they come.
-#[derive(Debug)]
-pub struct Octets(pub(super) SipHasher13);
 
 macro_rules! integer_keys {
     ($($integer:ty, $write:ident);*) => {$(
         impl Key for $integer {
             #[inline]
-            fn put(&self, octets: &mut Octets) {
+            fn put(&self, octets: &mut impl Hasher) {
                 // As little-endian octets on every machine.
-                octets.0.$write(self.to_le());
+                octets.$write(self.to_le());
             }
         }
     )*};
@@ -51,7 +47,7 @@ integer_keys!(u8, write_u8; u16, write_u16; u32, write_u32; u64, write_u64);
 
 impl Key for u128 {
     #[inline]
-    fn put(&self, octets: &mut Octets) {
+    fn put(&self, octets: &mut impl Hasher) {
         (*self as u64).put(octets);
         ((*self >> 64) as u64).put(octets);
     }
@@ -61,7 +57,7 @@ macro_rules! nonzero_keys {
     ($($nonzero:ty),*) => {$(
         impl Key for $nonzero {
             #[inline]
-            fn put(&self, octets: &mut Octets) {
+            fn put(&self, octets: &mut impl Hasher) {
                 self.get().put(octets);
             }
         }
@@ -71,7 +67,7 @@ nonzero_keys!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64);
 
 impl<const N: usize> Key for [u8; N] {
     #[inline]
-    fn put(&self, octets: &mut Octets) {
+    fn put(&self, octets: &mut impl Hasher) {
         // In words as wide as possible: N is constant, so this unrolls.
         let (eights, rest) = self.as_chunks::<8>();
         for eight in eights {
@@ -94,14 +90,14 @@ impl<const N: usize> Key for [u8; N] {
 /// For a map with a single entry.
 impl Key for () {
     #[inline]
-    fn put(&self, _octets: &mut Octets) {}
+    fn put(&self, _octets: &mut impl Hasher) {}
 }
 
 macro_rules! tuple_key {
     ($($part:ident . $index:tt),*) => {
         impl<$($part: Key),*> Key for ($($part,)*) {
             #[inline]
-            fn put(&self, octets: &mut Octets) {
+            fn put(&self, octets: &mut impl Hasher) {
                 $( self.$index.put(octets); )*
             }
         }

@@ -138,12 +138,100 @@ fn keys_are_hashed_as_siphash_1_3_of_their_octets() {
     assert_eq!(hash(&hasher, &()), 0xabac_0158_050f_c4dc);
 }
 
+/// Keys such as a stranger may choose: those of a scan, of ports in steps, of what differs in few
+/// bits. The first word is a session's name, which he does not choose.
+fn chosen(pattern: u32, n: u32) -> (u64, u32) {
+    match pattern {
+        0 => (7, n),
+        1 => (7, n << 16),
+        2 => (7, n << 26 | 0x35),
+        3 => (7, n << 16 | n),
+        4 => (7, n.wrapping_mul(0x9e37_79b9)),
+        5 => (u64::from(n), 0x1_0007),
+        6 => (u64::from(n) << 58, n & 1),
+        _ => (u64::from(n) << 32 | u64::from(n), !n),
+    }
+}
+
+/// The hits of 1000 look-ups in turn that follow when all keys are known.
+fn hits_of(secret: Secret, keys: &[(u64, u32)]) -> u64 {
+    let map = Map::new(secret, keys.len());
+    for (n, key) in keys.iter().enumerate() {
+        map.bind(*key, n).unwrap();
+    }
+    let ask = |count| {
+        for (n, key) in keys.iter().enumerate().cycle().take(count) {
+            assert_eq!(map.get(key), Some(n));
+        }
+        map.stats().cache_hits
+    };
+    let before = ask(20 * keys.len());
+    ask(1000) - before
+}
+
+const SECRETS: u64 = if cfg!(miri) { 1 } else { 40 };
+
+#[test]
+fn keys_in_turn_are_found_whatever_their_pattern() {
+    for pattern in 0..8 {
+        let keys: Vec<_> = (0..64).map(|n| chosen(pattern, n)).collect();
+        let hits = (0..SECRETS).map(|n| hits_of(Secret::known([n, !n]), &keys));
+        let hits: Vec<_> = hits.collect();
+        // 999 of 1000 have a place of their own.
+        let (mean, least) = (hits.iter().sum::<u64>() / SECRETS, hits.iter().min());
+        assert!(mean >= 980, "pattern {pattern}: {mean} of 1000");
+        assert!(least >= Some(&850), "pattern {pattern}: {least:?}");
+    }
+}
+
+#[test]
+fn keys_aimed_at_one_place_are_found_and_miss_it_under_another_secret() {
+    const AIMED: usize = if cfg!(miri) { 6 } else { 40 };
+    let mix = Mix::new(&SECRET);
+    let place = |key: &(u64, u32)| (mix.of(key) & 0x1f, mix.of(key) >> 56);
+    let at = place(&(7, 0));
+    let aimed = (0..).map(|n| (7, n)).filter(|key| place(key) == at);
+    let aimed: Vec<_> = aimed.take(AIMED).collect();
+    let others = (0..64 - AIMED as u32).map(|n| (9, n));
+    let both: Vec<_> = aimed.iter().copied().chain(others).collect();
+    let (known, unknown) = (
+        hits_of(SECRET, &both),
+        hits_of(Secret::known([5, 6]), &both),
+    );
+    // What is aimed at the place misses it; those beside it do not.
+    let beside = (64 - AIMED as u64) * 1000 / 64;
+    assert!(known < beside + 20 && known > beside - 100, "{known} hits");
+    assert!(unknown > 900, "{unknown} hits");
+}
+
+#[test]
+fn the_caches_take_little_and_not_before_it_is_used() {
+    let sets = |map: &Map<u32, u32>| map.table.borrow().places.sets();
+    let map = Map::new(SECRET, 100_000);
+    map.bind(0, 0).unwrap();
+    assert_eq!((map.get(&0), map.get(&1)), (Some(0), None));
+    assert_eq!(sets(&map), 0);
+    for (entries, expected) in [(2, 2), (9, 8), (64, 32), (65, 64), (60_000, 2048)] {
+        if !cfg!(miri) || entries < 100 {
+            (map.len() as u32..entries).for_each(|n| map.bind(n, n).unwrap());
+            let last = entries - 1;
+            // What was bound last is found without a search.
+            assert_eq!((map.get(&last), map.get(&0)), (Some(last), Some(0)));
+            assert_eq!(map.get(&last), Some(last));
+            assert_eq!(sets(&map), expected, "{entries} entries");
+        }
+    }
+    map.clear();
+    assert_eq!(sets(&map), 0);
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Bind(u8, u32),
     Replace(u8, u32),
     Unbind(u8),
     Get(u8),
+    Turns,
     Retain(u32),
     Clear,
 }
@@ -155,6 +243,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (key.clone(), any::<u32>()).prop_map(|(k, v)| Act::Replace(k, v)),
         4 => key.clone().prop_map(Act::Unbind),
         10 => key.prop_map(Act::Get),
+        3 => Just(Act::Turns),
         1 => (1..5u32).prop_map(Act::Retain),
         1 => Just(Act::Clear),
     ]
@@ -186,6 +275,10 @@ proptest! {
                 Act::Unbind(k) => prop_assert_eq!(map.unbind(&k), model.remove(&k)),
                 // Twice, so that the second answer is the cache's.
                 Act::Get(k) => for _ in 0..2 {
+                    prop_assert_eq!(map.get(&k), model.get(&k).copied());
+                },
+                // All in turn, so that the second answers are the larger cache's.
+                Act::Turns => for k in (0..40).chain(0..40) {
                     prop_assert_eq!(map.get(&k), model.get(&k).copied());
                 },
                 Act::Retain(n) => {

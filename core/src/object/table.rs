@@ -108,10 +108,24 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
 
     #[inline(never)]
     fn find(&self, key: &K) -> Option<SessionRef> {
-        let session = self.map.get(key)?;
-        let before = self.last.replace(Some((*key, session.clone())));
-        drop(before);
+        let (session, is_again) = match self.map.recall(key) {
+            Some(found) => found,
+            None => match self.map.last(key) {
+                Some(session) => (session, true),
+                None => return self.map.search(key),
+            },
+        };
+        if is_again {
+            self.remember(key, &session);
+        }
         Some(session)
+    }
+
+    /// Makes it the last hit; for one that was found twice in succession. Of others the next is
+    /// likely another.
+    #[cold]
+    fn remember(&self, key: &K, session: &SessionRef) {
+        drop(self.last.replace(Some((*key, session.clone()))));
     }
 
     /// Forgets the last hit if it is this key's.

@@ -12,6 +12,8 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use proptest::prelude::*;
+use std::collections::HashMap;
 
 const SECRET: Secret = Secret::known([3, 5]);
 /// What is held, and may be idle, where a flood of twenty times as many comes. Miri is slow.
@@ -278,4 +280,95 @@ fn a_session_that_is_not_wanted_leaves_nothing_bound_or_held() {
     assert_eq!((table.get(&1), lower.head().opens()), (Some(session), 1));
     assert_eq!(accept(2), Err(&reason::TABLE_FULL));
     assert_eq!((table.len(), lower.head().opens()), (1, 1));
+}
+
+#[test]
+fn sessions_in_turn_are_found_but_not_kept() {
+    const MAX: u32 = 16;
+    let bench = kernel();
+    let table = SessionTable::<u32>::new(SECRET, MAX as usize);
+    for way in 0..4 {
+        let weak: Vec<_> = (0..MAX)
+            .map(|n| {
+                let session = from(&bench, 0);
+                table.bind(&bench.0, n, session.clone()).unwrap();
+                session.downgrade()
+            })
+            .collect();
+        for n in (0..MAX).cycle().take(5 * MAX as usize) {
+            let found = table.get(&n);
+            assert!(found.is_some() && found == weak[n as usize].upgrade());
+        }
+        let stats = table.stats();
+        assert!(stats.cache_hits > 0 && stats.cache_hits < stats.lookups);
+        match way {
+            0 => (0..MAX).for_each(|n| drop(table.unbind(&n))),
+            1 => (0..MAX).for_each(|n| {
+                let session = weak[n as usize].upgrade().unwrap();
+                table.release(&n, &session);
+            }),
+            2 => (0..MAX).for_each(|n| table.bind(&bench.0, 100 + n, from(&bench, 0)).unwrap()),
+            _ => {}
+        }
+        table.clear();
+        for (n, session) in (0..).zip(&weak) {
+            assert!(session.upgrade().is_none(), "{n} is kept, way {way}");
+            assert!(table.get(&n).is_none() && table.latest(&n).is_none());
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Bind(u32),
+    Unbind(u32),
+    Get(u32),
+    Turns,
+    Clear,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let key = 0..24_u32;
+    prop_oneof![
+        8 => key.clone().prop_map(Act::Bind),
+        3 => key.clone().prop_map(Act::Unbind),
+        6 => key.prop_map(Act::Get),
+        3 => Just(Act::Turns),
+        1 => Just(Act::Clear),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_hash_map_of_what_is_not_evicted(acts in proptest::collection::vec(act(), 0..150)) {
+        let bench = kernel();
+        let table = SessionTable::<u32>::new(SECRET, 16);
+        let mut model: HashMap<u32, SessionRef> = HashMap::new();
+        for act in acts {
+            let mut keys = 0..0;
+            match act {
+                Act::Bind(key) => {
+                    let session = from(&bench, 0);
+                    let bound = table.bind(&bench.0, key, session.clone());
+                    prop_assert_eq!(bound.is_ok(), !model.contains_key(&key));
+                    model.entry(key).or_insert(session);
+                    // What was evicted for it is closed.
+                    model.retain(|_, session| !session.head().is_closed());
+                }
+                Act::Unbind(key) => prop_assert_eq!(table.unbind(&key), model.remove(&key)),
+                Act::Get(key) => keys = key..key + 1,
+                Act::Turns => keys = 0..24,
+                Act::Clear => {
+                    table.clear();
+                    model.clear();
+                }
+            }
+            for key in keys.clone().chain(keys) {
+                let latest = table.latest(&key);
+                prop_assert!(latest.is_none() || latest.as_ref() == model.get(&key));
+                prop_assert_eq!(table.get(&key), model.get(&key).cloned());
+            }
+            prop_assert_eq!(table.len(), model.len());
+        }
+    }
 }

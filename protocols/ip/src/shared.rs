@@ -98,7 +98,7 @@ impl Key {
 
 impl xk_core::map::Key for Key {
     #[inline]
-    fn put(&self, octets: &mut xk_core::map::Octets) {
+    fn put(&self, octets: &mut impl core::hash::Hasher) {
         (self.hosts, self.kind).put(octets);
     }
 }
