@@ -24,10 +24,8 @@ use core::cell::{Cell, RefCell};
 use core::ops::Deref;
 use xk_core::Secret;
 use xk_core::control::{Describe, ListMaps, ListSessions};
-use xk_core::message::PullUpError;
-use xk_core::object::{
-    CallCause, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
-};
+use xk_core::message::{NoBuffers, PullUpError};
+use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
     Upper, reason,
@@ -210,16 +208,16 @@ pub struct Serving<L: CallLayer> {
     pub state: L::Serves,
 }
 
-/// Puts a header in front of a request.
+/// Puts a header in front of a request or a reply.
 ///
 /// # Errors
-/// [`PushError::NoBuffers`].
-#[inline]
-pub fn prepend<const N: usize>(request: &mut Message, header: &[u8; N]) -> Result<(), CallError> {
-    let is_put = request.push_in_place(header) || request.push_array(header).is_ok();
-    is_put
-        .then_some(())
-        .ok_or_else(|| PushError::NoBuffers.into())
+/// [`NoBuffers`].
+#[inline(always)]
+pub fn prepend<const N: usize>(message: &mut Message, header: &[u8; N]) -> Result<(), NoBuffers> {
+    match message.push_in_place(header) {
+        true => Ok(()),
+        false => message.push_array(header),
+    }
 }
 
 /// Takes a header off a request or a reply.

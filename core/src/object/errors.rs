@@ -3,7 +3,7 @@
 use super::ProtocolId;
 use crate::kernel::Kernel;
 use crate::map::BindError;
-use crate::message::Message;
+use crate::message::{Message, NoBuffers};
 use crate::participant::AddressError;
 use crate::reason::Reason;
 use crate::shepherd::WaitError;
@@ -195,6 +195,12 @@ impl From<CallCause> for CallError {
 impl From<PushError> for CallError {
     fn from(error: PushError) -> Self {
         CallCause::Push(error).into()
+    }
+}
+
+impl From<NoBuffers> for CallError {
+    fn from(_: NoBuffers) -> Self {
+        PushError::NoBuffers.into()
     }
 }
 
