@@ -111,11 +111,6 @@ static TARGETS: &[Target] = &[
         "headers of CHANNEL",
         xk_channel::fuzz::fuzz_wire,
     ),
-    to(
-        "template-wire",
-        "headers of the template",
-        xk_template::fuzz::fuzz_wire,
-    ),
     to("eth", "one Ethernet station", xk_eth::fuzz::fuzz_stack),
     to("arp", "ARP between two layers", xk_arp::fuzz::fuzz_stack),
     to("ip", "IP between two layers", xk_ip::fuzz::fuzz_stack),

@@ -224,18 +224,6 @@ fn wires(seeds: &mut Vec<Seed>) {
     add(seeds, "udp-wire", "padded", &padded);
     add(seeds, "null-wire", "number", &[0, 0, 0, 7]);
     add_calls(seeds);
-    for octets in [
-        &[0, 0, 0, 2, 0, 2, b'h', b'i'][..],
-        &[0, 7, 0, 0],
-        &[1, 2, 0, 1, 9],
-    ] {
-        add(
-            seeds,
-            "template-wire",
-            &format!("message{}", octets.len()),
-            octets,
-        );
-    }
 }
 
 /// Of FRAGMENT and CHANNEL: the headers of a small message and of a call, and scripts of several.

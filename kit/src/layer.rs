@@ -14,23 +14,25 @@
 //! open         Layer::open      -> key, [lower.open], Layered::open_on, begin
 //! open_enable  Layer::offer
 //! demux        key_of, found: the session's pop; not found: Layer::first -> offers, accept, begin
-//! pop          is_plain, or else examine -> the upper's demux
+//! pop          is_plain, or else examine -> deliver -> the upper's demux
 //! push         fit, header, or else examine_sent -> the lower's push
 //! ```
 
+mod conversation;
+
+pub use conversation::Conversation;
+
+use crate::control::{MaxPacket, OptPacket, max_packet};
+use crate::offers::Offers;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::any::Any;
-use core::cell::Cell;
 use core::ops::Deref;
-use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::control::{ListMaps, ListSessions};
 use xk_core::map::{Key, Map};
-use xk_core::object::{
-    BURST_MAX, Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
-};
+use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, Secret,
-    Session, SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    Secret, SessionRef, Upper, reason,
 };
 
 /// How many offers a layer takes unless it says otherwise.
@@ -71,9 +73,24 @@ pub trait Layer<const N: usize>: Sized + 'static {
     const QUOTES: bool = false;
     /// The reason for dropping a message that no offer is for.
     const NO_RECEIVER: &'static Reason = &reason::NO_PROTOCOL;
+    /// Octets of the largest message from above that the header has a length for.
+    const OCTETS_MAX: usize = usize::MAX;
+    /// Whether an offer is passed on to the layer below with the participants that
+    /// [`offer`](Self::offer) left; if not, one for all is made below at the start.
+    const PASSES_OFFERS: bool = false;
+    /// Whether the messages of a burst are delivered one at a time, for a layer that keeps some of
+    /// them or counts them.
+    const ONE_BY_ONE: bool = false;
+
+    /// The key of the conversations of a protocol with this type number, in a layer where nothing
+    /// else tells conversations apart; `None` if its header has no room for the number.
+    fn key_for(number: u32) -> Option<Self::Key> {
+        let _ = number;
+        None
+    }
 
     /// Takes the layer's own parts off the participants of an active open and answers the key that
-    /// they mean.
+    /// they mean; the default takes none, and [`key_for`](Self::key_for) the type number above.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -83,9 +100,13 @@ pub trait Layer<const N: usize>: Sized + 'static {
         this: &ProtocolRef,
         upper: Upper<'_>,
         ends: &mut Participants,
-    ) -> Result<Self::Key, OpenError>;
+    ) -> Result<Self::Key, OpenError> {
+        let _ = ends;
+        Self::key_for(upper.number_on(cx, this)?).ok_or(OpenError::NoTypeNumber)
+    }
 
     /// What an `open_enable` offers, as a number: [`offer_for`](Self::offer_for) finds it again.
+    /// The default offers the [`key`](Self::key).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -95,10 +116,20 @@ pub trait Layer<const N: usize>: Sized + 'static {
         this: &ProtocolRef,
         upper: Upper<'_>,
         ends: &mut Participants,
-    ) -> Result<u64, OpenError>;
+    ) -> Result<u64, OpenError> {
+        self.key(cx, this, upper, ends).map(Self::offer_for)
+    }
 
     /// The key in an arriving header.
     fn key_of(header: &[u8; N]) -> Self::Key;
+
+    /// How long a message is, in octets without the header, where the header says so: what a link
+    /// padded is cut off then, and a message that is shorter is dropped.
+    #[inline(always)]
+    fn length(header: &[u8; N]) -> Option<usize> {
+        let _ = header;
+        None
+    }
 
     /// The offer that a conversation with this key belongs to.
     fn offer_for(key: Self::Key) -> u64;
@@ -115,10 +146,11 @@ pub trait Layer<const N: usize>: Sized + 'static {
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
-    /// decide. Decides for almost every message.
+    /// decide. Decides for almost every message; asked again only if it answers `None`.
     fn header(&self, own: &Conversation<Self, N>, message: &Message) -> Option<[u8; N]>;
 
     /// The header of a message that [`header`](Self::header) has none for; may change the message.
+    /// By default such a message is too long.
     ///
     /// # Errors
     /// Why it may not be sent.
@@ -128,9 +160,9 @@ pub trait Layer<const N: usize>: Sized + 'static {
         own: &Conversation<Self, N>,
         message: &mut Message,
     ) -> Result<[u8; N], Unsent> {
-        let _ = cx;
-        let header = self.header(own, message);
-        header.ok_or((PushError::NotSupported, &reason::NOT_SUPPORTED))
+        let _ = (cx, message);
+        let max = own.octets_max as u32;
+        Err((PushError::TooBig { max }, &reason::TOO_BIG))
     }
 
     /// True if a message, whose header lies behind `front` octets, goes up as it is; false if it
@@ -143,11 +175,12 @@ pub trait Layer<const N: usize>: Sized + 'static {
         message: &Message,
         front: usize,
     ) -> bool {
-        let _ = (own, header, message, front);
-        true
+        let _ = own;
+        Self::length(header).is_none_or(|length| message.len() == front + N + length)
     }
 
-    /// Looks at a message that is not plain, its header off; may cut it.
+    /// Looks at a message that is not plain, its header off; may cut it. By default its
+    /// [`length`](Self::length) decides.
     ///
     /// # Errors
     /// Why it is dropped.
@@ -157,8 +190,41 @@ pub trait Layer<const N: usize>: Sized + 'static {
         header: &[u8; N],
         message: &mut Message,
     ) -> Result<(), &'static Reason> {
-        let _ = (own, header, message);
+        let _ = own;
+        if let Some(length) = Self::length(header) {
+            if length > message.len() {
+                return Err(&reason::BAD_LENGTH);
+            }
+            message.truncate(length);
+        }
         Ok(())
+    }
+
+    /// Hands a message up that was judged, its header off. A layer that keeps some back for a while
+    /// places this one and hands up those whose turn it is.
+    ///
+    /// # Errors
+    /// A message that is dropped here or refused above.
+    #[inline(always)]
+    fn deliver(
+        own: &Conversation<Self, N>,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &[u8; N],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let _ = header;
+        own.upper.demux(cx, this, message)
+    }
+
+    /// A timer of this conversation, set with [`Kernel::schedule`], goes off.
+    fn timeout(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef, token: u64) {
+        let _ = (own, cx, this, token);
+    }
+
+    /// The conversation is closed: what the layer keeps for it is given back.
+    fn end(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef) {
+        let _ = (own, cx, this);
     }
 
     /// A line about a conversation, for `xk dump`.
@@ -175,7 +241,10 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// # Errors
     /// [`OpenError`].
     fn start(all: &Layered<Self, N>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        all.enable(cx, this)
+        match Self::PASSES_OFFERS {
+            true => Ok(()),
+            false => all.enable(cx, this),
+        }
     }
 
     /// As [`Protocol::open`].
@@ -224,7 +293,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
         all.answer(cx, ask)
     }
 
-    /// As [`Session::control`]; [`Conversation::answer`] has the questions that all layers answer.
+    /// As [`control`](xk_core::Session::control) of a session; [`Conversation::answer`] has the
+    /// questions that all layers answer.
     fn session_control(
         own: &Conversation<Self, N>,
         cx: &Kernel,
@@ -280,6 +350,9 @@ pub struct Parts<L: Layer<N>, const N: usize> {
     pub offers: Map<u64, Receiver>,
     /// By session below and key.
     sessions: SessionTable<(u64, L::Key)>,
+    /// What was passed on to the layer below for each offer.
+    passed: Map<u64, Participant>,
+    below: Offers,
 }
 
 /// The protocol object of a layer.
@@ -300,20 +373,6 @@ impl<L: Layer<N>, const N: usize> Deref for Layered<L, N> {
     }
 }
 
-/// The session object of a layer.
-pub struct Conversation<L: Layer<N>, const N: usize> {
-    /// The layer that it is of.
-    pub all: Layered<L, N>,
-    /// What finds it among those on its lower session.
-    pub key: L::Key,
-    /// The session below.
-    pub lower: SessionRef,
-    /// The protocol above.
-    pub upper: ProtocolRef,
-    /// What the layer keeps of it.
-    pub state: L::State,
-}
-
 impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// A layer on `lower`.
     pub fn new(secret: Secret, lower: ProtocolRef, bounds: Bounds, layer: L) -> Self {
@@ -325,6 +384,8 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             lower,
             offers: Map::new(secret, bounds.offers),
             sessions,
+            passed: Map::new(secret, bounds.offers),
+            below: Offers::default(),
         }))
     }
 
@@ -341,6 +402,12 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     #[inline]
     pub fn find(&self, lower: &SessionRef, key: L::Key) -> Option<SessionRef> {
         self.sessions.get(&(lower.id().0, key))
+    }
+
+    /// Octets of the largest message from above that a session below takes with the header.
+    pub fn octets_max(cx: &Kernel, lower: &SessionRef) -> usize {
+        let below = max_packet(cx, lower, u32::MAX) as usize;
+        below.saturating_sub(N).min(L::OCTETS_MAX)
     }
 
     /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
@@ -435,7 +502,21 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             maps.push(("passive", self.offers.stats()));
             return Answer::Answered;
         }
-        less_header::<N>(self.lower.control(cx, ask), ask)
+        less_header::<L, N>(self.lower.control(cx, ask), ask)
+    }
+
+    fn pass_offer(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        offer: u64,
+        ends: &mut Participants,
+    ) -> Result<(), OpenError> {
+        let local = ends.local_mut()?;
+        self.below.make(cx, &self.lower, this, local)?;
+        let passed = self.passed.bind(offer, local.clone());
+        passed.inspect_err(|_| self.below.withdraw(cx, &self.lower, local))?;
+        Ok(())
     }
 
     fn bind(
@@ -457,6 +538,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         key: L::Key,
     ) -> Conversation<L, N> {
         Conversation {
+            octets_max: Self::octets_max(cx, lower),
             all: self.clone(),
             key,
             lower: lower.clone(),
@@ -506,12 +588,21 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         let offer = self.layer.offer(cx, this, upper, &mut ends)?;
         let receiver = Receiver::Protocol(upper.receiver.clone());
         self.offers.bind(offer, receiver)?;
+        if L::PASSES_OFFERS
+            && let Err(error) = self.pass_offer(cx, this, offer, &mut ends)
+        {
+            self.offers.unbind(&offer);
+            return Err(error);
+        }
         Ok(Enable(offer))
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        if let Some(Receiver::Protocol(_)) = self.offers.get(&enable.0) {
-            self.offers.unbind(&enable.0);
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, Enable(offer): Enable) {
+        if let Some(Receiver::Protocol(_)) = self.offers.get(&offer) {
+            self.offers.unbind(&offer);
+            if let Some(local) = self.passed.unbind(&offer) {
+                self.below.withdraw(cx, &self.lower, &local);
+            }
         }
     }
 
@@ -565,221 +656,19 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.sessions.clear();
         self.offers.clear();
+        self.passed.clear();
+        self.below.clear();
         self.layer.stop();
     }
 }
 
-impl<L: Layer<N>, const N: usize> Conversation<L, N> {
-    /// Answers what every conversation answers: `describe`; what the session below says of sizes,
-    /// less the header; the rest as it does.
-    pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = self.all.layer.describe(self);
-            return Answer::Answered;
-        }
-        less_header::<N>(self.lower.control(cx, ask), ask)
-    }
-
-    /// Puts the header in front of a message that has room for it and needs no closer look.
-    #[inline(always)]
-    fn prepare(&self, message: &mut Message) -> bool {
-        // In this order, for the room is then looked at but once.
-        if !self.all.layer.fit(self, message) || !message.has_room(N) {
-            return false;
-        }
-        let header = self.all.layer.header(self, message);
-        header.is_some_and(|header| message.push_in_place(&header))
-    }
-
-    /// Puts the header in front of any message.
-    #[inline(never)]
-    fn prepare_examined(&self, cx: &Kernel, message: &mut Message) -> Result<(), Unsent> {
-        let layer = &self.all.layer;
-        // With room in front `prepare` has asked already.
-        let header = match !message.has_room(N) && layer.fit(self, message) {
-            true => layer.header(self, message),
-            false => None,
-        };
-        let header = match header {
-            Some(header) => header,
-            None => layer.examine_sent(cx, self, message)?,
-        };
-        let no_room = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
-        message.push_array(&header).map_err(no_room)
-    }
-
-    #[inline(never)]
-    fn push_examined(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), PushError> {
-        match self.prepare_examined(cx, &mut message) {
-            Ok(()) => self.lower.push(cx, message),
-            Err(why) => unsent(cx, this, message, why),
-        }
-    }
-
-    /// The header of a message that is plain.
-    #[inline(always)]
-    fn plain_header(&self, message: &Message, front: usize) -> Option<[u8; N]> {
-        let header = message.peek_behind::<N>(front)?;
-        let is_plain = self.all.layer.is_plain(self, header, message, front);
-        is_plain.then_some(*header)
-    }
-
-    #[inline(never)]
-    fn pop_examined(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let Some(header) = message.pop_array::<N>().copied() else {
-            return Err(this.refuse(cx, message, &reason::TRUNCATED));
-        };
-        if let Err(why) = self.all.layer.examine(self, &header, &mut message) {
-            if let Some(protocol) = this.protocol(cx) {
-                let (this, lower) = (&protocol, &self.lower);
-                let at = Arrival { cx, this, lower };
-                self.all.layer.dropped(at, Some(&header), why);
-            }
-            return Err(this.refuse(cx, message, why));
-        }
-        let taken = self.upper.demux(cx, this, message);
-        taken.or_else(|refused| quote::<L, N>(refused, &header))
-    }
-}
-
-/// Puts the header back in front of what was refused above.
-#[cold]
-fn quote<L: Layer<N>, const N: usize>(
-    mut refused: Refused,
-    header: &[u8; N],
-) -> Result<(), Refused> {
-    if L::QUOTES {
-        // Without a buffer for it the refusal goes on all the same; the pool has counted that.
-        let _ = refused.message.push_array(header);
-    }
-    Err(refused)
-}
-
 /// What was answered below about sizes holds without this layer's header.
-fn less_header<const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
+fn less_header<L: Layer<N>, const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
     if answer.is_answered() {
+        let max = u32::try_from(L::OCTETS_MAX).unwrap_or(u32::MAX);
         crate::ports::less_header(ask, N);
+        let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.min(max));
+        let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.min(max));
     }
     answer
-}
-
-#[cold]
-fn unsent(
-    cx: &Kernel,
-    this: &SessionRef,
-    message: Message,
-    (error, why): Unsent,
-) -> Result<(), PushError> {
-    this.discard(cx, message, why);
-    Err(error)
-}
-
-impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    #[inline]
-    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        if self.prepare(&mut message) {
-            return self.lower.push(cx, message);
-        }
-        self.push_examined(cx, this, message)
-    }
-
-    fn push_burst(
-        &self,
-        cx: &Kernel,
-        this: &SessionRef,
-        burst: &mut Outgoing,
-    ) -> Result<(), PushError> {
-        let failed = Cell::new(None);
-        let prepare = |message: &mut Message| {
-            self.prepare(message)
-                || self
-                    .prepare_examined(cx, message)
-                    .inspect_err(|why| failed.set(Some(*why)))
-                    .is_ok()
-        };
-        let other = |message| match failed.take() {
-            Some(why) => unsent(cx, this, message, why),
-            None => self.push_examined(cx, this, message),
-        };
-        self.lower.push_prepared(cx, burst, prepare, other)
-    }
-
-    /// Takes a message with its header in front.
-    #[inline]
-    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        if let Some(header) = self.plain_header(&message, 0)
-            && message.strip_in_place(N)
-        {
-            let taken = self.upper.demux(cx, this, message);
-            return match L::QUOTES {
-                true => taken.or_else(|refused| quote::<L, N>(refused, &header)),
-                false => taken,
-            };
-        }
-        self.pop_examined(cx, this, message)
-    }
-
-    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        while burst.goes_on(this) {
-            let mut headers = [[0; N]; BURST_MAX];
-            let mut run = 0;
-            while run < burst.len()
-                && let Some(header) = burst
-                    .look(run, |message, front| self.plain_header(message, front))
-                    .flatten()
-            {
-                headers[run % BURST_MAX] = header;
-                run += 1;
-            }
-            if run == 0
-                && let Some(message) = burst.next()
-            {
-                self.pop_examined(cx, this, message)?;
-                continue;
-            }
-            let before = burst.taken();
-            if let Err(refused) = self.upper.demux_burst(cx, this, burst.first(run).behind(N)) {
-                let at = (burst.taken() - before).wrapping_sub(1);
-                return match L::QUOTES {
-                    true => quote::<L, N>(refused, &headers[at % BURST_MAX]),
-                    false => Err(refused),
-                };
-            }
-        }
-        Ok(())
-    }
-
-    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        L::session_control(self, cx, this, ask)
-    }
-
-    fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
-    }
-
-    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        // Only if it is bound: one that found the table full is not, and another may have its key.
-        let sessions = &self.all.sessions;
-        sessions.release(&(self.lower.id().0, self.key), this);
-        // What was opened for it is closed with it; one that a message made holds the lower one
-        // only while it is held.
-        if !this.head().is_passive() {
-            self.lower.close(cx);
-        }
-        Closing::Done
-    }
 }

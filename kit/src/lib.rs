@@ -16,6 +16,7 @@ pub mod checksum;
 pub mod control;
 pub mod corrupt;
 pub mod device_wire;
+mod header;
 pub mod incarnation;
 pub mod kept;
 pub mod layer;

@@ -8,29 +8,30 @@
 //! Those of the layer below, passed through.
 //!
 //! # Above
-//! Any protocol of the async realm that has a type number from 1 to 65535 on `seq`.
+//! Any protocol of the async realm that has a type number below 65536 on `seq`.
 //!
 //! # Below
 //! One protocol of the async realm, or a wire.
 //!
 //! # Behaviour
-//! A message sent gets twelve octets in front, in network order: the type number of the protocol above
-//! (two), the length of the message in octets (two), the run (four), drawn by lot when the session was
-//! opened, and a sequence number (four) that counts from 0 in every run.
+//! A message sent gets eight octets in front, in network order: the type number of the protocol
+//! above (two), the length of the message in octets (two), and a sequence number (four) that begins
+//! with one drawn by lot when the session is opened and counts from there.
 //!
-//! On arrival a message shorter than it says is dropped as `bad length`; octets behind its length, as a
-//! link pads them, are cut off. The type number finds the session, or the upper protocol that enabled it.
-//! The first number of a run is believed. A message ahead of its turn is kept, if it is at most `hold`
+//! On arrival the type number finds the session, or the upper protocol that enabled it. A message
+//! shorter than it says is dropped as `bad length`; octets behind its length, as a link pads them, are
+//! cut off. The first number is believed. A message ahead of its turn is kept, if it is at most `hold`
 //! numbers ahead, until the ones before it have come or `wait` is over; then those are given up, and
-//! counted as missing. One that comes twice, after its turn, or from the run before, is dropped as
-//! `stale`; but if nothing was taken for five seconds, the next message is believed, whatever it says.
+//! counted as missing. One that comes twice or after its turn is dropped as `stale`. A number that is
+//! more than 4096 away from the one whose turn it is comes from a peer that began again: what waits is
+//! handed up, and that number is believed.
 //!
 //! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what comes
 //! late is dropped.
 //!
 //! # Control
 //! Answers `seq-tally` (messages missing, messages that came before their turn, messages kept now),
-//! `max-packet` and `opt-packet` (those of the layer below less twelve octets, 65535 at most),
+//! `max-packet` and `opt-packet` (those of the layer below less eight octets, 65535 at most),
 //! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
@@ -50,25 +51,36 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
-mod session;
 mod window;
 pub mod wire;
 
 pub use protocol::{Seq, build};
-pub use session::Tally;
-pub use window::SILENCE;
+pub use window::JUMP;
 
 use core::time::Duration;
-use xk_core::control::question;
+use xk_core::control::{Question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
 /// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
 pub static STALE: Reason = Reason::new("stale", Class::Bad);
+
+/// Asked of a session: what became of the peer's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages that were given up: they never came, or came too late.
+    pub missing: u64,
+    /// Messages that came before their turn and were kept.
+    pub reordered: u64,
+    /// Messages kept at this moment.
+    pub held: u64,
+}
+
+impl Question for Tally {
+    const NAME: &'static str = "seq-tally";
+}
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -92,8 +104,8 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
     ])
     .questions(&[
         question("seq-tally", "messages missing, before their turn, kept now"),
-        question("max-packet", "that of the layer below less twelve octets"),
-        question("opt-packet", "that of the layer below less twelve octets"),
+        question("max-packet", "that of the layer below less eight octets"),
+        question("opt-packet", "that of the layer below less eight octets"),
         question("list-sessions", "one per upper protocol and session below"),
         question("list-maps", "active: session below and type number; passive: type number"),
         question("describe", "a session's type number and what it misses"),

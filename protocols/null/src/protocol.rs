@@ -3,8 +3,7 @@
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::string::{String, ToString};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::OpenError;
-use xk_core::{Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::layer::{Bounds, Conversation, Layer, Layered};
 
 /// One instance of the layer.
@@ -31,24 +30,8 @@ impl Layer<HEADER_OCTETS> for Null {
     /// The header of every message.
     type State = [u8; HEADER_OCTETS];
 
-    fn key(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: &mut Participants,
-    ) -> Result<u32, OpenError> {
-        upper.number_on(cx, this)
-    }
-
-    fn offer(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: &mut Participants,
-    ) -> Result<u64, OpenError> {
-        upper.number_on(cx, this).map(u64::from)
+    fn key_for(number: u32) -> Option<u32> {
+        Some(number)
     }
 
     #[inline]

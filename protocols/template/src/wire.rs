@@ -1,121 +1,29 @@
-//! The header: version, type number, length, sequence number.
-
-use core::fmt;
-use core::num::NonZeroU8;
+//! The header: type number, length.
 
 /// Octets of the header.
-pub const HEADER_OCTETS: usize = 8;
-/// The only version there is.
-pub const VERSION: u8 = 1;
-/// The longest message, in octets: what the length field can say.
-pub const MESSAGE_OCTETS_MAX: usize = u16::MAX as usize;
+pub const HEADER_OCTETS: usize = Header::OCTETS;
 
-/// The header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The type number of the protocol above.
-    pub number: NonZeroU8,
-    /// Octets of the message behind the header.
-    pub length: u16,
-    /// How many messages the sender sent before this one, modulo 2^32.
-    pub sequence: u32,
-}
-
-/// What is wrong with a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParseError {
-    /// Another version than [`VERSION`].
-    Version,
-    /// The type number is zero.
-    Number,
-    /// The message is shorter than the header says.
-    Length,
-}
-
-impl Header {
-    /// Reads the header of a message with `present` octets behind it.
-    ///
-    /// # Errors
-    /// [`ParseError`]. What is returned says no more than `present` octets.
-    #[inline]
-    pub fn parse(octets: &[u8; HEADER_OCTETS], present: usize) -> Result<Self, ParseError> {
-        let [version, number, l0, l1, s0, s1, s2, s3] = *octets;
-        if version != VERSION {
-            return Err(ParseError::Version);
-        }
-        let header = Self {
-            number: NonZeroU8::new(number).ok_or(ParseError::Number)?,
-            length: u16::from_be_bytes([l0, l1]),
-            sequence: u32::from_be_bytes([s0, s1, s2, s3]),
-        };
-        if usize::from(header.length) > present {
-            return Err(ParseError::Length);
-        }
-        Ok(header)
-    }
-
-    /// Writes the header.
-    #[inline]
-    #[must_use]
-    pub fn emit(self) -> [u8; HEADER_OCTETS] {
-        let [l0, l1] = self.length.to_be_bytes();
-        let [s0, s1, s2, s3] = self.sequence.to_be_bytes();
-        [VERSION, self.number.get(), l0, l1, s0, s1, s2, s3]
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            number,
-            length,
-            sequence,
-        } = self;
-        write!(f, "template > {number}, {length} octets, number {sequence}")
+xk_kit::header! {
+    /// The header.
+    pub struct Header {
+        /// The type number of the protocol above.
+        pub number: u16,
+        /// Octets of the message behind the header.
+        pub length: u16,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const OCTETS: [u8; HEADER_OCTETS] = [1, 7, 0x01, 0x02, 0, 0, 0, 9];
-
-    fn header() -> Header {
-        Header {
-            number: NonZeroU8::new(7).unwrap(),
-            length: 0x0102,
-            sequence: 9,
-        }
-    }
 
     #[test]
     fn real_octets() {
-        assert_eq!(header().emit(), OCTETS);
-        assert_eq!(Header::parse(&OCTETS, 0x0102), Ok(header()));
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let with = |at: usize, octet| {
-            let mut octets = OCTETS;
-            octets[at] = octet;
-            Header::parse(&octets, 0x0102)
+        let header = Header {
+            number: 7,
+            length: 0x0102,
         };
-        assert_eq!(with(0, 2), Err(ParseError::Version));
-        assert_eq!(with(1, 0), Err(ParseError::Number));
-        assert_eq!(with(3, 3), Err(ParseError::Length));
-        assert_eq!(with(3, 1).map(|h| h.length), Ok(0x0101), "padding");
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_read_is_written(octets: [u8; HEADER_OCTETS], present in 0..100_000_usize) {
-            if let Ok(header) = Header::parse(&octets, present) {
-                prop_assert_eq!(header.emit(), octets);
-                prop_assert!(usize::from(header.length) <= present);
-            }
-        }
+        assert_eq!(header.emit(), [0, 7, 1, 2]);
+        assert_eq!(Header::parse(&[0, 7, 1, 2]), header);
     }
 }

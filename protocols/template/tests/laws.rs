@@ -2,9 +2,8 @@
 
 use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
-use xk_core::{Answer, Ask, Entry, Part, Participants, Question};
-use xk_template::Missing;
-use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side, World};
+use xk_core::{Entry, Part, Participants};
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side};
 use xk_testkit::kernel::Lower;
 
 /// Counts, so that the law "no allocation per message" can be checked.
@@ -46,13 +45,6 @@ impl Fixture for OverHosts {
 
     fn sessions_max(&self) -> usize {
         SESSIONS_MAX
-    }
-
-    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
-        (name == Missing::NAME).then(|| {
-            let session = world.open(Side::A);
-            session.control(&world.cx, &mut Ask::new(&mut Missing::default()))
-        })
     }
 }
 

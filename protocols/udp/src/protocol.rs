@@ -20,7 +20,7 @@ use xk_kit::attribute::Peer;
 use xk_kit::checksum::LONG;
 use xk_kit::control::{
     IsMany, MaxPacket, MinPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, PeerPort,
-    ServesPort, max_packet,
+    ServesPort,
 };
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::offload::{Offloads, TransportChecksum};
@@ -53,8 +53,6 @@ type Connected = Conversation<Udp, HEADER_LEN>;
 /// What a conversation keeps.
 pub struct State {
     template: Template,
-    /// Octets of the largest payload.
-    payload_max: usize,
     /// Whether the layers below complete checksums, so that long payloads need not be summed here.
     leaves_sums: bool,
     sends: Cell<Sends>,
@@ -128,12 +126,6 @@ fn ports_in(key: u32) -> (u16, u16) {
     (key as u16, (key >> 16) as u16)
 }
 
-/// Octets of the largest payload through a session below.
-pub(crate) fn payload_max(cx: &Kernel, lower: &SessionRef) -> usize {
-    let below = max_packet(cx, lower, u32::from(u16::MAX)).min(u32::from(u16::MAX));
-    (below as usize).saturating_sub(HEADER_LEN)
-}
-
 /// The header for any payload.
 pub(crate) fn header_of(template: &Template, payload: &Message) -> [u8; HEADER_LEN] {
     let sum = template.sum_sent(payload.len());
@@ -200,6 +192,7 @@ impl Layer<HEADER_LEN> for Udp {
 
     const QUOTES: bool = true;
     const NO_RECEIVER: &'static Reason = &reason::NO_PORT;
+    const OCTETS_MAX: usize = u16::MAX as usize - HEADER_LEN;
 
     fn key(
         &self,
@@ -252,7 +245,6 @@ impl Layer<HEADER_LEN> for Udp {
         };
         State {
             template: Template::new((local, peer), pseudo, self.checksum),
-            payload_max: payload_max(cx, lower),
             leaves_sums: Offloads::of_session(cx, lower).tx_checksum,
             sends: Cell::new(sends),
         }
@@ -267,14 +259,11 @@ impl Layer<HEADER_LEN> for Udp {
     #[inline(always)]
     fn header(&self, own: &Connected, message: &Message) -> Option<[u8; HEADER_LEN]> {
         let State {
-            template,
-            payload_max,
-            sends,
-            ..
+            template, sends, ..
         } = &own.state;
         let payload = message.single_slice()?;
         let octets = payload.len();
-        if octets >= LONG || octets > *payload_max || sends.get() != Sends::Freely {
+        if octets >= LONG || octets > own.octets_max || sends.get() != Sends::Freely {
             return None;
         }
         let mut sum = template.sum_sent(octets);
@@ -292,15 +281,14 @@ impl Layer<HEADER_LEN> for Udp {
     ) -> Result<[u8; HEADER_LEN], Unsent> {
         let State {
             template,
-            payload_max,
             leaves_sums,
             sends,
         } = &own.state;
         let octets = message.len();
         match sends.get() {
-            Sends::Freely if octets <= *payload_max => {}
+            Sends::Freely if octets <= own.octets_max => {}
             Sends::Freely => {
-                let max = *payload_max as u32;
+                let max = own.octets_max as u32;
                 return Err((PushError::TooBig { max }, &reason::TOO_BIG));
             }
             Sends::Unreachable => {
@@ -455,7 +443,7 @@ impl Layer<HEADER_LEN> for Udp {
         } else if let Some(question) = ask.get::<PeerPort>() {
             question.port = peer;
         } else if let Some(question) = ask.get::<MaxPacket>() {
-            question.octets = own.state.payload_max as u32;
+            question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<ServesPort>() {
             let host = own.lower.ask(
                 cx,

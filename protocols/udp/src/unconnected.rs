@@ -1,7 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message
 //! names, or else to the many hosts that it was opened to.
 
-use crate::protocol::{Ports, header_of, is_free, offer_of, payload_max};
+use crate::protocol::{Ports, header_of, is_free, offer_of};
 use crate::wire::{HEADER_LEN, Template};
 use core::any::Any;
 use core::net::Ipv4Addr;
@@ -134,7 +134,7 @@ impl Unconnected {
         }
         let way = Way {
             pseudo: Origin::ask(cx, &lower).pseudo,
-            payload_max: payload_max(cx, &lower),
+            payload_max: Ports::octets_max(cx, &lower),
             lower,
         };
         let _ = self.ways.bind(peer, way.clone());

@@ -2,22 +2,11 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-/// Lets numbers arrive one after another, all at one time; gives what comes out.
+/// Lets numbers arrive one after another, gives what comes out.
 fn arrive(window: &mut Window<u32>, numbers: &[u32]) -> Vec<u32> {
     let mut out = Vec::new();
     for &number in numbers {
-        loop {
-            match window.place((1, number), Time::ZERO, number) {
-                Turn::Now(message) => out.push(message),
-                Turn::Full(_) => {
-                    window.skip();
-                    out.extend(core::iter::from_fn(|| window.next()));
-                    continue;
-                }
-                Turn::Later | Turn::Never(_) => {}
-            }
-            break;
-        }
+        let _ = window.place(number, number);
         out.extend(core::iter::from_fn(|| window.next()));
     }
     out
@@ -25,8 +14,9 @@ fn arrive(window: &mut Window<u32>, numbers: &[u32]) -> Vec<u32> {
 
 #[test]
 fn numbers_come_out_in_order() {
-    // What arrives, what comes out, how many are missing, how many wait; at most four numbers ahead are kept.
-    let cases: &[(&[u32], &[u32], u64, usize)] = &[
+    // What arrives, what comes out, how many are missing, how many wait; at most four numbers
+    // ahead are kept.
+    let cases: &[(&[u32], &[u32], u64, u64)] = &[
         (&[5, 6, 7], &[5, 6, 7], 0, 0),
         (&[5, 7, 6, 8], &[5, 6, 7, 8], 0, 0),
         (&[5, 5, 6, 5, 7, 7], &[5, 6, 7], 0, 0),
@@ -41,57 +31,42 @@ fn numbers_come_out_in_order() {
     for (numbers, expected, missing, held) in cases {
         let mut window = Window::new(4);
         assert_eq!(arrive(&mut window, numbers), *expected, "{numbers:?}");
-        assert_eq!(
-            (window.missing, window.held()),
-            (*missing, *held),
-            "{numbers:?}"
-        );
+        let tally = window.tally();
+        let waits = (tally.missing, tally.held);
+        assert_eq!(waits, (*missing, *held), "{numbers:?}");
     }
 }
 
 #[test]
-fn nonsense_is_believed_after_silence() {
+fn a_jump_begins_anew() {
     let mut window = Window::new(4);
-    let at = |window: &mut Window<u32>, time, number| {
-        matches!(window.place((1, number), time, number), Turn::Now(_))
-    };
-    assert!(at(&mut window, Time::from_s(1), 1000));
-    assert!(!at(&mut window, Time::from_s(2), 0));
-    assert!(at(&mut window, Time::from_s(6), 0));
-    assert!(at(&mut window, Time::from_s(6), 1));
-}
-
-#[test]
-fn a_new_run_begins_anew() {
-    let mut window = Window::new(4);
-    let mut place = |run, number| match window.place((run, number), Time::ZERO, number) {
-        Turn::Now(_) => "now",
-        Turn::Later => "later",
-        Turn::Never(_) => "never",
-        Turn::Full(_) => {
-            window.skip();
-            window.next();
-            "full"
-        }
-    };
-    assert_eq!((place(1, 7), place(1, 9)), ("now", "later"));
-    // The message that is kept comes out before the new run begins.
-    assert_eq!((place(2, 0), place(2, 0)), ("full", "now"));
-    assert_eq!((place(1, 8), place(2, 1)), ("never", "now"));
-    assert_eq!((place(3, 0), place(3, 1)), ("now", "now"));
+    let far = 7 + 2 * JUMP;
+    // What waits for 8 comes out before the new beginning; nothing of the jump is missing.
+    assert_eq!(
+        arrive(&mut window, &[7, 9, far, far + 1]),
+        [7, 9, far, far + 1]
+    );
+    assert_eq!(arrive(&mut window, &[7, 8]), [7, 8]);
+    assert_eq!(window.tally().missing, 1);
+    // Up to there a number is late, or those before it are missing.
+    assert_eq!(
+        arrive(&mut window, &[9_u32.wrapping_sub(JUMP), 9 + JUMP]),
+        [9 + JUMP]
+    );
+    assert_eq!(window.tally().missing, 1 + u64::from(JUMP));
 }
 
 proptest! {
     #[test]
     fn nothing_comes_twice_or_out_of_order(
         numbers in prop::collection::vec(0..64_u32, 0..200),
-        hold in 0..9_usize,
+        hold in 0..9_u32,
     ) {
         let mut window = Window::new(hold);
         let out = arrive(&mut window, &numbers);
         prop_assert!(out.is_sorted_by(|a, b| a < b), "{:?}", out);
-        prop_assert!(window.held() <= hold);
-        let held: Vec<u32> = window.drain().collect();
+        prop_assert!(window.tally().held <= u64::from(hold));
+        let held: Vec<u32> = window.into_messages().collect();
         prop_assert!(held.iter().all(|n| out.last() < Some(n)));
     }
 }

@@ -1,0 +1,242 @@
+//! The session object of a layer.
+
+use super::{Arrival, Layer, Layered, Unsent, less_header};
+use core::any::Any;
+use core::cell::Cell;
+use xk_core::control::Describe;
+use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
+
+/// The session object of a layer.
+pub struct Conversation<L: Layer<N>, const N: usize> {
+    /// The layer that it is of.
+    pub all: Layered<L, N>,
+    /// What finds it among those on its lower session.
+    pub key: L::Key,
+    /// The session below.
+    pub lower: SessionRef,
+    /// The protocol above.
+    pub upper: ProtocolRef,
+    /// Octets of the largest message from above.
+    pub octets_max: usize,
+    /// What the layer keeps of it.
+    pub state: L::State,
+}
+
+impl<L: Layer<N>, const N: usize> Conversation<L, N> {
+    /// Answers what every conversation answers: `describe`; what the session below says of sizes,
+    /// less the header; the rest as it does.
+    pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = self.all.layer.describe(self);
+            return Answer::Answered;
+        }
+        less_header::<L, N>(self.lower.control(cx, ask), ask)
+    }
+
+    /// Puts the header in front of a message that has room for it and needs no closer look.
+    #[inline(always)]
+    fn prepare(&self, message: &mut Message) -> bool {
+        // In this order, for the room is then looked at but once.
+        if !self.all.layer.fit(self, message) || !message.has_room(N) {
+            return false;
+        }
+        let header = self.all.layer.header(self, message);
+        header.is_some_and(|header| message.push_in_place(&header))
+    }
+
+    /// Puts the header in front of any message.
+    #[inline(never)]
+    fn prepare_examined(&self, cx: &Kernel, message: &mut Message) -> Result<(), Unsent> {
+        let layer = &self.all.layer;
+        // With room in front `prepare` has asked already.
+        let header = match !message.has_room(N) && layer.fit(self, message) {
+            true => layer.header(self, message),
+            false => None,
+        };
+        let header = match header {
+            Some(header) => header,
+            None => layer.examine_sent(cx, self, message)?,
+        };
+        let no_room = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
+        message.push_array(&header).map_err(no_room)
+    }
+
+    #[inline(never)]
+    fn push_examined(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        match self.prepare_examined(cx, &mut message) {
+            Ok(()) => self.lower.push(cx, message),
+            Err(why) => unsent(cx, this, message, why),
+        }
+    }
+
+    /// The header of a message that is plain.
+    #[inline(always)]
+    fn plain_header(&self, message: &Message, front: usize) -> Option<[u8; N]> {
+        let header = message.peek_behind::<N>(front)?;
+        let is_plain = self.all.layer.is_plain(self, header, message, front);
+        is_plain.then_some(*header)
+    }
+
+    #[inline(never)]
+    fn pop_examined(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let Some(header) = message.pop_array::<N>().copied() else {
+            return Err(this.refuse(cx, message, &reason::TRUNCATED));
+        };
+        if let Err(why) = self.all.layer.examine(self, &header, &mut message) {
+            if let Some(protocol) = this.protocol(cx) {
+                let (this, lower) = (&protocol, &self.lower);
+                let at = Arrival { cx, this, lower };
+                self.all.layer.dropped(at, Some(&header), why);
+            }
+            return Err(this.refuse(cx, message, why));
+        }
+        let taken = L::deliver(self, cx, this, &header, message);
+        taken.or_else(|refused| quote::<L, N>(refused, &header))
+    }
+}
+
+/// Puts the header back in front of what was refused above.
+#[cold]
+fn quote<L: Layer<N>, const N: usize>(
+    mut refused: Refused,
+    header: &[u8; N],
+) -> Result<(), Refused> {
+    if L::QUOTES {
+        // Without a buffer for it the refusal goes on all the same; the pool has counted that.
+        let _ = refused.message.push_array(header);
+    }
+    Err(refused)
+}
+
+#[cold]
+fn unsent(
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+    (error, why): Unsent,
+) -> Result<(), PushError> {
+    this.discard(cx, message, why);
+    Err(error)
+}
+
+impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        if self.prepare(&mut message) {
+            return self.lower.push(cx, message);
+        }
+        self.push_examined(cx, this, message)
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let failed = Cell::new(None);
+        let prepare = |message: &mut Message| {
+            self.prepare(message)
+                || self
+                    .prepare_examined(cx, message)
+                    .inspect_err(|why| failed.set(Some(*why)))
+                    .is_ok()
+        };
+        let other = |message| match failed.take() {
+            Some(why) => unsent(cx, this, message, why),
+            None => self.push_examined(cx, this, message),
+        };
+        self.lower.push_prepared(cx, burst, prepare, other)
+    }
+
+    /// Takes a message with its header in front.
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if let Some(header) = self.plain_header(&message, 0)
+            && message.strip_in_place(N)
+        {
+            let taken = L::deliver(self, cx, this, &header, message);
+            return match L::QUOTES {
+                true => taken.or_else(|refused| quote::<L, N>(refused, &header)),
+                false => taken,
+            };
+        }
+        self.pop_examined(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        if L::ONE_BY_ONE {
+            while let Some(message) = burst.next_through(this) {
+                self.pop(cx, this, message)?;
+            }
+            return Ok(());
+        }
+        while burst.goes_on(this) {
+            let mut headers = [[0; N]; BURST_MAX];
+            let mut run = 0;
+            while run < burst.len()
+                && let Some(header) = burst
+                    .look(run, |message, front| self.plain_header(message, front))
+                    .flatten()
+            {
+                headers[run % BURST_MAX] = header;
+                run += 1;
+            }
+            if run == 0
+                && let Some(message) = burst.next()
+            {
+                self.pop_examined(cx, this, message)?;
+                continue;
+            }
+            let before = burst.taken();
+            if let Err(refused) = self.upper.demux_burst(cx, this, burst.first(run).behind(N)) {
+                let at = (burst.taken() - before).wrapping_sub(1);
+                return match L::QUOTES {
+                    true => quote::<L, N>(refused, &headers[at % BURST_MAX]),
+                    false => Err(refused),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {
+        L::timeout(self, cx, this, token);
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        L::session_control(self, cx, this, ask)
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        L::end(self, cx, this);
+        // Only if it is bound: one that found the table full is not, and another may have its key.
+        let sessions = &self.all.sessions;
+        sessions.release(&(self.lower.id().0, self.key), this);
+        // What was opened for it is closed with it; one that a message made holds the lower one
+        // only while it is held.
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
+        Closing::Done
+    }
+}
