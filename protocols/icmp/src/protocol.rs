@@ -8,7 +8,6 @@ use core::cell::{Cell, RefCell};
 use xk_core::control::{ListMaps, ListSessions, Question};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
-use xk_core::message::PullUpError;
 use xk_core::object::{OpenError, PushError, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef};
@@ -197,12 +196,9 @@ impl Protocol for Icmp {
             upper: upper.receiver.clone(),
             sequence: Cell::new(0),
         };
-        let session = cx.new_session(this, upper.receiver, body);
-        let bound = shared.sessions.bind(cx, key, session.clone());
-        if bound.is_err() || shared.owners.bind(owner, session.clone()).is_err() {
-            session.close(cx);
-            return Err(OpenError::Full);
-        }
+        let session = shared.sessions.open(cx, this, upper.receiver, key, body)?;
+        let bound = shared.owners.bind(owner, session.clone());
+        bound.inspect_err(|_| session.close(cx))?;
         Ok(session)
     }
 
@@ -290,11 +286,7 @@ impl Icmp {
         mut message: Message,
     ) -> Result<(), Refused> {
         if let Err(error) = message.pull_up(HEADER_LEN) {
-            let why = match error {
-                PullUpError::NoBuffers => &reason::NO_BUFFERS,
-                _ => &reason::TRUNCATED,
-            };
-            return Err(this.refuse(message, why));
+            return Err(this.refuse(message, error.into()));
         }
         if !sum(&message).is_valid() {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));

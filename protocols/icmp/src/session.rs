@@ -6,9 +6,9 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, ProtocolId, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::Checksum;
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::ports::less_header;
 
 /// The key that replies are demultiplexed by: the session below and the identifier.
 pub(crate) type Key = (u64, u16);
@@ -49,14 +49,17 @@ pub(crate) fn put_header(message: &mut Message, header: Header) -> Result<(), Pu
 
 impl Session for EchoSession {
     #[inline]
-    fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
         let query = Query {
             id: self.key.1,
             sequence,
         };
-        put_header(&mut message, Header::EchoRequest(query))?;
+        if let Err(error) = put_header(&mut message, Header::EchoRequest(query)) {
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(error);
+        }
         self.lower.push(cx, message)
     }
 
@@ -73,9 +76,7 @@ impl Session for EchoSession {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            let header = HEADER_LEN as u32;
-            let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-            let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+            less_header(ask, HEADER_LEN);
         }
         answer
     }
@@ -85,8 +86,9 @@ impl Session for EchoSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        if self.shared.sessions.get(&self.key).as_ref() == Some(this) {
-            self.shared.sessions.unbind(&self.key);
+        // Only what is bound: one that found the table full is not.
+        self.shared.sessions.release(&self.key, this);
+        if self.shared.owners.get(&self.owner).as_ref() == Some(this) {
             self.shared.owners.unbind(&self.owner);
         }
         self.lower.close(cx);

@@ -6,6 +6,7 @@ use common::*;
 use core::net::Ipv4Addr;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use xk_core::graph::{Params, Value};
+use xk_core::object::PushError;
 use xk_core::reason;
 use xk_core::{Part, Participants};
 use xk_icmp::reasons;
@@ -191,6 +192,22 @@ fn time_stamps_are_answered_if_wanted() {
         &message(Header::TimestampRequest(query), &[0; 4]),
     ));
     assert_eq!(host.dropped(&reason::TRUNCATED), 1);
+}
+
+#[test]
+fn a_ping_without_a_buffer_for_its_header_is_counted() {
+    let host = Host::simple(A);
+    let session = host.open(B);
+    let pool = host.cx.pool();
+    let message = pool.copy_from(0, b"no room in front").expect("a buffer");
+    let mut all = Vec::new();
+    for octets in [2048, 64, 1, 0] {
+        all.extend(core::iter::from_fn(|| pool.alloc(0, octets).ok()));
+    }
+    let pushed = session.push(&host.cx, message);
+    assert_eq!(pushed, Err(PushError::NoBuffers));
+    assert_eq!(host.dropped(&reason::NO_BUFFERS), 1);
+    drop(all);
 }
 
 #[test]
