@@ -1,4 +1,8 @@
 //! The protocol object: opens, enables, and takes what arrives as calls.
+//!
+//! The skeleton of layers (`xk_kit::layer`) does not fit: a session is found by the peer's host and
+//! not by the session below, of which it may have none until something is pushed; what arrives is a
+//! request, and a push is a call that blocks.
 
 use crate::session::{Key, RdgramSession, less_header};
 use crate::wire::{HEADER_OCTETS, Header};
