@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
-use xk_core::Kernel;
+use xk_core::{Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::{MyEther, MyHost};
 use xk_kit::notice::Notices;
@@ -65,6 +65,13 @@ pub(crate) struct Devices {
     pub(crate) pingable: Option<Ipv4Addr>,
 }
 
+fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Ipv4Addr> {
+    let unknown = MyHost {
+        host: Ipv4Addr::UNSPECIFIED,
+    };
+    Some(protocol.ask(kernel, unknown)?.host)
+}
+
 /// Asks what is open for its addresses.
 pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
     let (mut lines, mut outside, mut first) = (Vec::new(), false, None);
@@ -81,17 +88,15 @@ pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
             });
             let address = protocol.ask(kernel, MyEther::default());
             let address = address.map(|q| format!(" {}", EthAddr(q.address)));
+            let address = address.or_else(|| Some(format!(" {}", my_host(kernel, &protocol)?)));
             let (address, device) = (address.unwrap_or_default(), device.unwrap_or_default());
             lines.push(format!("wire {name}{address}{device}"));
         }
-        if kind == "ip" {
-            let unknown = MyHost {
-                host: Ipv4Addr::UNSPECIFIED,
-            };
-            if let Some(mine) = protocol.ask(kernel, unknown) {
-                lines.push(format!("{name} {}", mine.host));
-                first = first.or(Some(mine.host));
-            }
+        if kind == "ip"
+            && let Some(mine) = my_host(kernel, &protocol)
+        {
+            lines.push(format!("{name} {mine}"));
+            first = first.or(Some(mine));
         }
     }
     Devices {

@@ -359,6 +359,16 @@ fn warnings_are_left_out_on_demand() {
 }
 
 #[test]
+fn a_wire_is_listed_with_its_address() {
+    let folder = Folder::new("listed");
+    let path = folder.path("server.kdl");
+    let graph = "host one {\n    host-udp local=\"127.0.0.1\"\n    echo host-udp port=40007\n}\n";
+    std::fs::write(&path, graph).unwrap();
+    let told = good(&["run", &path, "--for", "1ms", "--no-control", "-v"]);
+    assert!(told.contains("wire host-udp 127.0.0.1\n"), "{told}");
+}
+
+#[test]
 fn a_run_ends_in_time_and_counts() {
     let folder = Folder::new("run");
     let control = folder.path("xk.sock");
