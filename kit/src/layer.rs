@@ -423,17 +423,14 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         lower: &SessionRef,
         key: L::Key,
     ) -> Result<SessionRef, OpenError> {
-        if let Some(session) = self.find(lower, key) {
-            if session.head().upper() != upper.id() {
-                return Err(OpenError::InUse);
-            }
+        if let Some(session) = self.sessions.found(&(lower.id().0, key), upper)? {
             // Held, the session holds the lower one itself.
-            session.hold();
             lower.close(cx);
             return Ok(session);
         }
         let session = cx.new_session(this, upper, self.conversation(cx, upper, lower, key));
-        let bound = self.bind(cx, lower, key, &session);
+        let place = (lower.id().0, key);
+        let bound = self.sessions.bind(cx, place, session.clone());
         // Marked closed without closing the lower one: that is the caller's again.
         bound.map_err(|_| {
             session.retire(cx);
@@ -457,15 +454,16 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     ) -> Result<(), Refused> {
         let Arrival { cx, this, lower } = at;
         let body = self.conversation(cx, upper, lower, key);
-        let session = cx.new_passive_session(this, upper, body);
-        let bound = self.bind(cx, lower, key, &session);
         let ends = || self.layer.ends(cx, lower, key);
-        if let Err(why) = bound.and_then(|()| upper.open_done(cx, &session, ends())) {
-            session.abort(cx);
-            let header = message.peek::<N>().copied();
-            return self.refuse(at, header.as_ref(), message, why);
+        let place = (lower.id().0, key);
+        let accepted = self.sessions.accept(cx, this, upper, place, body, ends);
+        match accepted {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => {
+                let header = message.peek::<N>().copied();
+                self.refuse(at, header.as_ref(), message, why)
+            }
         }
-        session.pop(cx, message)
     }
 
     /// Refuses a message that came up, and has the layer note it.
@@ -519,17 +517,6 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         Ok(())
     }
 
-    fn bind(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
-        key: L::Key,
-        session: &SessionRef,
-    ) -> Result<(), &'static Reason> {
-        let sessions = &self.sessions;
-        sessions.bind(cx, (lower.id().0, key), session.clone())
-    }
-
     fn conversation(
         &self,
         cx: &Kernel,
@@ -547,18 +534,33 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         }
     }
 
-    /// Takes a message whose header lies in several slices, or whose session is not the last one.
+    /// Takes a message whose session is not the last one, or is to be made.
     #[inline(never)]
-    fn search(&self, at: Arrival<'_>, mut message: Message) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(N) {
-            return self.refuse(at, None, message, error.into());
-        }
-        let Some(header) = message.peek::<N>().copied() else {
-            return self.refuse(at, None, message, &reason::TRUNCATED);
+    fn search(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(header) = message.peek_in_place::<N>().copied() else {
+            return self.pull_up(Arrival { cx, this, lower }, message);
         };
-        match self.find(at.lower, L::key_of(&header)) {
-            Some(session) => session.pop(at.cx, message),
-            None => L::first(self, at, &header, message),
+        match self.find(lower, L::key_of(&header)) {
+            Some(session) => session.pop(cx, message),
+            None => L::first(self, Arrival { cx, this, lower }, &header, message),
+        }
+    }
+
+    /// Brings a header together that lies in several slices.
+    #[cold]
+    fn pull_up(&self, at: Arrival<'_>, mut message: Message) -> Result<(), Refused> {
+        match message.pull_up(N) {
+            Ok(()) if message.peek_in_place::<N>().is_some() => {
+                self.search(at.cx, at.this, at.lower, message)
+            }
+            Ok(()) => self.refuse(at, None, message, &reason::TRUNCATED),
+            Err(error) => self.refuse(at, None, message, error.into()),
         }
     }
 }
@@ -620,7 +622,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         {
             return session.pop(cx, message);
         }
-        self.search(Arrival { cx, this, lower }, message)
+        self.search(cx, this, lower, message)
     }
 
     fn demux_burst(
@@ -630,7 +632,6 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         lower: &SessionRef,
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
-        let at = Arrival { cx, this, lower };
         while burst.goes_on(lower) {
             if let Some(first) = burst.peek::<N>(0)
                 && let key = L::key_of(&first.octets)
@@ -639,7 +640,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
                 let run = burst.count_while::<N>(|_, glance| L::key_of(&glance.octets) == key);
                 session.pop_burst(cx, burst.first(run))?;
             } else if let Some(message) = burst.next() {
-                self.search(at, message)?;
+                self.search(cx, this, lower, message)?;
             }
         }
         Ok(())

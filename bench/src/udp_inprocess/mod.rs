@@ -29,14 +29,14 @@ fn cases() -> Vec<Case> {
             _ => format!("{octets} octets, batches of {batch}"),
         };
         let mut case = Case::new(row.clone(), OPERATIONS, move || {
-            ours::Pair::new().exchange(octets, batch)
+            ours::Pair::new(1).exchange(octets, batch)
         })
         .beside("smoltcp");
         if (octets, batch) == (64, 1) {
             case = case.goal(Goal::AtMost(70.0));
             list.push(
                 Case::new("64 octets, against smoltcp", OPERATIONS, move || {
-                    ours::Pair::new().exchange(64, 1)
+                    ours::Pair::new(1).exchange(64, 1)
                 })
                 .beside("smoltcp")
                 .goal(Goal::TimesAsFast(3.0)),
@@ -56,5 +56,9 @@ fn cases() -> Vec<Case> {
             .of("smoltcp"),
         );
     }
+    let flows = Case::new("64 octets, 64 flows in turn", OPERATIONS, || {
+        ours::Pair::new(64).exchange(64, 1)
+    });
+    list.push(flows);
     list
 }

@@ -9,16 +9,17 @@ use xk_core::message::PoolConfig;
 use xk_core::object::{Outgoing, PushError};
 use xk_core::{Message, Part, Participants, Pool, SessionRef, Upper};
 
-/// Two hosts and a session between them.
+/// Two hosts and sessions between them, which are used in turn.
 pub(crate) struct Pair {
     a: Host,
     b: Host,
-    session: SessionRef,
+    sessions: Vec<SessionRef>,
+    turn: Cell<usize>,
     received: Rc<Cell<u64>>,
 }
 
 impl Pair {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sessions: u16) -> Self {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
         let (a, b) = (Host::new(&pool, 1, "udp ip"), Host::new(&pool, 2, "udp ip"));
         let count = Count::default();
@@ -31,22 +32,43 @@ impl Pair {
         );
         let _ = enabled.expect("the port is free");
         let client = a.cx.add_protocol("count", "client", Count::default());
-        let participants = Participants::pair(at(5000, 1), at(7, 2));
-        let session = a
-            .top
-            .open(&a.cx, Upper::new(&client), participants)
-            .expect("the peer is on the link");
+        let open = |port| {
+            let participants = Participants::pair(at(port, 1), at(7, 2));
+            let opened = a.top.open(&a.cx, Upper::new(&client), participants);
+            opened.expect("the peer is on the link")
+        };
+        let sessions = (5000..5000 + sessions).map(open).collect();
         let pair = Self {
             a,
             b,
-            session,
+            sessions,
+            turn: Cell::new(0),
             received,
         };
         // The first message waits for address resolution; then everything is warm.
-        let _ = pair.session.push(&pair.a.cx, pair.message(64));
-        while pair.b.take_from(&pair.a) + pair.a.take_from(&pair.b) > 0 {}
-        assert_eq!(pair.received.get(), 1, "the pair has connected");
+        for (sent, session) in pair.sessions.iter().enumerate() {
+            let _ = session.push(&pair.a.cx, pair.message(64));
+            while pair.b.take_from(&pair.a) + pair.a.take_from(&pair.b) > 0 {}
+            assert_eq!(
+                pair.received.get(),
+                sent as u64 + 1,
+                "the pair has connected"
+            );
+        }
         pair
+    }
+
+    /// The session whose turn it is.
+    #[inline]
+    fn session(&self) -> &SessionRef {
+        if let [only] = &self.sessions[..] {
+            return only;
+        }
+        let turn = self.turn.get();
+        let next = turn + 1;
+        self.turn
+            .set(if next < self.sessions.len() { next } else { 0 });
+        &self.sessions[turn]
     }
 
     #[inline]
@@ -62,7 +84,7 @@ impl Pair {
     fn send(&self, octets: usize, count: u64) {
         let sent = if count == 1 {
             let message = self.message(octets);
-            self.session.push(&self.a.cx, black_box(message))
+            self.session().push(&self.a.cx, black_box(message))
         } else {
             self.send_burst(octets, count)
         };
@@ -72,7 +94,7 @@ impl Pair {
     #[inline(never)]
     fn send_burst(&self, octets: usize, count: u64) -> Result<(), PushError> {
         let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
-        self.session.push_burst(&self.a.cx, black_box(&mut burst))
+        self.session().push_burst(&self.a.cx, black_box(&mut burst))
     }
 
     /// Sends and receives messages of this size, in batches.
