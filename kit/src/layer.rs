@@ -541,28 +541,29 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        message: Message,
+        mut message: Message,
     ) -> Result<(), Refused> {
-        let Some(header) = message.peek_in_place::<N>().copied() else {
-            return self.pull_up(Arrival { cx, this, lower }, message);
+        let at = Arrival { cx, this, lower };
+        let header = match message.peek_in_place::<N>() {
+            Some(header) => Ok(*header),
+            None => pulled_up(&mut message),
+        };
+        let header = match header {
+            Ok(header) => header,
+            Err(why) => return self.refuse(at, None, message, why),
         };
         match self.find(lower, L::key_of(&header)) {
             Some(session) => session.pop(cx, message),
-            None => L::first(self, Arrival { cx, this, lower }, &header, message),
+            None => L::first(self, at, &header, message),
         }
     }
+}
 
-    /// Brings a header together that lies in several slices.
-    #[cold]
-    fn pull_up(&self, at: Arrival<'_>, mut message: Message) -> Result<(), Refused> {
-        match message.pull_up(N) {
-            Ok(()) if message.peek_in_place::<N>().is_some() => {
-                self.search(at.cx, at.this, at.lower, message)
-            }
-            Ok(()) => self.refuse(at, None, message, &reason::TRUNCATED),
-            Err(error) => self.refuse(at, None, message, error.into()),
-        }
-    }
+/// A header that lies in several slices, or behind an empty one.
+#[cold]
+fn pulled_up<const N: usize>(message: &mut Message) -> Result<[u8; N], &'static Reason> {
+    message.pull_up(N)?;
+    message.peek::<N>().copied().ok_or(&reason::TRUNCATED)
 }
 
 impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
