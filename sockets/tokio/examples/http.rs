@@ -29,15 +29,17 @@ fn host(path: &str, address: &str) -> std::io::Result<Stack> {
     Setup::from_text(graph).thread()
 }
 
+async fn answer(
+    request: Request<hyper::body::Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    println!("server: {} {}", request.method(), request.uri());
+    Ok(Response::new(Full::new(Bytes::from("Hello from xk\n"))))
+}
+
 async fn serve(listener: TcpListener) -> std::io::Result<()> {
     loop {
         let (stream, peer) = listener.accept().await?;
         tokio::spawn(async move {
-            let answer = async |request: Request<hyper::body::Incoming>| {
-                println!("server: {} {}", request.method(), request.uri());
-                let body = Full::new(Bytes::from("Hello from xk\n"));
-                Ok::<_, Infallible>(Response::new(body))
-            };
             let server = hyper::server::conn::http1::Builder::new();
             let served = server.serve_connection(TokioIo::new(stream), service_fn(answer));
             if let Err(error) = served.await {
