@@ -337,7 +337,8 @@ fn step_docs(world: &World) -> io::Result<Outcome> {
 
 fn step_tests(world: &World) -> io::Result<Outcome> {
     // These have a step of their own, but for those that need no privilege.
-    let others = ["test", "--workspace", "--exclude", PEERS];
+    // All failures at once: a second run takes minutes.
+    let others = ["test", "--workspace", "--no-fail-fast", "--exclude", PEERS];
     let outcome = with_tests(process::run(world.tests().args(others))?);
     let Outcome::Passed(mut counts) = outcome else {
         return Ok(outcome);
