@@ -281,7 +281,7 @@ two = socket.socket(type=socket.SOCK_DGRAM); two.connect(('10.0.0.1', 7)); two.s
 sys.stdin.read()
 ";
     let said = |flag: &str, until: &str| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = own_folder();
         let mut command = graph.exec_with(&[flag], &["python3", "-c", script]);
         command.env("XDG_RUNTIME_DIR", folder.path());
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -312,6 +312,15 @@ sys.stdin.read()
     assert!(!lines.iter().any(|line| line.ends_with(" more")));
 }
 
+/// A directory of this user alone, whatever its umask: sockets are put into no other.
+fn own_folder() -> tempfile::TempDir {
+    let alone = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(alone)
+        .tempdir()
+        .unwrap()
+}
+
 /// The graph under a program shows what that of `xk run` does, and leaves no socket.
 #[test]
 fn it_is_looked_into() {
@@ -323,7 +332,7 @@ one = socket.socket(type=socket.SOCK_DGRAM); one.bind(('10.0.0.1', 9))
 print('bound', flush=True)
 while True: one.sendto(b'looked at', ('10.0.0.1', 9)); one.recv(20); time.sleep(0.001)
 ";
-    let folder = tempfile::tempdir().unwrap();
+    let folder = own_folder();
     let mut command = graph.exec(&["python3", "-c", script]);
     // Where the system gives an ordinary user no place, this is one.
     command.env("XDG_RUNTIME_DIR", folder.path());
