@@ -24,7 +24,7 @@ use core::cell::{Cell, RefCell};
 use core::ops::Deref;
 use xk_core::Secret;
 use xk_core::control::{Describe, ListMaps, ListSessions};
-use xk_core::message::{NoBuffers, PullUpError};
+use xk_core::message::NoBuffers;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
@@ -227,10 +227,7 @@ pub fn prepend<const N: usize>(message: &mut Message, header: &[u8; N]) -> Resul
 /// octets of several slices together.
 #[inline]
 pub fn pop_header<const N: usize>(message: &mut Message) -> Result<[u8; N], &'static Reason> {
-    message.pull_up(N).map_err(|error| match error {
-        PullUpError::NoBuffers => &reason::NO_BUFFERS,
-        PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
-    })?;
+    message.pull_up(N)?;
     message.pop_array::<N>().copied().ok_or(&reason::TRUNCATED)
 }
 

@@ -10,7 +10,6 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::AddressError;
 use xk_core::reason::Class;
@@ -246,10 +245,7 @@ fn reason_of(error: Error) -> &'static Reason {
 
 /// Reads a packet; else says why it is none.
 fn parse(message: &mut Message) -> Result<Packet, &'static Reason> {
-    message.pull_up(PACKET_LEN).map_err(|error| match error {
-        PullUpError::NoBuffers => &reason::NO_BUFFERS,
-        PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
-    })?;
+    message.pull_up(PACKET_LEN)?;
     let octets = message.peek_slice(PACKET_LEN).unwrap_or_default();
     Packet::parse_slice(octets).map_err(reason_of)
 }

@@ -17,7 +17,6 @@ use core::cell::Cell;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
-use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{
@@ -172,12 +171,10 @@ impl Channel {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let octets = match message.pull_up(HEADER_OCTETS) {
-            Ok(()) => message.peek::<HEADER_OCTETS>().copied(),
-            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => None,
-        };
-        let Some(octets) = octets else {
+        if let Err(error) = message.pull_up(HEADER_OCTETS) {
+            return Err(this.refuse(message, error.into()));
+        }
+        let Some(octets) = message.peek::<HEADER_OCTETS>().copied() else {
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         let key = key_of(cx, lower, &octets);

@@ -7,7 +7,6 @@ use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
 use crate::wire::{Error, HEADER_LEN, Header, Ip4Option, Options};
-use xk_core::message::PullUpError;
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
@@ -45,16 +44,9 @@ fn reason_of(error: Error) -> &'static Reason {
     }
 }
 
-fn reason_of_pull_up(error: PullUpError) -> &'static Reason {
-    match error {
-        PullUpError::TooShort | PullUpError::TooLong => &reason::TRUNCATED,
-        PullUpError::NoBuffers => &reason::NO_BUFFERS,
-    }
-}
-
 /// Reads the header with its options, and trims what the link has padded.
 pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'static Reason> {
-    message.pull_up(HEADER_LEN).map_err(reason_of_pull_up)?;
+    message.pull_up(HEADER_LEN)?;
     let fixed = message.peek::<HEADER_LEN>().ok_or(&reason::TRUNCATED)?;
     let header = Header::parse(fixed).map_err(reason_of)?;
     if header.total_len() > message.len() {
@@ -62,7 +54,7 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
     }
     message.truncate(header.total_len());
     let len = header.header_len();
-    message.pull_up(len).map_err(reason_of_pull_up)?;
+    message.pull_up(len)?;
     let octets = message.peek_slice(len).ok_or(&reason::TRUNCATED)?;
     let front = Front::copy(octets);
     let mut arrival = Arrival {

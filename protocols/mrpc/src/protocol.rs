@@ -11,7 +11,6 @@ use alloc::string::String;
 use core::net::Ipv4Addr;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::message::PullUpError;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
@@ -132,12 +131,10 @@ impl Mrpc {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let octets = match message.pull_up(HEADER_LEN) {
-            Ok(()) => message.peek::<HEADER_LEN>(),
-            Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => None,
-        };
-        let Some(header) = octets.map(Header::parse) else {
+        if let Err(error) = message.pull_up(HEADER_LEN) {
+            return Err(this.refuse(message, error.into()));
+        }
+        let Some(header) = message.peek::<HEADER_LEN>().map(Header::parse) else {
             return Err(this.refuse(message, &reason::TRUNCATED));
         };
         if let Err(error) = header.check(message.len() - HEADER_LEN) {
