@@ -27,7 +27,7 @@ use xk_kit::offload::{Offloads, TransportChecksum};
 use xk_kit::ports::{ANY_HOST, Origins, definite, ephemeral, is_everybody, local_host};
 use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
-/// The peer has nobody on this port, as the network said before.
+/// No protocol of the peer takes this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// The peer sent from port zero: it wants no reply.
 pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
@@ -542,7 +542,7 @@ fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>
     let Some(lower) = error.session.clone() else {
         return Answer::Unknown;
     };
-    // A report that comes back from above, where nobody understood it, ends here.
+    // A report that comes back from above, where no protocol understood it, ends here.
     if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
         return Answer::Unknown;
     }
