@@ -26,6 +26,8 @@ const NAMES: &str = "/run/netns";
 const PREFIX: &str = "xkt-";
 /// How much of a running program's output is kept; what follows is read and let go.
 const OUTPUT_OCTETS_MAX: usize = 1 << 20;
+/// The longest that an ended program's output is waited for.
+const DRAIN: Duration = Duration::from_secs(1);
 /// Numbers namespaces within this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -307,27 +309,9 @@ impl Space {
     /// # Errors
     /// It cannot be started. A name that is no program shows as a program that ends at once.
     pub fn spawn(&self, command: &[&str]) -> Result<Running, NetError> {
-        let mut line = self.command(command);
-        line.stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let shown = command.join(" ");
-        let mut child = line.spawn().map_err(|source| NetError::Start {
-            net: self.label.clone(),
-            command: shown.clone(),
-            source,
-        })?;
-        let written = Arc::new(Mutex::new(Vec::new()));
-        collect(child.stdout.take(), &written);
-        collect(child.stderr.take(), &written);
-        let child = Arc::new(Mutex::new(child));
-        lock(&self.children).push(Arc::clone(&child));
-        Ok(Running {
-            label: self.label.clone(),
-            command: shown,
-            child,
-            written,
-        })
+        let running = Running::start(&self.label, command.join(" "), self.command(command))?;
+        lock(&self.children).push(Arc::clone(&running.child));
+        Ok(running)
     }
 
     /// Runs `work` on a fresh thread inside this namespace: sockets and devices it opens belong here and keep belonging here.
@@ -380,6 +364,27 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts `line`, with its input and both its outputs in pipes.
+    fn start(label: &str, command: String, mut line: Command) -> Result<Self, NetError> {
+        line.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = line.spawn().map_err(|source| NetError::Start {
+            net: label.to_owned(),
+            command: command.clone(),
+            source,
+        })?;
+        let written = Arc::new(Mutex::new(Vec::new()));
+        collect(child.stdout.take(), &written);
+        collect(child.stderr.take(), &written);
+        Ok(Self {
+            label: label.to_owned(),
+            command,
+            child: Arc::new(Mutex::new(child)),
+            written,
+        })
+    }
+
     /// The program's process number.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -418,19 +423,31 @@ impl Running {
         })
     }
 
-    /// Waits until it ends.
+    /// Waits until it ends; [`Running::output`] is all that it wrote then.
     ///
     /// # Errors
     /// It did not within `limit`; it goes on running until this handle is dropped.
     pub fn wait(&self, limit: Duration) -> Result<ExitStatus, NetError> {
-        self.poll(limit, "end", || lock(&self.child).try_wait().ok().flatten())
+        let ended = self.poll(limit, "end", || lock(&self.child).try_wait().ok().flatten())?;
+        self.drain();
+        Ok(ended)
     }
 
     /// Kills it and gives what it wrote.
     #[must_use]
     pub fn stop(self) -> String {
         stop(&mut lock(&self.child));
+        self.drain();
         self.output()
+    }
+
+    /// Waits until what an ended program left in the pipes is gathered: the threads that read them hold `written` until then.
+    /// A child that it left behind may hold its pipes for ever, so it ends after [`DRAIN`] in any case.
+    fn drain(&self) {
+        let begun = Instant::now();
+        while Arc::strong_count(&self.written) > 1 && begun.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Asks again every few milliseconds until there is an answer.
@@ -540,10 +557,13 @@ fn collect(from: Option<impl io::Read + Send + 'static>, into: &Arc<Mutex<Vec<u8
     let into = Arc::clone(into);
     std::thread::spawn(move || {
         let mut some = [0; 4096];
-        while let Ok(octets) = from.read(&mut some) {
-            if octets == 0 {
-                break;
-            }
+        loop {
+            let octets = match from.read(&mut some) {
+                Ok(0) => break,
+                Ok(octets) => octets,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
             let mut into = lock(&into);
             let room = OUTPUT_OCTETS_MAX.saturating_sub(into.len());
             into.extend_from_slice(some.get(..octets.min(room)).unwrap_or_default());
@@ -596,6 +616,17 @@ mod tests {
             "mine",
         ] {
             assert_eq!(owner(other, 5), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_ended_program_has_told_all() {
+        for _ in 0..50 {
+            let mut line = Command::new("seq");
+            line.arg("12000");
+            let running = Running::start("here", "seq".to_owned(), line).unwrap();
+            assert!(running.wait(Duration::from_secs(10)).unwrap().success());
+            assert!(running.output().ends_with("\n12000\n"));
         }
     }
 
