@@ -67,10 +67,7 @@ impl Built {
     /// # Errors
     /// [`Trouble::Skipped`] with what it needs and what it says.
     pub(crate) fn build(&self, compiler: &mut Command, what: &str) -> Result<(), Trouble> {
-        let output = compiler
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .output();
+        let output = compiler.current_dir(&self.folder).stdin(Stdio::null()).output();
         let said = match output {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),

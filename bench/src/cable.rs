@@ -44,9 +44,7 @@ pub(crate) struct Host {
 }
 
 fn opened(cx: &Kernel, cable: &ProtocolRef, upper: &ProtocolRef) -> SessionRef {
-    cable
-        .open(cx, Upper::new(upper), Participants::default())
-        .expect("a cable opens")
+    cable.open(cx, Upper::new(upper), Participants::default()).expect("a cable opens")
 }
 
 /// Room for the headers of UDP, IP and ETH, in octets.
@@ -60,10 +58,7 @@ impl Host {
 
     /// The same with room for so many timers.
     pub(crate) fn with_timers(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
-        let limits = Limits {
-            shepherds_max: 1,
-            ..Limits::default()
-        };
+        let limits = Limits { shepherds_max: 1, ..Limits::default() };
         let config = Config {
             random: Random::new(u64::from(number)),
             pool: pool.clone(),
@@ -79,49 +74,34 @@ impl Host {
     /// A host of the lines of a graph file above a `cable`; what is called `top` is to be found.
     pub(crate) fn composed(config: Config, number: u8, lines: &str, top: &str) -> Self {
         let cx = Rc::new(Kernel::new(config));
-        let end = Rc::new(CableEnd {
-            number,
-            kept: RefCell::default(),
-        });
+        let end = Rc::new(CableEnd { number, kept: RefCell::default() });
         cx.surround(Rc::clone(&end));
         let text = format!("host h {{\n cable\n {lines}\n}}\n");
         let entries: Vec<&'static Entry> = PROTOCOLS.iter().copied().chain([&CABLE]).collect();
         let catalog = Catalog::new(&entries).expect("the cable is new to the catalog");
-        let graph = xk_compose::check(&text, "bench", &catalog)
-            .map_err(|d| d.to_text())
-            .expect("checked");
+        let graph =
+            xk_compose::check(&text, "bench", &catalog).map_err(|d| d.to_text()).expect("checked");
         let host = graph.host("h").expect("the graph's only host");
-        let built = xk_compose::build(&graph, &host, &cx)
-            .map_err(|d| d.to_text())
-            .expect("built");
+        let built = xk_compose::build(&graph, &host, &cx).map_err(|d| d.to_text()).expect("built");
         let find = |name: &str| built.find(name).cloned();
         let top = find(top).expect("the graph has it");
         let cable = find("cable").expect("the graph has a cable");
         // Whoever stands on the cable opens it; if there is ETH it is ETH.
         let eth = find("eth");
-        xk_compose::start(&graph, &host, &cx)
-            .map_err(|d| d.to_text())
-            .expect("started");
+        xk_compose::start(&graph, &host, &cx).map_err(|d| d.to_text()).expect("started");
         let kept = end.kept.borrow().clone().expect("the cable was built");
         let wire = OnceCell::new();
         if let Some(eth) = &eth {
             let _ = wire.set(opened(&cx, &cable, eth));
         }
-        Self {
-            cx,
-            kept,
-            cable,
-            wire,
-            top,
-        }
+        Self { cx, kept, cable, wire, top }
     }
 
     /// The cable's session.
     #[inline]
     fn wire(&self) -> &SessionRef {
         // The cable has one session, whose receiver is whoever opened it first.
-        self.wire
-            .get_or_init(|| opened(&self.cx, &self.cable, &self.cable))
+        self.wire.get_or_init(|| opened(&self.cx, &self.cable, &self.cable))
     }
 
     /// How many frames it has sent.

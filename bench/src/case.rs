@@ -42,10 +42,7 @@ pub struct Sample {
 
 impl From<f64> for Sample {
     fn from(value: f64) -> Self {
-        Self {
-            value,
-            ..Self::default()
-        }
+        Self { value, ..Self::default() }
     }
 }
 

@@ -42,9 +42,7 @@ pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Re
         .arg(program()?);
     command.stderr(Stdio::null());
     if Command::new("valgrind").arg("--version").output().is_err() {
-        return Err(Trouble::Skipped(
-            "needs valgrind (apt install valgrind)".into(),
-        ));
+        return Err(Trouble::Skipped("needs valgrind (apt install valgrind)".into()));
     }
     answer_of(&mut command, name, argument).map(drop)
 }
@@ -62,9 +60,7 @@ pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble>
     let mut command = Command::new("unshare");
     command.arg("--net").arg(program()?);
     if Command::new("unshare").arg("--version").output().is_err() {
-        return Err(Trouble::Skipped(
-            "needs unshare (apt install util-linux)".into(),
-        ));
+        return Err(Trouble::Skipped("needs unshare (apt install util-linux)".into()));
     }
     answer_of(&mut command, name, argument)
 }
@@ -73,9 +69,7 @@ pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble>
 fn program() -> Result<PathBuf, Trouble> {
     if cfg!(test) {
         // It would run every test again.
-        return Err(Trouble::Skipped(
-            "a program of tests measures no processes".into(),
-        ));
+        return Err(Trouble::Skipped("a program of tests measures no processes".into()));
     }
     std::env::current_exe().map_err(|e| Trouble::Failed(format!("no path to this program: {e}")))
 }
@@ -128,9 +122,7 @@ pub(crate) fn memory_octets(key: &str) -> Option<f64> {
 
 /// The figure of a line such as `VmRSS:  1234 kB`, in octets.
 pub(crate) fn octets_of(text: &str, key: &str) -> Option<f64> {
-    let line = text
-        .lines()
-        .find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024.0)
 }

@@ -59,9 +59,7 @@ fn with<T, R>(
     if held.is_none() {
         *held = Some(make()?);
     }
-    held.as_ref()
-        .map(use_it)
-        .ok_or_else(|| Trouble::Failed("nothing was made".into()))
+    held.as_ref().map(use_it).ok_or_else(|| Trouble::Failed("nothing was made".into()))
 }
 
 fn cases() -> Vec<Case> {
@@ -114,10 +112,7 @@ fn theirs(sockets: &Shared<Sockets>, open: usize, choice: Choice) -> Case {
         let times = with(&sockets, make, |sockets| {
             sockets.times(choice, (SOCKET_TRIPS * effort) as usize + 1)
         })??;
-        Ok(sample(
-            times.iter().sum::<f64>() / times.len() as f64,
-            &times,
-        ))
+        Ok(sample(times.iter().sum::<f64>() / times.len() as f64, &times))
     })
 }
 
@@ -140,17 +135,12 @@ fn few(choice: Choice) -> usize {
 fn derived(records: &[Record]) -> Vec<Record> {
     let find = |open, choice| {
         let name = row(open, choice);
-        records
-            .iter()
-            .find(|r| r.row == name && r.system == "xk" && r.is_measured())
+        records.iter().find(|r| r.row == name && r.system == "xk" && r.is_measured())
     };
     let mut list = Vec::new();
     for choice in CHOICES {
-        let (one, ten_thousand, million) = (
-            find(few(choice), choice),
-            find(10_000, choice),
-            find(1_000_000, choice),
-        );
+        let (one, ten_thousand, million) =
+            (find(few(choice), choice), find(10_000, choice), find(1_000_000, choice));
         let words = row(10_000, choice);
         let words = words.split_once(", ").map_or("", |(_, words)| words);
         if let (Some(one), Some(many)) = (one, ten_thousand) {
@@ -180,13 +170,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
 }
 
 fn bare(record: &Record) -> Record {
-    Record {
-        interval: None,
-        p50: None,
-        p99: None,
-        ratios: Vec::new(),
-        ..record.clone()
-    }
+    Record { interval: None, p50: None, p99: None, ratios: Vec::new(), ..record.clone() }
 }
 
 /// Octets of memory for each end of a conversation, in a process that does nothing else.

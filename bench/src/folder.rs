@@ -11,9 +11,7 @@ use tempfile::{Builder, TempDir};
 /// There is no place for it.
 pub(crate) fn own() -> Result<TempDir, Trouble> {
     let mut builder = Builder::new();
-    builder
-        .prefix("xk-bench-")
-        .permissions(Permissions::from_mode(0o700));
+    builder.prefix("xk-bench-").permissions(Permissions::from_mode(0o700));
     let made = builder.tempdir();
     made.map_err(|error| Trouble::Failed(format!("no folder to work in: {error}")))
 }

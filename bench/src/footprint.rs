@@ -32,16 +32,8 @@ pub(crate) fn benchmark() -> Benchmark {
 
 /// What is measured of one run, with units and goals, in the order in which [`measure`] answers.
 const ROWS: [(&str, &str, Option<Goal>); 7] = [
-    (
-        "start to the first answered ping",
-        "ms",
-        Some(Goal::AtMost(100.0)),
-    ),
-    (
-        "resident memory (VmRSS)",
-        "KiB",
-        Some(Goal::AtMost(32_768.0)),
-    ),
+    ("start to the first answered ping", "ms", Some(Goal::AtMost(100.0))),
+    ("resident memory (VmRSS)", "KiB", Some(Goal::AtMost(32_768.0))),
     ("its share of it (PSS)", "KiB", None),
     ("threads", "threads", None),
     ("open descriptors", "descriptors", None),
@@ -62,9 +54,7 @@ fn command() -> Result<PathBuf, Trouble> {
     if command.is_file() {
         return Ok(command);
     }
-    Err(Trouble::Skipped(
-        "needs the command: xk bench footprint".into(),
-    ))
+    Err(Trouble::Skipped("needs the command: xk bench footprint".into()))
 }
 
 fn cases() -> Vec<Case> {
@@ -105,17 +95,12 @@ fn size_kib(path: &Path) -> Result<f64, Trouble> {
 fn stripped_kib(command: &Path) -> Result<f64, Trouble> {
     let folder = folder::own()?;
     let copy = folder.path().join("stripped");
-    let stripped = Command::new("strip")
-        .arg("-o")
-        .args([&copy, command])
-        .stderr(Stdio::null())
-        .status();
+    let stripped =
+        Command::new("strip").arg("-o").args([&copy, command]).stderr(Stdio::null()).status();
     match stripped {
         Ok(status) if status.success() => size_kib(&copy),
         Ok(_) => Err(Trouble::Failed("strip refused the command".into())),
-        Err(error) => Err(Trouble::Skipped(format!(
-            "needs strip: {error} (apt install binutils)"
-        ))),
+        Err(error) => Err(Trouble::Skipped(format!("needs strip: {error} (apt install binutils)"))),
     }
 }
 
@@ -209,12 +194,8 @@ impl Doing {
         let (mut switches, mut busy_ms) = (0.0, 0.0);
         for task in tasks.flatten() {
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let line = status
-                .lines()
-                .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-            switches += line
-                .and_then(|n| n.trim().parse::<f64>().ok())
-                .unwrap_or(0.0);
+            let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            switches += line.and_then(|n| n.trim().parse::<f64>().ok()).unwrap_or(0.0);
             // The first number is the time on a processor, in nanoseconds.
             let times = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             let ns = times.split(' ').next().and_then(|n| n.parse::<f64>().ok());

@@ -25,10 +25,7 @@ fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .env(
-            VARIABLE,
-            format!("{bench}|{}|{}|{operations}", case.row, case.system),
-        )
+        .env(VARIABLE, format!("{bench}|{}|{}|{operations}", case.row, case.system))
         .stdin(Stdio::null())
         .output()
         .ok()?;
@@ -43,12 +40,9 @@ pub(crate) fn run_if_asked() -> bool {
         return false;
     };
     let mut parts = wanted.split('|');
-    let (Some(bench), Some(row), Some(system), Some(operations)) = (
-        parts.next(),
-        parts.next(),
-        parts.next(),
-        parts.next().and_then(|n| n.parse().ok()),
-    ) else {
+    let (Some(bench), Some(row), Some(system), Some(operations)) =
+        (parts.next(), parts.next(), parts.next(), parts.next().and_then(|n| n.parse().ok()))
+    else {
         return true;
     };
     for benchmark in crate::benchmarks().into_iter().filter(|b| b.name == bench) {

@@ -11,10 +11,7 @@ fn main() -> ExitCode {
     if names.is_empty() {
         names.push("all".into());
     }
-    match xk_bench::execute(&xk_bench::Request {
-        names,
-        ..Default::default()
-    }) {
+    match xk_bench::execute(&xk_bench::Request { names, ..Default::default() }) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xk-bench: {error}");

@@ -32,9 +32,7 @@ impl Origin {
         let model = cpu
             .lines()
             .find_map(|l| l.strip_prefix("model name"))
-            .map_or("unknown processor", |l| {
-                l.trim_start_matches([' ', '\t', ':'])
-            });
+            .map_or("unknown processor", |l| l.trim_start_matches([' ', '\t', ':']));
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let system = read("/proc/sys/kernel/osrelease");
         let load = read("/proc/loadavg");
@@ -61,19 +59,11 @@ impl Origin {
 /// The commit of the repository in whose folder this runs, with a mark if files differ from it.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .ok()?;
+        let output = Command::new("git").args(arguments).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(if changed.is_empty() {
-        commit
-    } else {
-        commit + " with changes"
-    })
+    Some(if changed.is_empty() { commit } else { commit + " with changes" })
 }

@@ -117,8 +117,7 @@ impl Record {
 
     /// Whether the rounds of a goal's row differ by more than its margin.
     pub fn is_undecided(&self) -> bool {
-        self.goals()
-            .any(|(_, _, verdict, _)| verdict == Some(Verdict::Undecided))
+        self.goals().any(|(_, _, verdict, _)| verdict == Some(Verdict::Undecided))
     }
 
     /// The goals as text.
@@ -171,10 +170,7 @@ impl Record {
     pub fn also_text(&self) -> String {
         let mut list: Vec<String> = Vec::new();
         let rest = self.also.iter().map(|(name, x)| (*name, Some(*x)));
-        for (name, x) in [("p50", self.p50), ("p99", self.p99)]
-            .into_iter()
-            .chain(rest)
-        {
+        for (name, x) in [("p50", self.p50), ("p99", self.p99)].into_iter().chain(rest) {
             list.extend(x.map(|x| format!("{name} {}", figure(x))));
         }
         list.extend(self.note.clone());
@@ -185,11 +181,8 @@ impl Record {
     pub fn to_json(&self) -> Value {
         let interval = |(low, high): (f64, f64)| json!([number(low), number(high)]);
         let ratio = |r: &Ratio| json!({"system": r.system, "ratio": number(r.ratio), "interval": interval(r.interval), "goal": r.goal.map(|g| format!("{g:?}"))});
-        let also: Map<String, Value> = self
-            .also
-            .iter()
-            .map(|(name, x)| ((*name).to_owned(), number(*x)))
-            .collect();
+        let also: Map<String, Value> =
+            self.also.iter().map(|(name, x)| ((*name).to_owned(), number(*x))).collect();
         let goal = self.goal_text();
         json!({
             "bench": self.bench, "row": self.row, "system": self.system, "unit": self.unit,
@@ -210,9 +203,7 @@ fn number(x: f64) -> Value {
     if !x.is_finite() {
         return Value::Null;
     }
-    format!("{x:.4e}")
-        .parse::<f64>()
-        .map_or(Value::Null, Value::from)
+    format!("{x:.4e}").parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// A figure with as many digits as say something.
@@ -243,45 +234,15 @@ mod tests {
 
     #[test]
     fn figures_have_as_many_digits_as_they_need() {
-        let texts = [
-            0.0,
-            0.0042,
-            0.11,
-            9.96,
-            12.34,
-            1234.5,
-            12_345.6,
-            12_345_678.0,
-        ]
-        .map(figure);
-        let expected = [
-            "0.00",
-            "0.004",
-            "0.11",
-            "9.96",
-            "12.3",
-            "1234",
-            "12,346",
-            "12,345,678",
-        ];
+        let texts = [0.0, 0.0042, 0.11, 9.96, 12.34, 1234.5, 12_345.6, 12_345_678.0].map(figure);
+        let expected = ["0.00", "0.004", "0.11", "9.96", "12.3", "1234", "12,346", "12,345,678"];
         assert_eq!(texts, expected);
         assert_eq!(figure(f64::NAN), "");
     }
 
     fn record(better: Better, goal: Goal) -> Record {
-        let ratio = Ratio {
-            system: "bare",
-            ratio: 2.0,
-            interval: (1.9, 2.0),
-            goal: Some(goal),
-        };
-        Record {
-            median: 10.0,
-            runs: 1,
-            better,
-            ratios: vec![ratio],
-            ..Record::default()
-        }
+        let ratio = Ratio { system: "bare", ratio: 2.0, interval: (1.9, 2.0), goal: Some(goal) };
+        Record { median: 10.0, runs: 1, better, ratios: vec![ratio], ..Record::default() }
     }
 
     #[test]
@@ -302,22 +263,13 @@ mod tests {
     #[test]
     fn a_goal_is_reached_if_the_whole_interval_reaches_it() {
         let mut record = record(Better::Higher, Goal::TimesAsFast(2.0));
-        assert_eq!(
-            (record.reached(), record.is_undecided()),
-            (Some(false), true)
-        );
+        assert_eq!((record.reached(), record.is_undecided()), (Some(false), true));
         assert_eq!(record.goal_text(), ">= 2 times as fast: UNDECIDED");
         record.ratios[0].interval = (2.0, 2.2);
-        assert_eq!(
-            (record.reached(), record.is_undecided()),
-            (Some(true), false)
-        );
+        assert_eq!((record.reached(), record.is_undecided()), (Some(true), false));
         record.goal = Some(Goal::AtMost(10.0));
         record.interval = Some((9.0, 10.5));
-        assert_eq!(
-            (record.reached(), record.is_undecided()),
-            (Some(false), true)
-        );
+        assert_eq!((record.reached(), record.is_undecided()), (Some(false), true));
     }
 
     #[test]

@@ -22,12 +22,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            runs: 7,
-            instructions: true,
-            effort: 1.0,
-            only: Vec::new(),
-        }
+        Self { runs: 7, instructions: true, effort: 1.0, only: Vec::new() }
     }
 }
 
@@ -216,25 +211,13 @@ fn summarize(benchmark: &Benchmark, cases: &[Case], found: &[Found]) -> Vec<Reco
 }
 
 /// The heads of the columns of a table.
-pub(crate) const HEADS: [&str; 9] = [
-    "row",
-    "system",
-    "min",
-    "median",
-    "max",
-    "instructions",
-    "also",
-    "ratio",
-    "goal",
-];
+pub(crate) const HEADS: [&str; 9] =
+    ["row", "system", "min", "median", "max", "instructions", "also", "ratio", "goal"];
 
 /// The columns of a record, as [`HEADS`] names them.
 pub(crate) fn columns(benchmark: &Benchmark, r: &Record) -> [String; HEADS.len()] {
-    let row = if r.unit == benchmark.unit {
-        r.row.clone()
-    } else {
-        format!("{} ({})", r.row, r.unit)
-    };
+    let row =
+        if r.unit == benchmark.unit { r.row.clone() } else { format!("{} ({})", r.row, r.unit) };
     [
         row,
         r.system.into(),
@@ -250,16 +233,11 @@ pub(crate) fn columns(benchmark: &Benchmark, r: &Record) -> [String; HEADS.len()
 
 /// Which columns say something.
 pub(crate) fn shown(rows: &[[String; HEADS.len()]]) -> Vec<usize> {
-    (0..HEADS.len())
-        .filter(|at| *at < 5 || rows.iter().any(|row| !row[*at].is_empty()))
-        .collect()
+    (0..HEADS.len()).filter(|at| *at < 5 || rows.iter().any(|row| !row[*at].is_empty())).collect()
 }
 
 fn print(benchmark: &Benchmark, records: &[Record]) {
-    println!(
-        "{}: {} ({})",
-        benchmark.name, benchmark.summary, benchmark.unit
-    );
+    println!("{}: {} ({})", benchmark.name, benchmark.summary, benchmark.unit);
     let rows: Vec<_> = records.iter().map(|r| columns(benchmark, r)).collect();
     let shown = shown(&rows);
     let mut table = Builder::default();

@@ -27,10 +27,7 @@ pub struct Request {
 
 /// The names and summaries of all benchmarks.
 pub fn list() -> Vec<(&'static str, &'static str)> {
-    crate::benchmarks()
-        .iter()
-        .map(|b| (b.name, b.summary))
-        .collect()
+    crate::benchmarks().iter().map(|b| (b.name, b.summary)).collect()
 }
 
 /// Measures what is asked for, prints the tables and writes the files.
@@ -42,10 +39,7 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
     let known: Vec<&str> = all.iter().map(|b| b.name).collect();
     for name in &request.names {
         if name != "all" && !known.contains(&name.as_str()) {
-            return Err(format!(
-                "no benchmark is called `{name}`; there are {}",
-                known.join(", ")
-            ));
+            return Err(format!("no benchmark is called `{name}`; there are {}", known.join(", ")));
         }
     }
     let wanted = |name: &str| request.names.iter().any(|n| n == "all" || n == name);
@@ -130,11 +124,7 @@ fn table(benchmark: &Benchmark, records: &[Record]) -> String {
     };
     let mut text = line(&|at| HEADS[at].into());
     text += &line(&|at| {
-        if (2..6).contains(&at) {
-            "---:".into()
-        } else {
-            "---".into()
-        }
+        if (2..6).contains(&at) { "---:".into() } else { "---".into() }
     });
     for row in &rows {
         text += &line(&|at| row[at].replace('|', "\\|"));
@@ -149,15 +139,9 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_an_error_that_names_the_others() {
-        let request = Request {
-            names: vec!["layers".into()],
-            ..Request::default()
-        };
+        let request = Request { names: vec!["layers".into()], ..Request::default() };
         let error = execute(&request).unwrap_err();
-        assert!(
-            error.contains("`layers`") && error.contains("udp-inprocess"),
-            "{error}"
-        );
+        assert!(error.contains("`layers`") && error.contains("udp-inprocess"), "{error}");
     }
 
     #[test]
@@ -168,12 +152,7 @@ mod tests {
             ["json", "md", "svg"].map(|end| folder.join(format!("bench.{end}")));
         let request = Request {
             names: vec!["message".into()],
-            options: Options {
-                runs: 1,
-                instructions: false,
-                effort: 0.01,
-                ..Options::default()
-            },
+            options: Options { runs: 1, instructions: false, effort: 0.01, ..Options::default() },
             json: Some(json.clone()),
             markdown: Some(markdown.clone()),
             plot: Some(plot.clone()),
@@ -211,11 +190,7 @@ mod tests {
             "{markdown}"
         );
         for record in &records {
-            assert!(
-                plot.contains(&record.row.replace('&', "&amp;")),
-                "{}",
-                record.row
-            );
+            assert!(plot.contains(&record.row.replace('&', "&amp;")), "{}", record.row);
         }
     }
 }

@@ -169,12 +169,7 @@ impl Bouncing {
 
 fn address(host: usize) -> [u8; 4] {
     let link = host / LINK_HOSTS;
-    [
-        10,
-        (link / 250) as u8,
-        (link % 250) as u8,
-        (host % LINK_HOSTS + 1) as u8,
-    ]
+    [10, (link / 250) as u8, (link % 250) as u8, (host % LINK_HOSTS + 1) as u8]
 }
 
 /// The graph: links of ten hosts each.

@@ -32,11 +32,8 @@ impl RxToken for Received {
 
 impl TxToken for Sending {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut buffer = self
-            .1
-            .borrow_mut()
-            .pop_front()
-            .unwrap_or_else(|| Vec::with_capacity(1514));
+        let mut buffer =
+            self.1.borrow_mut().pop_front().unwrap_or_else(|| Vec::with_capacity(1514));
         buffer.resize(len, 0);
         let result = f(&mut buffer);
         self.0.borrow_mut().push_back(buffer);
@@ -108,8 +105,5 @@ pub(crate) fn pair() -> (Host, Host) {
         tx: Rc::clone(tx),
         spare: Rc::clone(&spare),
     };
-    (
-        Host::new(end(&back, &there), 1),
-        Host::new(end(&there, &back), 2),
-    )
+    (Host::new(end(&back, &there), 1), Host::new(end(&there, &back), 2))
 }

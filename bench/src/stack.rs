@@ -21,10 +21,7 @@ pub(crate) fn kernel() -> Rc<Kernel> {
         pool,
         shepherds: Shepherds::new(
             Box::new(NoSwitch),
-            Limits {
-                shepherds_max: 1,
-                ..Limits::default()
-            },
+            Limits { shepherds_max: 1, ..Limits::default() },
         ),
         timers_max: 1 << 16,
     }))
@@ -95,9 +92,7 @@ impl Session for BottomSession {
             self.kept.queue_mut().extend(burst.drain(..));
             return Ok(());
         }
-        burst
-            .drain(..)
-            .try_for_each(|message| self.push(cx, this, message))
+        burst.drain(..).try_for_each(|message| self.push(cx, this, message))
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
@@ -109,8 +104,7 @@ impl Session for BottomSession {
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        this.protocol(cx)
-            .map_or(Answer::Unknown, |p| p.control(cx, ask))
+        this.protocol(cx).map_or(Answer::Unknown, |p| p.control(cx, ask))
     }
 }
 
@@ -148,12 +142,8 @@ impl Protocol for BottomWire {
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if ask
-            .answer::<MaxPacket>(|q| q.octets = self.octets_max)
-            .is_answered()
-            || ask
-                .answer::<OptPacket>(|q| q.octets = self.octets_max)
-                .is_answered()
+        if ask.answer::<MaxPacket>(|q| q.octets = self.octets_max).is_answered()
+            || ask.answer::<OptPacket>(|q| q.octets = self.octets_max).is_answered()
         {
             return Answer::Answered;
         }

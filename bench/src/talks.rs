@@ -79,31 +79,19 @@ impl Talks {
         let back = b.cx.add_protocol("count", "back", Back);
         for port in 0..count.div_ceil(per_port) {
             let port = Part::port(PORT_FIRST + port as u16);
-            let enabled = b
-                .top
-                .open_enable(&b.cx, Upper::new(&back), Participants::local(port));
+            let enabled = b.top.open_enable(&b.cx, Upper::new(&back), Participants::local(port));
             let _ = enabled.map_err(|e| format!("no port: {e}"))?;
         }
         let counter = Count::default();
         let received = Rc::clone(&counter.messages);
         let asks = a.cx.add_protocol("count", "asks", counter);
-        let mut talks = Self {
-            a,
-            b,
-            sessions: Vec::with_capacity(count),
-            received,
-        };
+        let mut talks = Self { a, b, sessions: Vec::with_capacity(count), received };
         for n in 0..count {
             let local = at(PORT_FIRST + (n % PER_PORT) as u16, 1);
             let peer = at(PORT_FIRST + (n / per_port) as u16, 2);
             let participants = Participants::pair(local, peer);
-            let opened = talks
-                .a
-                .top
-                .open(&talks.a.cx, Upper::new(&asks), participants);
-            talks
-                .sessions
-                .push(opened.map_err(|e| format!("session {n}: {e}"))?);
+            let opened = talks.a.top.open(&talks.a.cx, Upper::new(&asks), participants);
+            talks.sessions.push(opened.map_err(|e| format!("session {n}: {e}"))?);
             talks.trip(n, 64);
         }
         if talks.received.get() != count as u64 {
@@ -183,11 +171,7 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     pub(crate) fn new(choice: Choice, count: usize) -> Self {
-        Self {
-            choice,
-            count: count as u64,
-            state: 0x9e37_79b9_7f4a_7c15,
-        }
+        Self { choice, count: count as u64, state: 0x9e37_79b9_7f4a_7c15 }
     }
 
     #[inline]
@@ -196,11 +180,7 @@ impl Chooser {
             Choice::One => 0,
             Choice::InTurn => {
                 self.state ^= 1;
-                if self.state & 1 == 0 {
-                    0
-                } else {
-                    self.count as usize - 1
-                }
+                if self.state & 1 == 0 { 0 } else { self.count as usize - 1 }
             }
             Choice::Random => {
                 // Marsaglia's xorshift with 64 bits, and the high half of a product for the range.

@@ -141,20 +141,14 @@ impl Pair {
         let client = Client::default();
         let received = Rc::clone(&client.0);
         let client = a.cx.add_protocol("client", "client", client);
-        let mut pair = Self {
-            a,
-            b,
-            sessions: Vec::with_capacity(count),
-            received,
-            now: Time::ZERO,
-        };
+        let mut pair =
+            Self { a, b, sessions: Vec::with_capacity(count), received, now: Time::ZERO };
         for n in 0..count {
             let mine = at(CLIENT_PORT_FIRST + (n % PER_PORT) as u16, 1);
             let peer = at(SERVER_PORT_FIRST + (n / PER_PORT) as u16, 2);
             let both = Participants::pair(mine, peer);
             let opened = pair.a.top.open(&pair.a.cx, Upper::new(&client), both);
-            pair.sessions
-                .push(opened.map_err(|e| format!("connection {n}: {e}"))?);
+            pair.sessions.push(opened.map_err(|e| format!("connection {n}: {e}"))?);
             pair.carry();
         }
         if pair.received.get() == count as u64 {
@@ -192,15 +186,8 @@ impl Pair {
             let info = session.ask(&self.a.cx, StreamInfo::default());
             info.is_some_and(|info| info.state == "ESTABLISHED")
         };
-        let (mine, count) = (
-            self.sessions.iter().filter(stands).count(),
-            self.sessions.len(),
-        );
-        let list = ListSessions {
-            max: 0,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let (mine, count) = (self.sessions.iter().filter(stands).count(), self.sessions.len());
+        let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
         let other = self.b.top.ask(&self.b.cx, list);
         let other = other.map_or(0, |list| list.total);
         if (mine, other) == (count, count) {

@@ -70,9 +70,7 @@ fn fill(cx: &Kernel, session: &SessionRef) {
 /// # Errors
 /// What could not be built.
 pub(crate) fn goodput(congestion: &str, seed: u64, time: Duration) -> Result<Sample, Trouble> {
-    run(congestion, seed, time)
-        .map(Sample::from)
-        .map_err(Trouble::Failed)
+    run(congestion, seed, time).map(Sample::from).map_err(Trouble::Failed)
 }
 
 fn run(congestion: &str, seed: u64, time: Duration) -> Result<f64, String> {
@@ -95,22 +93,15 @@ fn built(congestion: &str, seed: u64) -> Result<(World, Rc<Cell<u64>>), String> 
     let text = host("a", 1) + &host("b", 2) + "link lan delay=\"10ms\" loss=\"1%\"\n";
     let catalog = xk_catalog::Catalog::new(xk_catalog::PROTOCOLS).map_err(|e| e.to_string())?;
     let graph = xk_compose::check(&text, "lossy.kdl", &catalog).map_err(|d| d.to_text())?;
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;
     start_world(&graph, &mut world).map_err(|d| d.to_text())?;
     let received = Rc::new(Cell::new(0));
     let taker = Taker(Rc::clone(&received));
     let served = world.enter(HostId(1), |cx| serve(cx, taker));
-    served
-        .unwrap_or(Err(OpenError::NoLower))
-        .map_err(|e| format!("nobody serves: {e}"))?;
+    served.unwrap_or(Err(OpenError::NoLower)).map_err(|e| format!("nobody serves: {e}"))?;
     let opened = world.enter(HostId(0), open);
-    opened
-        .unwrap_or(Err(OpenError::NoLower))
-        .map_err(|e| format!("nothing opens: {e}"))?;
+    opened.unwrap_or(Err(OpenError::NoLower)).map_err(|e| format!("nothing opens: {e}"))?;
     Ok((world, received))
 }
 

@@ -26,10 +26,7 @@ fn main() -> ExitCode {
         ("round_trips_have_percentiles", round_trips_have_percentiles),
         ("streams_count_what_arrives", streams_count_what_arrives),
         ("frames_count_what_arrives", frames_count_what_arrives),
-        (
-            "tcp_is_measured_between_processes",
-            tcp_is_measured_between_processes,
-        ),
+        ("tcp_is_measured_between_processes", tcp_is_measured_between_processes),
         ("a_killed_run_leaves_nothing", a_killed_run_leaves_nothing),
     ])
 }
@@ -42,34 +39,20 @@ fn records(name: &str, only: &[&str]) -> Vec<Record> {
         effort: 0.03,
         only: only.iter().map(|part| (*part).to_owned()).collect(),
     };
-    let request = Request {
-        names: vec![name.into()],
-        options,
-        ..Request::default()
-    };
+    let request = Request { names: vec![name.into()], options, ..Request::default() };
     xk_bench::execute(&request).expect("a benchmark of that name")
 }
 
 /// What must not grow: children of ours, and devices of ours where others see them. The namespaces have no names.
 fn surroundings() -> BTreeSet<String> {
     let mut list = BTreeSet::new();
-    let devices = std::fs::read_dir("/sys/class/net")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let devices = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let names = devices.map(|device| device.file_name().to_string_lossy().into_owned());
     list.extend(names.filter(|name| name.starts_with("xkb")));
-    let tasks = std::fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     for task in tasks {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        list.extend(
-            children
-                .split_whitespace()
-                .map(|pid| format!("child {pid}")),
-        );
+        list.extend(children.split_whitespace().map(|pid| format!("child {pid}")));
     }
     list
 }
@@ -90,10 +73,7 @@ fn run_some(name: &str, only: &[&str], check: impl Fn(&Record)) {
         if !record.is_measured() {
             let note = record.note.as_deref().unwrap_or_default();
             assert!(note.starts_with("skipped: "), "{about}");
-            assert!(
-                record.median.is_nan() && record.reached().is_none(),
-                "{about}"
-            );
+            assert!(record.median.is_nan() && record.reached().is_none(), "{about}");
             continue;
         }
         measured += 1;
@@ -103,10 +83,7 @@ fn run_some(name: &str, only: &[&str], check: impl Fn(&Record)) {
         );
         check(record);
     }
-    assert!(
-        measured * 2 > records.len(),
-        "most of it can be measured here"
-    );
+    assert!(measured * 2 > records.len(), "most of it can be measured here");
 }
 
 fn round_trips_have_percentiles() {
@@ -135,10 +112,7 @@ fn tcp_is_measured_between_processes() {
     needs_program!("ip");
     run_some("tcp-stream", &[], |_| {});
     run_some("tcp-rtt", &["1 octet, spinning"], |record| {
-        assert!(
-            record.p50.is_some() && record.p50 <= record.p99,
-            "{record:?}"
-        );
+        assert!(record.p50.is_some() && record.p50 <= record.p99, "{record:?}");
     });
     run_some("tcp-connect", &["one core"], |_| {});
     run_some("tcp-lossy", &[], |_| {});
@@ -147,19 +121,13 @@ fn tcp_is_measured_between_processes() {
 fn counted(record: &Record) {
     for name in ["Gb/s", "sent/s", "lost %"] {
         let found = record.also.iter().find(|(known, _)| *known == name);
-        assert!(
-            found.is_some_and(|(_, x)| *x >= 0.0),
-            "{name} of {record:?}"
-        );
+        assert!(found.is_some_and(|(_, x)| *x >= 0.0), "{name} of {record:?}");
     }
 }
 
 /// Started as somebody without rights: what needs none is measured, the rest says what it needs.
 fn unprivileged() {
-    for record in records(
-        "udp-rtt",
-        &["1 octet, one core, Linux", "1 octet, spinning, bare"],
-    ) {
+    for record in records("udp-rtt", &["1 octet, one core, Linux", "1 octet, spinning, bare"]) {
         let alone = ["Linux loopback", "bare shm"].contains(&record.system);
         assert_eq!(record.is_measured(), alone, "{record:?}");
         if !alone {
@@ -193,10 +161,7 @@ fn a_killed_run_leaves_nothing() {
     let ends = || descendants(child.id());
     let begun = Instant::now();
     while ends().len() < 2 {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "two ends were started"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "two ends were started");
         std::thread::sleep(Duration::from_millis(5));
     }
     let ends = ends();
@@ -208,10 +173,7 @@ fn a_killed_run_leaves_nothing() {
         environ.windows(13).any(|part| part == b"XK_BENCH_PEER")
     };
     while ends.iter().any(alive) {
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "the ends go with their parent"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(5), "the ends go with their parent");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(surroundings(), before, "nothing is left behind");
@@ -219,17 +181,11 @@ fn a_killed_run_leaves_nothing() {
 
 /// The processes that a process has started.
 fn descendants(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
     let mut list = Vec::new();
     for line in children.flatten() {
-        list.extend(
-            line.split_whitespace()
-                .filter_map(|word| word.parse::<u32>().ok()),
-        );
+        list.extend(line.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
     }
     list
 }

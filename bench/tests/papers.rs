@@ -10,19 +10,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     peer::main(&[
-        (
-            "tables_have_the_papers_column",
-            tables_have_the_papers_column,
-        ),
+        ("tables_have_the_papers_column", tables_have_the_papers_column),
         ("shares_sum_to_the_whole", shares_sum_to_the_whole),
-        (
-            "sessions_and_hosts_are_measured",
-            sessions_and_hosts_are_measured,
-        ),
-        (
-            "a_footprint_is_told_or_why_not",
-            a_footprint_is_told_or_why_not,
-        ),
+        ("sessions_and_hosts_are_measured", sessions_and_hosts_are_measured),
+        ("a_footprint_is_told_or_why_not", a_footprint_is_told_or_why_not),
     ])
 }
 
@@ -85,16 +76,10 @@ fn shares_sum_to_the_whole() {
     let records = records("papers/xkernel-table-2");
     for system in ["xk", "x-kernel, Sun 3/75"] {
         let of_system = records.iter().filter(|r| r.system == system);
-        let measured: Vec<f64> = of_system
-            .filter(|r| r.is_measured())
-            .map(|r| r.median)
-            .collect();
+        let measured: Vec<f64> = of_system.filter(|r| r.is_measured()).map(|r| r.median).collect();
         let sum: f64 = measured.iter().sum();
         // Without valgrind there is nothing to sum.
-        assert!(
-            measured.is_empty() || (sum - 100.0).abs() < 0.01,
-            "{system}: {sum}"
-        );
+        assert!(measured.is_empty() || (sum - 100.0).abs() < 0.01, "{system}: {sum}");
     }
 }
 

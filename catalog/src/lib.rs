@@ -129,18 +129,12 @@ impl Catalog {
             let twice = entries.iter().find(|entry| entry.kind == pair[0]);
             return Err(CatalogError::Kind(twice.map_or("", |entry| entry.kind)));
         }
-        Ok(Self {
-            entries: entries.to_vec(),
-            numbers: merge(entries)?,
-        })
+        Ok(Self { entries: entries.to_vec(), numbers: merge(entries)? })
     }
 
     /// The entry of this kind.
     pub fn find(&self, kind: &str) -> Option<&'static Entry> {
-        self.entries
-            .iter()
-            .copied()
-            .find(|entry| entry.kind == kind)
+        self.entries.iter().copied().find(|entry| entry.kind == kind)
     }
 
     /// All entries.

@@ -18,16 +18,10 @@ fn entries_speak_for_themselves() {
             entry.manual_text().starts_with("# Synopsis"),
             "{kind}: the manual does not begin with its synopsis"
         );
-        assert!(
-            entry.below.min <= entry.below.max,
-            "{kind}: more lowers needed than allowed"
-        );
+        assert!(entry.below.min <= entry.below.max, "{kind}: more lowers needed than allowed");
         let mut names: Vec<&str> = entry.parameters.iter().map(|spec| spec.name).collect();
         names.extend(entry.blocks.iter().map(|spec| spec.name));
-        let inner = entry
-            .blocks
-            .iter()
-            .flat_map(|b| [b.arguments, b.properties]);
+        let inner = entry.blocks.iter().flat_map(|b| [b.arguments, b.properties]);
         let mut specs = inner.flatten().chain(entry.parameters);
         assert!(
             specs.all(|spec| !spec.doc.is_empty())

@@ -77,11 +77,8 @@ fn build_nodes(
     let mut built: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
     for &at in &plan.order {
         let (place, node) = (plan.places.get(at)?, nodes.get(at)?);
-        let lowers: Vec<ProtocolRef> = place
-            .lowers
-            .iter()
-            .filter_map(|lower| built.get(*lower).cloned().flatten())
-            .collect();
+        let lowers: Vec<ProtocolRef> =
+            place.lowers.iter().filter_map(|lower| built.get(*lower).cloned().flatten()).collect();
         let own;
         let params = match &place.params {
             Some(params) => params,
@@ -136,11 +133,7 @@ pub(crate) fn failed_start(
     let nodes = host.nodes();
     let node = nodes.iter().find(|node| *node.name == *protocol.name());
     let span = node.map_or(host.template.name.span, |node| node.kind.span);
-    let what = format!(
-        "`{}` on host `{}` cannot start: {error}",
-        protocol.name(),
-        host.name
-    );
+    let what = format!("`{}` on host `{}` cannot start: {error}", protocol.name(), host.name);
     let found = diagnostics.error(span, what);
     if let Some(help) = remedy(error) {
         found.help(help);
@@ -171,11 +164,7 @@ pub(crate) fn report(
     error: &BuildError,
 ) {
     match error {
-        BuildError::Param {
-            name,
-            index,
-            expected,
-        } => {
+        BuildError::Param { name, index, expected } => {
             let (span, what) = given(node, name, *index);
             let found = diagnostics.push(Diagnostic::new(severity, span, what));
             found.expected(expected.as_str());
@@ -217,9 +206,6 @@ fn given(node: &Node, name: &str, index: usize) -> (Span, String) {
     }
     match node.blocks(name).nth(index) {
         Some(block) => (block.span, format!("this `{name}` does not do")),
-        None => (
-            node.kind.span,
-            format!("`{}` cannot do with its `{name}`", node.name),
-        ),
+        None => (node.kind.span, format!("`{}` cannot do with its `{name}`", node.name)),
     }
 }

@@ -35,13 +35,7 @@ impl Taker<'_> {
             }
         }
         let given = |name: &str| properties.iter().any(|p| *p.name == name);
-        complete(
-            diagnostics,
-            (self.what, self.span),
-            self.scalars,
-            given,
-            &mut params,
-        );
+        complete(diagnostics, (self.what, self.span), self.scalars, given, &mut params);
         for child in children {
             match self.blocks.iter().find(|spec| spec.name == *child.name) {
                 Some(spec) => params.add_block(spec.name, block(diagnostics, spec, child)),
@@ -60,10 +54,7 @@ impl Taker<'_> {
         let what = format!("{} has no parameter `{name}`", self.what);
         let found = diagnostics.error(property.name.span, what);
         if self.blocks.iter().any(|spec| spec.name == name) {
-            found.help(format!(
-                "write it in braces: `{{ {name} {} }}`",
-                property.value.value
-            ));
+            found.help(format!("write it in braces: `{{ {name} {} }}`", property.value.value));
             return;
         }
         found.expected(self.known());
@@ -78,9 +69,7 @@ impl Taker<'_> {
         let found = diagnostics.error(child.name.span, what);
         if self.scalars.iter().any(|spec| spec.name == name) {
             let value = child.args.first().map_or("...".into(), |v| v.to_string());
-            found.help(format!(
-                "write it as a property, before the braces: `{name}={value}`"
-            ));
+            found.help(format!("write it as a property, before the braces: `{name}={value}`"));
             return;
         }
         found.expected(self.known());
@@ -96,11 +85,9 @@ impl Taker<'_> {
             (true, true) => "no parameters at all".into(),
             (false, true) => format!("one of {}", scalars.join(", ")),
             (true, false) => format!("one of the blocks {}", blocks.join(", ")),
-            (false, false) => format!(
-                "one of {}, or one of the blocks {}",
-                scalars.join(", "),
-                blocks.join(", ")
-            ),
+            (false, false) => {
+                format!("one of {}, or one of the blocks {}", scalars.join(", "), blocks.join(", "))
+            }
         }
     }
 
@@ -119,19 +106,13 @@ impl Taker<'_> {
             && let Some(surplus) = given.nth(spec.max)
         {
             let what = format!("too many blocks `{}`", spec.name);
-            diagnostics
-                .error(surplus.span, what)
-                .expected(format!("at most {}", spec.max));
+            diagnostics.error(surplus.span, what).expected(format!("at most {}", spec.max));
         }
     }
 }
 
 fn at_least(min: usize) -> String {
-    if min == 1 {
-        "at least one".into()
-    } else {
-        format!("at least {min}")
-    }
+    if min == 1 { "at least one".into() } else { format!("at least {min}") }
 }
 
 /// How a block is written: `route ... via=...`.
@@ -158,12 +139,7 @@ fn complete(
         if spec.required {
             diagnostics
                 .error(span, format!("{what} needs the parameter `{}`", spec.name))
-                .expected(format!(
-                    "`{}=...`, {}: {}",
-                    spec.name,
-                    wanted(&spec.kind),
-                    spec.doc
-                ));
+                .expected(format!("`{}=...`, {}: {}", spec.name, wanted(&spec.kind), spec.doc));
         } else if let Some(value) = spec.default {
             params.set(spec.name, value.into());
         }
@@ -199,14 +175,12 @@ fn convert(
         ParamKind::Fraction => value.fraction(diagnostics).map(Value::Fraction),
         ParamKind::Octets => value.octets(diagnostics).map(Value::Octets),
         ParamKind::Bool => value.boolean(diagnostics).map(Value::Bool),
-        ParamKind::Text(form) => value
-            .by(diagnostics, form, |text| Some(text.to_string()))
-            .map(Value::Text),
+        ParamKind::Text(form) => {
+            value.by(diagnostics, form, |text| Some(text.to_string())).map(Value::Text)
+        }
         ParamKind::Word(words) => {
             let choices: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
-            value
-                .choice(diagnostics, &choices)
-                .map(|word| Value::Text(word.into()))
+            value.choice(diagnostics, &choices).map(|word| Value::Text(word.into()))
         }
     }
 }
@@ -244,12 +218,7 @@ fn block(diagnostics: &mut Diagnostics, spec: &BlockSpec, child: &ParamBlock) ->
     for inner in &child.children {
         diagnostics.error(inner.span, format!("{what} has no blocks of its own"));
     }
-    let own = Taker {
-        what: &what,
-        span: child.name.span,
-        scalars: spec.properties,
-        blocks: &[],
-    };
+    let own = Taker { what: &what, span: child.name.span, scalars: spec.properties, blocks: &[] };
     let named = own.take(diagnostics, &child.params, &[]);
     for property in spec.properties {
         if let Some(value) = named.get(property.name) {

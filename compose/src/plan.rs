@@ -118,11 +118,8 @@ impl CheckedGraph {
 
     /// The plan of a host made by [`Graph::expand`] or [`CheckedGraph::host`].
     pub(crate) fn plan_of(&self, host: &HostInstance<'_>) -> Option<&HostPlan> {
-        let at = self
-            .graph
-            .hosts
-            .iter()
-            .position(|template| std::ptr::eq(template, host.template))?;
+        let at =
+            self.graph.hosts.iter().position(|template| std::ptr::eq(template, host.template))?;
         self.plans.get(at)
     }
 
@@ -147,11 +144,7 @@ pub(crate) fn instance(host: &Host, index: u32) -> HostInstance<'_> {
             _ => Cow::Owned(format!("{name}{index}")),
         },
     };
-    HostInstance {
-        name,
-        index,
-        template: host,
-    }
+    HostInstance { name, index, template: host }
 }
 
 /// The parameters of one node, `number` left to the composer.

@@ -142,11 +142,8 @@ fn rehearse_host(
         let (Some(place), Some(node)) = (plan.places.get(at), nodes.get(at)) else {
             return;
         };
-        let lowers: Vec<ProtocolRef> = place
-            .lowers
-            .iter()
-            .filter_map(|lower| built.get(*lower).cloned().flatten())
-            .collect();
+        let lowers: Vec<ProtocolRef> =
+            place.lowers.iter().filter_map(|lower| built.get(*lower).cloned().flatten()).collect();
         let one = build_one(&kernel, place, node, &lowers, diagnostics);
         whole &= one.is_some();
         built[at] = Some(one.unwrap_or_else(|| stand_in(&kernel, place, node, &lowers)));
@@ -175,10 +172,7 @@ fn build_one(
 ) -> Option<ProtocolRef> {
     let (kind, name) = (place.entry.kind, &node.name);
     let params = params_of(diagnostics, place.entry, node);
-    let found = place
-        .entry
-        .probe
-        .map(|look| look(&params, Look::Parameters));
+    let found = place.entry.probe.map(|look| look(&params, Look::Parameters));
     if let Some(Err(error)) = found {
         build::report(diagnostics, Severity::Error, node, &error);
     }
@@ -189,10 +183,7 @@ fn build_one(
         if is_wire && place.entry.above == Family::Link {
             let address = EthAddr([2, 0, 0, 0, 0, 1]);
             let takes_groups = true;
-            let settings = DeviceSettings {
-                address,
-                takes_groups,
-            };
+            let settings = DeviceSettings { address, takes_groups };
             return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings)));
         }
         return (!is_wire).then(|| stand_in(kernel, place, node, lowers));

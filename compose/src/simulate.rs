@@ -30,12 +30,7 @@ pub struct SimulationConfig {
 impl Default for SimulationConfig {
     /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host.
     fn default() -> Self {
-        Self {
-            seed: 1,
-            pool_octets_max: 64 << 20,
-            timers_max: 1 << 16,
-            shepherds_max: 64,
-        }
+        Self { seed: 1, pool_octets_max: 64 << 20, timers_max: 1 << 16, shepherds_max: 64 }
     }
 }
 
@@ -53,10 +48,7 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
     let pool = Pool::new(&sizes).map_err(|error| {
         let mut diagnostics = graph.diagnostics();
         diagnostics
-            .error(
-                xk_lang::Span::default(),
-                format!("no memory for messages: {error}"),
-            )
+            .error(xk_lang::Span::default(), format!("no memory for messages: {error}"))
             .help("let the simulation have a smaller pool");
         Box::new(diagnostics)
     })?;
@@ -89,10 +81,7 @@ fn kernel(
         Some(plan) if blocks(plan) => (Box::new(CoroutineSwitch::new()), config.shepherds_max),
         _ => (Box::new(NoSwitch), 1),
     };
-    let limits = Limits {
-        shepherds_max,
-        ..Limits::default()
-    };
+    let limits = Limits { shepherds_max, ..Limits::default() };
     let shepherds = Shepherds::new(switch, limits);
     Kernel::new(world.host_config(&host.name, shepherds, config.timers_max))
 }

@@ -35,10 +35,8 @@ static WIRE: Entry = Entry::wire("wire", "", build).parameters(&[optional(
     "the largest payload",
 )]);
 static SPY: Entry = layer("spy").on(LOW, &[Family::Inherit]);
-static FRAMES: Entry = layer("frames")
-    .above(Family::Ether)
-    .on(&[Realm::Wire], &[Family::Link])
-    .header_octets(14);
+static FRAMES: Entry =
+    layer("frames").above(Family::Ether).on(&[Realm::Wire], &[Family::Link]).header_octets(14);
 static FINDER: Entry = layer("finder")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Ether])
@@ -68,24 +66,10 @@ static PORTS: Entry = layer("ports")
 static APP: Entry = Entry::top("app", "", build)
     .on(LOW, &[Family::Any])
     .numbers(&[("net", 254), ("frames", 0x88b6)])
-    .parameters(&[optional(
-        "address",
-        ParamKind::Text("an address"),
-        "whom it talks to",
-    )]);
+    .parameters(&[optional("address", ParamKind::Text("an address"), "whom it talks to")]);
 
 fn catalog() -> Catalog {
-    Catalog::new(&[
-        &WIRE,
-        &SPY,
-        &FRAMES,
-        &FINDER,
-        &NET,
-        &PORTS,
-        &APP,
-        &xk_sim::ENTRY,
-    ])
-    .unwrap()
+    Catalog::new(&[&WIRE, &SPY, &FRAMES, &FINDER, &NET, &PORTS, &APP, &xk_sim::ENTRY]).unwrap()
 }
 
 /// What is said about a host with these nodes.
@@ -106,14 +90,8 @@ fn a_sound_host_passes_in_any_order() {
     let mut lines: Vec<&str> = STACK.lines().collect();
     lines.reverse();
     assert_eq!(said(&lines.join("\n")), "");
-    assert_eq!(
-        said(&STACK.replace("frames wire", "frames spy\nspy wire")),
-        ""
-    );
-    assert_eq!(
-        said(&STACK.replace("net finder", "spy finder\nnet spy")),
-        ""
-    );
+    assert_eq!(said(&STACK.replace("frames wire", "frames spy\nspy wire")), "");
+    assert_eq!(said(&STACK.replace("net finder", "spy finder\nnet spy")), "");
 }
 
 #[test]
@@ -135,23 +113,14 @@ fn participants_that_do_not_fit_name_what_is_missing() {
 fn realms_that_do_not_fit_are_told() {
     assert!(said("wire\napp wire\nports app").contains("nothing can stand on `app`"));
     let text = said("wire\nframes wire\nframes frames name=f2");
-    assert!(
-        text.contains("`frames` cannot stand on `frames`, which is of realm async"),
-        "{text}"
-    );
-    assert!(
-        text.contains("expected: a protocol of realm wire that takes no addresses"),
-        "{text}"
-    );
+    assert!(text.contains("`frames` cannot stand on `frames`, which is of realm async"), "{text}");
+    assert!(text.contains("expected: a protocol of realm wire that takes no addresses"), "{text}");
 }
 
 #[test]
 fn the_number_of_lowers_is_checked() {
     let text = said("wire\nframes");
-    assert!(
-        text.contains("g:3:1: error: `frames` must say what it stands on"),
-        "{text}"
-    );
+    assert!(text.contains("g:3:1: error: `frames` must say what it stands on"), "{text}");
     assert!(text.contains("help: write `frames wire`"), "{text}");
     assert!(said("wire\nwire name=w2\nframes wire w2").contains("takes no further protocol below"));
     assert!(said("wire\nwire wire name=w2").contains("`wire` stands on nothing"));
@@ -160,42 +129,25 @@ fn the_number_of_lowers_is_checked() {
 #[test]
 fn cycles_are_named_whole() {
     let text = said("spy c name=a\nspy a name=b\nspy b name=c");
-    assert!(
-        text.contains("a cycle: `a` stands on `c` stands on `b` stands on `a`"),
-        "{text}"
-    );
+    assert!(text.contains("a cycle: `a` stands on `c` stands on `b` stands on `a`"), "{text}");
     assert_eq!(text.matches("error").count(), 1, "{text}");
 }
 
 #[test]
 fn type_numbers_are_checked() {
     let ports_on = said(&STACK.replace("ports net", "ports finder"));
-    assert!(
-        ports_on.contains("`ports` has no type number on `frames`"),
-        "{ports_on}"
-    );
+    assert!(ports_on.contains("`ports` has no type number on `frames`"), "{ports_on}");
     let twice = said(&format!("{STACK}\nports net name=p2"));
-    assert!(
-        twice.contains("`p2` has the same type number on `net` as `ports`: 17"),
-        "{twice}"
-    );
+    assert!(twice.contains("`p2` has the same type number on `net` as `ports`: 17"), "{twice}");
     let mended = format!("{STACK}\nports net name=p2 {{ number net=99; }}");
     assert_eq!(said(&mended), "");
     let wrong = said(&format!("{STACK}\nports net name=p2 {{ number ent=99; }}"));
     assert!(wrong.contains("`p2` does not stand on `ent`"), "{wrong}");
     assert!(wrong.contains("did you mean `net`?"), "{wrong}");
-    let large = said(&format!(
-        "{STACK}\nports net name=p2 {{ number net=4294967296; }}"
-    ));
-    assert!(
-        large.contains("the type number 4294967296 is too large"),
-        "{large}"
-    );
+    let large = said(&format!("{STACK}\nports net name=p2 {{ number net=4294967296; }}"));
+    assert!(large.contains("the type number 4294967296 is too large"), "{large}");
     let none = said(&STACK.replace("app ports", "app ports { number ports=1; }"));
-    assert!(
-        none.contains("`ports` does not tell its uppers apart by type numbers"),
-        "{none}"
-    );
+    assert!(none.contains("`ports` does not tell its uppers apart by type numbers"), "{none}");
 }
 
 #[test]
@@ -229,25 +181,16 @@ fn parameters_are_checked() {
     assert!(with("{ address a no=b; }").contains("did you mean `on`?"));
     assert!(with("{ address a; address b; address c; }").contains("too many blocks"));
     let built = said(&STACK.replace("app ports", "app ports address=bad"));
-    assert!(
-        built.contains("the string `bad` does not fit here"),
-        "{built}"
-    );
+    assert!(built.contains("the string `bad` does not fit here"), "{built}");
     assert!(built.contains("an address like 1"), "{built}");
 }
 
 #[test]
 fn wires_carry_one_protocol() {
     let text = said("wire\nframes wire\napp wire");
-    assert!(
-        text.contains("a second protocol stands on the wire `wire`"),
-        "{text}"
-    );
+    assert!(text.contains("a second protocol stands on the wire `wire`"), "{text}");
     let text = said("wire\nspy wire\nframes spy\napp spy");
-    assert!(
-        text.contains("a second protocol stands on the wire `spy`"),
-        "{text}"
-    );
+    assert!(text.contains("a second protocol stands on the wire `spy`"), "{text}");
     assert!(said("wire").contains("warning: nothing stands on `wire`"));
 }
 
@@ -262,20 +205,14 @@ fn links_are_checked() {
     let text = said(&format!("{host}link lan0\n"));
     assert!(text.contains("there is no link called `lan1`"), "{text}");
     assert!(text.contains("did you mean `lan0`?"), "{text}");
-    let text = said(&format!(
-        "{host}link lan0\nlink lan1\nlink lan2 dealy=\"1ms\"\n"
-    ));
-    assert!(
-        text.contains("warning: no wire hangs on the link `lan2`"),
-        "{text}"
-    );
+    let text = said(&format!("{host}link lan0\nlink lan1\nlink lan2 dealy=\"1ms\"\n"));
+    assert!(text.contains("warning: no wire hangs on the link `lan2`"), "{text}");
     assert!(text.contains("did you mean `delay`?"), "{text}");
     let three = host.replace("count=4", "count=6");
     let text = said(&format!("{three}link lan0 kind=pointtopoint\nlink lan1\n"));
     assert!(text.contains("on this one hang 3"), "{text}");
-    let text = said(&format!(
-        "{host}link lan0 {{ partition until=\"1s\" between=h9; }}\nlink lan1\n"
-    ));
+    let text =
+        said(&format!("{host}link lan0 {{ partition until=\"1s\" between=h9; }}\nlink lan1\n"));
     assert!(text.contains("there is no host called `h9`"), "{text}");
 }
 
@@ -297,11 +234,7 @@ fn everything_is_told_in_one_run() {
 fn any_nesting_of_cycles_ends() {
     let mut nodes = String::new();
     for n in 0..300 {
-        nodes += &format!(
-            "spy s{} s{} name=s{n}\n",
-            (n * 7 + 1) % 300,
-            (n * 11 + 5) % 300
-        );
+        nodes += &format!("spy s{} s{} name=s{n}\n", (n * 7 + 1) % 300, (n * 11 + 5) % 300);
     }
     assert!(said(&nodes).contains("a cycle"));
 }

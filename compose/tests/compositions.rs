@@ -31,10 +31,8 @@ const REASONS: &[&str] = &["too big", "larger than", "credentials too weak"];
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Kinds that no graph is drawn with, and why.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("host-udp", "it asks the machine"),
-    ("portmap", "it serves one program of its own"),
-];
+const LEFT_OUT: &[(&str, &str)] =
+    &[("host-udp", "it asks the machine"), ("portmap", "it serves one program of its own")];
 
 /// A layer that is drawn: the line in the file without the addresses of a host.
 struct Layer {
@@ -59,11 +57,7 @@ impl Drawn {
             catalog.entries().iter().copied().filter(is_layer).collect();
         let wire = catalog.find("sim").expect("the simulator's wire");
         let mut drawn = Self {
-            layers: vec![Layer {
-                entry: wire,
-                name: "sim".into(),
-                lowers: Vec::new(),
-            }],
+            layers: vec![Layer { entry: wire, name: "sim".into(), lowers: Vec::new() }],
             tops: Vec::new(),
             octets_max: SIZES[random.below(SIZES.len() as u64) as usize],
         };
@@ -95,11 +89,7 @@ impl Drawn {
 
     fn stand(&mut self, entry: &'static Entry, lowers: Vec<usize>) {
         let name = format!("n{}", self.layers.len());
-        self.layers.push(Layer {
-            entry,
-            name,
-            lowers,
-        });
+        self.layers.push(Layer { entry, name, lowers });
     }
 
     /// Layers for one to stand on: of those that fit, more often the ones drawn last.
@@ -111,11 +101,7 @@ impl Drawn {
         wild: bool,
     ) -> Option<Vec<usize>> {
         let (min, max) = (entry.below.min as u64, entry.below.max.min(3) as u64);
-        let more = if random.below(4) == 0 {
-            random.below(max - min + 1)
-        } else {
-            0
-        };
+        let more = if random.below(4) == 0 { random.below(max - min + 1) } else { 0 };
         let mut fitting: Vec<usize> = (0..self.layers.len())
             .filter(|at| wild || self.fits(catalog, entry, *at) && self.has_room(*at))
             .collect();
@@ -136,11 +122,7 @@ impl Drawn {
     /// A wire carries one layer.
     fn has_room(&self, lower: usize) -> bool {
         let is_wire = self.layers[lower].entry.realm == Realm::Wire;
-        !is_wire
-            || self
-                .layers
-                .iter()
-                .all(|layer| !layer.lowers.contains(&lower))
+        !is_wire || self.layers.iter().all(|layer| !layer.lowers.contains(&lower))
     }
 
     fn fits(&self, catalog: &Catalog, entry: &Entry, lower: usize) -> bool {
@@ -167,12 +149,8 @@ impl Drawn {
     /// The participant of host `host` at this layer.
     fn participant(&self, at: usize, host: u64) -> String {
         let layer = &self.layers[at];
-        let below = || {
-            layer
-                .lowers
-                .first()
-                .map_or(String::new(), |lower| self.participant(*lower, host))
-        };
+        let below =
+            || layer.lowers.first().map_or(String::new(), |lower| self.participant(*lower, host));
         let on = |part: &str| match below() {
             lower if lower.is_empty() => part.to_owned(),
             lower => format!("{part}@{lower}"),
@@ -202,9 +180,7 @@ impl Drawn {
     /// The host that an address resolver leads to: that of the first `ip` that stands on it, or by it.
     fn host(&self, at: usize, host: u64) -> String {
         let ip = |at: &usize| self.layers[*at].entry.kind == "ip";
-        let above = (0..self.layers.len())
-            .filter(ip)
-            .find(|up| self.reaches(*up, at));
+        let above = (0..self.layers.len()).filter(ip).find(|up| self.reaches(*up, at));
         let below = || (0..at).filter(ip).find(|down| self.reaches(at, *down));
         let beside = || (0..self.layers.len()).find(ip);
         match above.or_else(below).or_else(beside) {
@@ -216,18 +192,13 @@ impl Drawn {
     /// Whether one layer stands on another, at whatever distance.
     fn reaches(&self, upper: usize, lower: usize) -> bool {
         let lowers = &self.layers[upper].lowers;
-        lowers
-            .iter()
-            .any(|at| *at == lower || self.reaches(*at, lower))
+        lowers.iter().any(|at| *at == lower || self.reaches(*at, lower))
     }
 
     fn line(&self, at: usize, host: u64) -> String {
         let layer = &self.layers[at];
-        let lowers: Vec<&str> = layer
-            .lowers
-            .iter()
-            .map(|at| self.layers[*at].name.as_str())
-            .collect();
+        let lowers: Vec<&str> =
+            layer.lowers.iter().map(|at| self.layers[*at].name.as_str()).collect();
         let parameters = match layer.entry.kind {
             "sim" => " link=lan".to_owned(),
             "eth" => format!(" address=\"02:00:00:00:00:{host:02x}\""),
@@ -271,15 +242,12 @@ impl Drawn {
         };
         // A stream has no empty messages.
         let least = u64::from(self.is_stream(at));
-        let work = format!(
-            "count={COUNT} interval=\"20ms\" size={least} size_max={}",
-            self.octets_max
-        );
+        let work =
+            format!("count={COUNT} interval=\"20ms\" size={least} size_max={}", self.octets_max);
         let (line, rest) = match (self.is_rpc(at), host) {
-            (true, 1) => (
-                format!("caller {name} name=client{at}"),
-                address("to", &server) + " " + &work,
-            ),
+            (true, 1) => {
+                (format!("caller {name} name=client{at}"), address("to", &server) + " " + &work)
+            }
             (true, _) => (
                 format!("procedures {name} name=server{at} procedure=1"),
                 address("at", &server.replace("procedure1", "*")),
@@ -288,10 +256,7 @@ impl Drawn {
                 format!("probe {name} name=client{at}"),
                 address("to", &server) + " timeout=\"60s\" " + &work,
             ),
-            (false, _) => (
-                format!("echo {name} name=server{at}"),
-                address("local", &server),
-            ),
+            (false, _) => (format!("echo {name} name=server{at}"), address("local", &server)),
         };
         format!("    {line}{rest}\n")
     }
@@ -360,9 +325,7 @@ fn outcome(kernel: &Kernel) -> Outcome {
         }
         outcome.arrived += own;
         if own == 0 && good < COUNT && outcome.wrong.is_empty() {
-            outcome
-                .wrong
-                .push(format!("nothing arrives: {:?}", report.lines));
+            outcome.wrong.push(format!("nothing arrives: {:?}", report.lines));
         }
     }
     outcome
@@ -370,17 +333,11 @@ fn outcome(kernel: &Kernel) -> Outcome {
 
 /// Runs a graph that passed the check; what the law forbids.
 fn run(graph: &CheckedGraph, seed: u64) -> Result<Outcome, String> {
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(graph, config).map_err(|e| format!("not built: {e}"))?;
     start_world(graph, &mut world).map_err(|e| format!("not started: {e}"))?;
     world.run_until_finished(Time::ZERO + TIME_MAX);
-    let client = world
-        .find("h1")
-        .and_then(|id| world.kernel(id))
-        .expect("a client");
+    let client = world.find("h1").and_then(|id| world.kernel(id)).expect("a client");
     let outcome = outcome(client);
     world.stop();
     match outcome.wrong.is_empty() {

@@ -37,9 +37,7 @@ fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> {
                 let lines = report.lines.into_iter();
                 let lines =
                     lines.filter(|(name, _)| exactly && ["received", "replies"].contains(&&**name));
-                let lines = lines
-                    .map(|(name, count)| format!("{name} {count}"))
-                    .collect();
+                let lines = lines.map(|(name, count)| format!("{name} {count}")).collect();
                 let done = report.finished && !report.failed;
                 told.push((host.name.to_string(), protocol.name().into(), done, lines));
             }
@@ -62,10 +60,7 @@ fn edges(graph: &CheckedGraph) -> Vec<Vec<Edge>> {
             for (place, lower) in node.lowers.iter().enumerate() {
                 let lower = of.nodes.iter().find(|node| *node.name == *lower.value);
                 let kinds = (node.kind.value.clone(), lower.map(|l| l.kind.value.clone()));
-                edges
-                    .entry((kinds, place))
-                    .or_default()
-                    .push((host, at, place));
+                edges.entry((kinds, place)).or_default().push((host, at, place));
             }
         }
     }
@@ -90,10 +85,7 @@ fn with_filter(source: &str, graph: &CheckedGraph, edge: Edge, filter: &str) -> 
         text.replace_range(span.offset..span.end(), with);
     }
     let (kind, params) = filter.split_once(' ').unwrap_or((filter, ""));
-    let line = format!(
-        "{kind} {} name=looking_on {params}\n",
-        lower.span.of(source)
-    );
+    let line = format!("{kind} {} name=looking_on {params}\n", lower.span.of(source));
     text.insert_str(node.span.offset, &line);
     text
 }
@@ -114,12 +106,9 @@ fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
 fn a_filter_fits_every_edge() {
     let catalog = Catalog::standard();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let mut files: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|e| e == "kdl"))
-        .collect();
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "kdl")).collect();
     files.sort();
     let long = std::env::var_os("XK_LONG").is_some();
     let (mut tried, mut wrong) = (0, Vec::new());
@@ -161,10 +150,5 @@ fn a_filter_fits_every_edge() {
     }
     println!("{tried} edges with filters");
     assert!(tried > 500);
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -44,18 +44,10 @@ const fn calls(
     }
 }
 
-const SELECT: (&str, &str) = (
-    "caller select to=\"procedure1@10.0.0.100\"",
-    "procedures select",
-);
-const CHANNEL: (&str, &str) = (
-    "caller channel to=\"10.0.0.100\"",
-    "procedures channel procedure=1",
-);
-const MRPC: (&str, &str) = (
-    "caller mrpc to=\"procedure1@10.0.0.100\"",
-    "procedures mrpc",
-);
+const SELECT: (&str, &str) = ("caller select to=\"procedure1@10.0.0.100\"", "procedures select");
+const CHANNEL: (&str, &str) =
+    ("caller channel to=\"10.0.0.100\"", "procedures channel procedure=1");
+const MRPC: (&str, &str) = ("caller mrpc to=\"procedure1@10.0.0.100\"", "procedures mrpc");
 const SUN: (&str, &str) = (
     "caller sunprog to=\"procedure1@version1@program536870913@10.0.0.100\"",
     "procedures sunprog at=\"*@version1@program536870913\"",
@@ -66,20 +58,10 @@ const SUN_PORT: (&str, &str) = (
 );
 
 const STACKS: &[Stack] = &[
-    Stack {
-        payload: 1_024,
-        ..calls("mrpc", "mrpc ip", MRPC)
-    },
+    Stack { payload: 1_024, ..calls("mrpc", "mrpc ip", MRPC) },
     calls("mrpc, large fragments", "mrpc ip fragment=0", MRPC),
-    Stack {
-        payload: 1_024,
-        ..calls("mrpc on vip", "vip arp ip\nmrpc vip", MRPC)
-    },
-    calls(
-        "select",
-        "fragment ip\nchannel fragment\nselect channel",
-        SELECT,
-    ),
+    Stack { payload: 1_024, ..calls("mrpc on vip", "vip arp ip\nmrpc vip", MRPC) },
+    calls("select", "fragment ip\nchannel fragment\nselect channel", SELECT),
     Stack {
         payload: 1_470,
         ..calls(
@@ -88,10 +70,7 @@ const STACKS: &[Stack] = &[
             SELECT,
         )
     },
-    Stack {
-        octets_max: SMALL,
-        ..calls("channel", "channel ip", CHANNEL)
-    },
+    Stack { octets_max: SMALL, ..calls("channel", "channel ip", CHANNEL) },
     calls(
         "sunselect on channel",
         "fragment ip\nchannel fragment\nsunselect channel\nsunprog sunselect",
@@ -125,27 +104,15 @@ const STACKS: &[Stack] = &[
     ),
     Stack {
         payload: 1_470,
-        ..calls(
-            "fragment",
-            "fragment ip",
-            ("probe fragment to=\"10.0.0.100\"", "echo fragment"),
-        )
+        ..calls("fragment", "fragment ip", ("probe fragment to=\"10.0.0.100\"", "echo fragment"))
     },
     Stack {
         share: 1.5,
-        ..calls(
-            "rm",
-            "tcp ip\nrm tcp",
-            ("probe rm to=\"port99@10.0.0.100\"", "echo rm port=99"),
-        )
+        ..calls("rm", "tcp ip\nrm tcp", ("probe rm to=\"port99@10.0.0.100\"", "echo rm port=99"))
     },
     Stack {
         share: 1.5,
-        ..calls(
-            "tcp",
-            "tcp ip",
-            ("probe tcp to=\"port99@10.0.0.100\"", "echo tcp port=99"),
-        )
+        ..calls("tcp", "tcp ip", ("probe tcp to=\"port99@10.0.0.100\"", "echo tcp port=99"))
     },
 ];
 
@@ -184,10 +151,7 @@ impl Stack {
             true => "interval=\"20ms\"",
             false => "interval=\"20ms\" timeout=\"60s\"",
         };
-        let client = format!(
-            "{} count={} size={} {each}",
-            self.client, work.count, work.octets
-        );
+        let client = format!("{} count={} size={} {each}", self.client, work.count, work.octets);
         let clients = (1..=work.callers).map(|n| host(&format!("c{n}"), n, &client));
         host("server", 100, self.server) + &clients.collect::<String>() + "link lan " + link + "\n"
     }
@@ -205,10 +169,7 @@ struct Cost {
 fn run(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
     let source = stack.graph(work, link);
     let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     world.run_until_finished(Time::ZERO + Duration::from_secs(120));
@@ -255,10 +216,7 @@ fn judge(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
     );
     // FRAGMENT gives a message up, all others bring it through.
     let may_lose = stack.name == "fragment" && cost.lost + cost.overflowed > 0;
-    assert!(
-        cost.answered == work.count * work.callers || may_lose,
-        "{about}: {cost:?}"
-    );
+    assert!(cost.answered == work.count * work.callers || may_lose, "{about}: {cost:?}");
     cost
 }
 
@@ -266,18 +224,12 @@ fn seeds() -> Vec<u64> {
     if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|s| s.parse().ok()) {
         return vec![seed];
     }
-    let count = if std::env::var_os("XK_LONG").is_some() {
-        50
-    } else {
-        2
-    };
+    let count = if std::env::var_os("XK_LONG").is_some() { 50 } else { 2 };
     (1..=count).collect()
 }
 
 fn sizes(stack: &Stack) -> impl Iterator<Item = u64> {
-    [SMALL, LARGE]
-        .into_iter()
-        .filter(|octets| *octets <= stack.octets_max)
+    [SMALL, LARGE].into_iter().filter(|octets| *octets <= stack.octets_max)
 }
 
 /// The figures of needed frames are honest: a fair network sees no fewer, and hardly more.
@@ -285,11 +237,7 @@ fn sizes(stack: &Stack) -> impl Iterator<Item = u64> {
 fn a_fair_network_sees_what_is_needed() {
     for stack in STACKS {
         for octets in sizes(stack) {
-            let work = Work {
-                callers: 1,
-                count: 40,
-                octets,
-            };
+            let work = Work { callers: 1, count: 40, octets };
             let cost = judge(stack, work, "delay=\"1ms\" rate=\"100Mbit\"", 1);
             let (needed, besides) = (stack.needed(work), stack.besides(work));
             assert!(
@@ -298,11 +246,7 @@ fn a_fair_network_sees_what_is_needed() {
                 stack.name
             );
             let least = (needed as f64 / stack.share) as u64;
-            assert!(
-                cost.sent >= least,
-                "{}: {needed} needed, {cost:?}",
-                stack.name
-            );
+            assert!(cost.sent >= least, "{}: {needed} needed, {cost:?}", stack.name);
         }
     }
 }
@@ -322,16 +266,7 @@ fn a_bad_network_costs_twice_the_needed_and_the_lost() {
         for octets in sizes(stack) {
             for link in links {
                 for seed in seeds() {
-                    judge(
-                        stack,
-                        Work {
-                            callers: 1,
-                            count: 30,
-                            octets,
-                        },
-                        link,
-                        seed,
-                    );
+                    judge(stack, Work { callers: 1, count: 30, octets }, link, seed);
                 }
             }
         }
@@ -345,11 +280,7 @@ fn many_callers_at_once_cost_what_they_cost_one_by_one() {
             for callers in [1, 8, 24] {
                 judge(
                     stack,
-                    Work {
-                        callers,
-                        count: 1,
-                        octets,
-                    },
+                    Work { callers, count: 1, octets },
                     "kind=switch delay=\"50us\" rate=\"10Mbit\"",
                     1,
                 );

@@ -121,9 +121,7 @@ fn layered_calls_run() {
     assert_eq!(replies, [50, 50, 10]);
     // The front executes what it does not forward, the host behind it the rest.
     let sources = |host: &str| {
-        let of = reports
-            .iter()
-            .find(|(h, name, _)| h == host && name == "procedures");
+        let of = reports.iter().find(|(h, name, _)| h == host && name == "procedures");
         of.is_some_and(|(_, _, report)| report.lines.iter().any(|(line, _)| line == "source"))
     };
     assert!(!sources("front") && sources("back"));
@@ -144,10 +142,7 @@ fn streams_are_complete_on_a_bad_link() {
         ["sent", "received", "lost", "corrupt"].map(|line| figure(&reports, "probe", line));
     assert_eq!(counts, [200, 200, 0, 0]);
     let (_, _, report) = reports.iter().find(|(_, name, _)| name == "probe").unwrap();
-    let refused = report
-        .lines
-        .iter()
-        .find(|(line, _)| line.starts_with("not "));
+    let refused = report.lines.iter().find(|(line, _)| line.starts_with("not "));
     assert_eq!(refused, None);
 }
 
@@ -192,12 +187,7 @@ fn wires_to_the_outside_stay_out_of_simulations() {
     let Err(mistakes) = simulate(&example("tap.kdl"), SimulationConfig::default()) else {
         panic!("a device in a simulation");
     };
-    assert!(
-        mistakes
-            .to_text()
-            .contains("`tap` reaches outside the simulation"),
-        "{mistakes}"
-    );
+    assert!(mistakes.to_text().contains("`tap` reaches outside the simulation"), "{mistakes}");
 }
 
 /// What a machine without the device, or without the right to it, says.
@@ -213,11 +203,7 @@ fn lacking(name: &str) -> Option<BuildError> {
         ),
         _ => return None,
     };
-    Some(BuildError::Environment {
-        param: Some("device"),
-        what: what.into(),
-        help: help.into(),
-    })
+    Some(BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() })
 }
 
 fn said(name: &str, source: &str) -> String {

@@ -141,11 +141,7 @@ fn every_reason_of_the_rpc_realm_is_explained() {
 fn kinds(is_so: impl Fn(&Entry) -> bool) -> String {
     let is_wire = |entry: &Entry| entry.service == Service::WIRE;
     let is_layer = |entry: &&Entry| entry.service != Service::TOP && !is_wire(entry);
-    let named = |of: &[&Entry]| {
-        of.iter()
-            .map(|e| format!("`{}`", e.kind))
-            .collect::<Vec<_>>()
-    };
+    let named = |of: &[&Entry]| of.iter().map(|e| format!("`{}`", e.kind)).collect::<Vec<_>>();
     let (are, others): (Vec<&Entry>, Vec<&Entry>) = PROTOCOLS.iter().partition(|e| is_so(e));
     let others: Vec<_> = others.into_iter().filter(is_layer).collect();
     if are.len() > 2 * others.len() {

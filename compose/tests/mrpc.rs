@@ -10,9 +10,7 @@ use xk_core::control::Report;
 
 /// Runs a graph; answers the reports of its anchors by name.
 fn run(name: &str) -> Vec<(String, Report)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../graphs")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs").join(name);
     let source = fs::read_to_string(path).unwrap();
     let graph = check(&source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
@@ -20,10 +18,7 @@ fn run(name: &str) -> Vec<(String, Report)> {
     world.run_until_finished(Time::ZERO + Duration::from_secs(120));
     let mut reports = Vec::new();
     for host in graph.graph().expand() {
-        let kernel = world
-            .find(&host.name)
-            .and_then(|id| world.kernel(id))
-            .unwrap();
+        let kernel = world.find(&host.name).and_then(|id| world.kernel(id)).unwrap();
         for protocol in kernel.protocols() {
             let is_anchor = matches!(protocol.head().kind(), "caller" | "procedures");
             if is_anchor && let Some(report) = protocol.ask(kernel, Report::default()) {
@@ -38,11 +33,7 @@ fn run(name: &str) -> Vec<(String, Report)> {
 fn figure(reports: &[(String, Report)], name: &str, line: &str) -> u64 {
     let (_, report) = reports.iter().find(|(n, _)| n == name).unwrap();
     let found = report.lines.iter().find(|(n, _)| n == line);
-    found
-        .unwrap_or_else(|| panic!("{:?}", report.lines))
-        .1
-        .parse()
-        .unwrap()
+    found.unwrap_or_else(|| panic!("{:?}", report.lines)).1.parse().unwrap()
 }
 
 #[test]

@@ -20,10 +20,7 @@ fn sources() -> Vec<String> {
         .filter(|path| path.extension().is_some_and(|e| e == "kdl"))
         .collect();
     sources.sort();
-    sources
-        .iter()
-        .map(|path| fs::read_to_string(path).unwrap())
-        .collect()
+    sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
 /// Leaves out, doubles or exchanges a few words.
@@ -63,10 +60,8 @@ fn any_graph_gets_an_answer() {
     println!("seed {seed}");
     let random = Random::new(seed);
     let sources = sources();
-    let words: Vec<&str> = sources
-        .iter()
-        .flat_map(|source| source.split_inclusive([' ', '\n', '=']))
-        .collect();
+    let words: Vec<&str> =
+        sources.iter().flat_map(|source| source.split_inclusive([' ', '\n', '='])).collect();
     let mut sound = 0;
     for source in &sources {
         for _ in 0..ROUNDS {

@@ -32,12 +32,7 @@ const fn stack(
     top: &'static str,
     program: &'static str,
 ) -> Stack {
-    Stack {
-        name,
-        layers,
-        top,
-        program,
-    }
+    Stack { name, layers, top, program }
 }
 
 const SUN: &str = "version1@program536870913@";
@@ -46,12 +41,7 @@ const SUN_PORT: &str = "version1@program536870913@port99@";
 const STACKS: &[Stack] = &[
     stack("mrpc", "mrpc ip", "mrpc", ""),
     stack("mrpc on vip", "vip arp ip\nmrpc vip", "mrpc", ""),
-    stack(
-        "select",
-        "fragment ip\nchannel fragment\nselect channel",
-        "select",
-        "",
-    ),
+    stack("select", "fragment ip\nchannel fragment\nselect channel", "select", ""),
     stack(
         "select, few kept",
         "fragment ip outstanding_max=2\nchannel fragment\nselect channel",
@@ -129,12 +119,7 @@ struct Load {
 impl Stack {
     fn graph(&self, load: Load, link: &str) -> String {
         let Load { calls, octets } = load;
-        let Stack {
-            layers,
-            top,
-            program,
-            ..
-        } = self;
+        let Stack { layers, top, program, .. } = self;
         let deadline = DEADLINE.as_millis();
         let later = LATER.as_millis();
         let host = |name: &str, own: u8, peer: u8| {
@@ -162,17 +147,13 @@ impl Stack {
 fn judge(stack: &Stack, load: Load, link: &str, seed: u64) -> Option<String> {
     let source = stack.graph(load, link);
     let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     let mut wrong = Vec::new();
-    for (until, caller, name, wanted) in [
-        (DEADLINE + TICK, "load", "waiting", "0"),
-        (END, "later", "replies", "3"),
-    ] {
+    for (until, caller, name, wanted) in
+        [(DEADLINE + TICK, "load", "waiting", "0"), (END, "later", "replies", "3")]
+    {
         world.run_until(Time::ZERO + until);
         for host in ["a", "b"] {
             let kernel = world.kernel(world.find(host).unwrap()).unwrap();
@@ -193,11 +174,7 @@ fn seeds() -> Vec<u64> {
     if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|s| s.parse().ok()) {
         return vec![seed];
     }
-    let count = if std::env::var_os("XK_LONG").is_some() {
-        50
-    } else {
-        1
-    };
+    let count = if std::env::var_os("XK_LONG").is_some() { 50 } else { 1 };
     (1..=count).collect()
 }
 
@@ -222,10 +199,7 @@ fn mutual_calls_end_by_their_deadline() {
 
 #[test]
 fn calls_on_layers_that_wait_for_the_peer_are_refused() {
-    let load = Load {
-        calls: 1,
-        octets: 100,
-    };
+    let load = Load { calls: 1, octets: 100 };
     for stack in REFUSED {
         let source = stack.graph(load, "");
         let mistakes = match check(&source, "g", &Catalog::standard()) {

@@ -33,29 +33,12 @@ fn on_link<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 fn tcp_on_ports_needs_one() {
     let cause = "`tcp` needs `local` on `host-udp`: peers find it there at a port of that layer, and nothing says which";
     let remedy = "name one: `local=\"port9000\"`";
-    assert_refused(
-        &["host-udp", "tcp host-udp", "echo tcp port=7"],
-        "3:5",
-        cause,
-        remedy,
-    );
+    assert_refused(&["host-udp", "tcp host-udp", "echo tcp port=7"], "3:5", cause, remedy);
     let udp = on_link(&[NET, "udp ip", "tcp udp", "echo tcp port=7"]);
     assert!(said(&udp).contains("`tcp` needs `local` on `udp`"));
-    let spied = [
-        "host-udp",
-        "tracer host-udp",
-        "tcp tracer",
-        "echo tcp port=7",
-    ];
+    let spied = ["host-udp", "tracer host-udp", "tcp tracer", "echo tcp port=7"];
     assert!(said(&spied).contains("`tcp` needs `local` on `tracer`"));
-    assert_eq!(
-        said(&[
-            "host-udp",
-            "tcp host-udp local=\"port9000\"",
-            "echo tcp port=7"
-        ]),
-        ""
-    );
+    assert_eq!(said(&["host-udp", "tcp host-udp local=\"port9000\"", "echo tcp port=7"]), "");
     assert_eq!(said(&on_link(&[NET, "tcp ip", "echo tcp port=7"])), "");
     assert_eq!(said(&["loopback", "tcp loopback", "echo tcp port=7"]), "");
 }
@@ -89,13 +72,7 @@ fn what_does_not_fit_on_arp_is_not_sent_to_a_wire_that_is_taken() {
 #[test]
 fn vipsize_goes_from_small_to_large() {
     let stack = |last| {
-        let lines = [
-            NET,
-            "vipaddr arp ip",
-            "fragment vipaddr",
-            last,
-            "channel vipsize",
-        ];
+        let lines = [NET, "vipaddr arp ip", "fragment vipaddr", last, "channel vipsize"];
         [&LINK[..], &lines, &["select channel", "procedures select"]].concat()
     };
     let cause = "`vipsize` wants the layer for the smallest messages first: what `fragment` carries whole, `vipaddr`, on which it \

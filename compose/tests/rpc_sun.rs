@@ -16,10 +16,7 @@ fn source(name: &str) -> String {
 /// Runs a graph with this seed until its callers are done.
 fn run(name: &str, source: &str, seed: u64) -> World {
     let graph = check(source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     world.run_until_finished(Time::ZERO + Duration::from_secs(300));
@@ -87,10 +84,7 @@ fn with_credentials_through_a_layer_that_looks_on() {
     let name = "rpc-sun-auth";
     let source = source(name)
         .replace("authnone sunselect", "authnone watch")
-        .replace(
-            "authsys sunselect",
-            "tracer sunselect name=watch\n    authsys watch",
-        )
+        .replace("authsys sunselect", "tracer sunselect name=watch\n    authsys watch")
         .replace("authshort sunselect", "authshort watch");
     assert!(source.matches(" watch").count() > 4, "{source}");
     all_of(name, &source);
@@ -107,10 +101,7 @@ fn octets_that_a_link_adds_are_no_part_of_a_message() {
     let stacks = [
         ("reqrep eth { number eth=0x3967; }", "02:00:00:00:00:02"),
         ("vip arp ip\nreqrep vip", "10.0.0.2"),
-        (
-            "vipaddr arp ip\nfragment vipaddr\nvipsize vipaddr fragment\nreqrep vipsize",
-            "10.0.0.2",
-        ),
+        ("vipaddr arp ip\nfragment vipaddr\nvipsize vipaddr fragment\nreqrep vipsize", "10.0.0.2"),
     ];
     for (layers, to) in stacks {
         for size in [0, 1, 4, 20, 46, 100] {
@@ -124,11 +115,7 @@ fn octets_that_a_link_adds_are_no_part_of_a_message() {
                 "caller sunprog to=\"procedure1@version1@program536870913@{to}\" count=10 size={size}"
             );
             let source = host("a", 1, &calls)
-                + &host(
-                    "b",
-                    2,
-                    "procedures sunprog at=\"*@version1@program536870913\"",
-                )
+                + &host("b", 2, "procedures sunprog at=\"*@version1@program536870913\"")
                 + "link lan delay=\"1ms\"\n";
             let mut world = run("padded", &source, 1);
             let figures =

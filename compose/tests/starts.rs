@@ -21,14 +21,8 @@ fn what_cannot_start_is_refused() {
         ("icmp ip\necho icmp", "takes no enables"),
         ("udp ip\n\"null\" udp", "takes ports"),
         ("udp ip\necho udp port=7\necho udp name=e2 port=7", "in use"),
-        (
-            "mrpc ip\nprocedures mrpc\nprocedures mrpc name=p2",
-            "in use",
-        ),
-        (
-            "channel ip\nselect channel\nprocedures select\nprocedures select name=p2",
-            "in use",
-        ),
+        ("mrpc ip\nprocedures mrpc\nprocedures mrpc name=p2", "in use"),
+        ("channel ip\nselect channel\nprocedures select\nprocedures select name=p2", "in use"),
         (
             "udp ip\nreqrep udp\nsunselect reqrep\nsunprog sunselect\nsunprog sunselect name=s2",
             "the same type number",

@@ -73,11 +73,7 @@ fn the_length_decides() {
     };
     assert_eq!(cx_octets(&mut net), (65_515, 1500));
     net.frames.0.take();
-    for (len, kinds) in [
-        (1500, vec![ETHER_TYPE]),
-        (1501, vec![IP, IP]),
-        (46, vec![ETHER_TYPE]),
-    ] {
+    for (len, kinds) in [(1500, vec![ETHER_TYPE]), (1501, vec![IP, IP]), (46, vec![ETHER_TYPE])] {
         let sent = message(len, len);
         net.push(0, &session, &sent).unwrap();
         net.pass_ms(50);
@@ -86,11 +82,7 @@ fn the_length_decides() {
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].1, sent, "{len} octets arrive as they are");
     }
-    assert_eq!(
-        net.states[1].3.made.borrow().len(),
-        1,
-        "one session for both ways"
-    );
+    assert_eq!(net.states[1].3.made.borrow().len(), 1, "one session for both ways");
 }
 
 #[test]
@@ -103,20 +95,11 @@ fn a_peer_behind_the_router_is_reached_by_ip() {
     net.push(0, &session, &header).unwrap();
     net.pass_ms(100);
     let frames = net.frames.0.take();
-    assert!(
-        frames
-            .iter()
-            .all(|(_, kind, _)| *kind == IP || *kind == 0x0806)
-    );
-    let own = frames
-        .iter()
-        .find(|(who, kind, _)| who == "a" && *kind == IP);
+    assert!(frames.iter().all(|(_, kind, _)| *kind == IP || *kind == 0x0806));
+    let own = frames.iter().find(|(who, kind, _)| who == "a" && *kind == IP);
     // The sheet's second vector: a header of 20 octets, protocol 90, 56 in all.
     let packet = &own.unwrap().2[14..];
-    assert_eq!(
-        (packet[0], packet[3], packet[8], packet[9]),
-        (0x45, 0x38, 64, 90)
-    );
+    assert_eq!((packet[0], packet[3], packet[8], packet[9]), (0x45, 0x38, 64, 90));
     assert_eq!(packet[12..20], [10, 0, 0, 1, 10, 0, 1, 2]);
     assert_eq!(packet[20..56], header[..]);
     let got = net.got(2);
@@ -129,11 +112,7 @@ fn a_peer_behind_the_router_is_reached_by_ip() {
     let got = net.got(0);
     assert_eq!(got.len(), 1);
     assert_eq!(&got[0].1, b"answer");
-    assert_eq!(
-        net.states[0].3.made.borrow().len(),
-        0,
-        "it came to the open session"
-    );
+    assert_eq!(net.states[0].3.made.borrow().len(), 0, "it came to the open session");
 }
 
 #[test]
@@ -151,10 +130,7 @@ fn answers_go_over_the_link_from_the_first() {
     net.pass_ms(50);
     assert_eq!(net.sent("b"), [ETHER_TYPE, IP, IP]);
     let got = net.got(0);
-    assert_eq!(
-        got.iter().map(|(_, o)| o.len()).collect::<Vec<_>>(),
-        [100, 1501]
-    );
+    assert_eq!(got.iter().map(|(_, o)| o.len()).collect::<Vec<_>>(), [100, 1501]);
     assert!(net.states[0].3.made.borrow().is_empty());
 }
 
@@ -184,10 +160,7 @@ fn everybody_is_reached_over_the_link_alone() {
     net.pass_ms(50);
     assert_eq!(net.sent("a"), [ETHER_TYPE]);
     assert_eq!(net.got(2), [], "it does not cross the router");
-    assert_eq!(
-        net.push(0, &all, &message(1, 1501)),
-        Err(PushError::TooBig { max: 1500 })
-    );
+    assert_eq!(net.push(0, &all, &message(1, 1501)), Err(PushError::TooBig { max: 1500 }));
 }
 
 #[test]
@@ -208,10 +181,7 @@ fn a_peer_that_vanishes_and_comes_back() {
     }
     let got = net.got(1).len();
     assert!(kinds[1..15].iter().all(|k| *k == [ETHER_TYPE]), "{kinds:?}");
-    assert!(
-        kinds[45..60].iter().all(|k| !k.contains(&ETHER_TYPE)),
-        "{kinds:?}"
-    );
+    assert!(kinds[45..60].iter().all(|k| !k.contains(&ETHER_TYPE)), "{kinds:?}");
     assert!(kinds[100..].iter().all(|k| *k == [ETHER_TYPE]), "{kinds:?}");
     assert!((50..=60).contains(&got), "{got} arrived");
     assert!(!session.head().is_closed());
@@ -269,15 +239,7 @@ fn a_peer_that_moves_off_the_link() {
         let id = net.world.find(host).unwrap();
         let added = net.world.enter(id, |cx| {
             let ip = cx.find_protocol("ip").unwrap();
-            ip.ask(
-                cx,
-                AddRoute {
-                    route,
-                    added: false,
-                },
-            )
-            .unwrap()
-            .added
+            ip.ask(cx, AddRoute { route, added: false }).unwrap().added
         });
         assert_eq!(added, Some(true));
     };
@@ -326,11 +288,7 @@ fn only_hosts_that_say_so_are_sent_frames() {
 #[test]
 fn both_know_after_one_exchange() {
     // No broadcast for an hour: the exchange of addresses alone tells.
-    let mut net = Net::new(
-        &advertised("interval=\"1h\" lifetime=\"1h\""),
-        1,
-        Some(1500),
-    );
+    let mut net = Net::new(&advertised("interval=\"1h\" lifetime=\"1h\""), 1, Some(1500));
     net.pass_ms(3_000);
     let broadcasts = net.frames.0.take();
     let vector: Vec<u8> = [
@@ -371,11 +329,7 @@ fn a_peer_that_stops_saying_so_and_begins_again() {
         net.pass_ms(1_000);
         kinds.push(net.sent("a")[0]);
     }
-    assert_eq!(
-        net.got(1).len(),
-        100,
-        "nothing is lost on the way from one to the other"
-    );
+    assert_eq!(net.got(1).len(), 100, "nothing is lost on the way from one to the other");
     let changes: Vec<u16> = kinds.iter().copied().fold(Vec::new(), |mut all, kind| {
         if all.last() != Some(&kind) {
             all.push(kind);
@@ -389,10 +343,8 @@ fn a_peer_that_stops_saying_so_and_begins_again() {
 #[test]
 fn under_loss_all_that_the_links_carry_arrives_once() {
     for seed in 1..=100 {
-        let source = graph(
-            "vip vipadv ip name=low",
-            "vipadv arp interval=\"3s\" lifetime=\"9s\"",
-        ) + "link lan1 delay=\"1ms\" jitter=\"3ms\" loss=\"20%\" { partition from=\"12s\" until=\"30s\" between=b; }\n\
+        let source = graph("vip vipadv ip name=low", "vipadv arp interval=\"3s\" lifetime=\"9s\"")
+            + "link lan1 delay=\"1ms\" jitter=\"3ms\" loss=\"20%\" { partition from=\"12s\" until=\"30s\" between=b; }\n\
                link lan2 delay=\"1ms\" loss=\"20%\"\n";
         let mut net = Net::new(&source, seed, None);
         let near = net.open(0, "10.0.0.2").unwrap();
@@ -456,10 +408,7 @@ fn the_example_reaches_the_near_host_in_frames_and_the_far_one_by_ip() {
     // The type on Ethernet follows from FRAGMENT's number on IP.
     let near = kinds.iter().filter(|kind| **kind == 0x3900 + 101).count();
     let far = kinds.iter().filter(|kind| **kind == IP).count();
-    assert!(
-        near >= 19 && far >= 20 && near + far >= 40,
-        "{near} and {far}"
-    );
+    assert!(near >= 19 && far >= 20 && near + far >= 40, "{near} and {far}");
 }
 
 /// A world in which `a` probes the others through UDP on `vip`, and they echo.
@@ -480,11 +429,7 @@ fn figure(net: &mut Net, probe: &str, name: &str) -> u64 {
     });
     let lines = report.unwrap().lines;
     let found = lines.iter().find(|(line, _)| line == name);
-    found
-        .unwrap_or_else(|| panic!("{lines:?}"))
-        .1
-        .parse()
-        .unwrap()
+    found.unwrap_or_else(|| panic!("{lines:?}")).1.parse().unwrap()
 }
 
 /// Paper 001, section 3.1: IP is taken out from below UDP where the host is on the link.
@@ -500,9 +445,7 @@ fn udp_goes_in_frames_to_the_link_and_by_ip_beyond_it() {
     }
     let frames = net.frames.0.take();
     let straight = |who: &str| {
-        let own = frames
-            .iter()
-            .filter(|(from, kind, _)| from == who && *kind == 0x3900 + 17);
+        let own = frames.iter().filter(|(from, kind, _)| from == who && *kind == 0x3900 + 17);
         own.map(|(.., frame)| frame.clone()).collect::<Vec<_>>()
     };
     // The first goes by IP: the neighbour's address is not known yet.

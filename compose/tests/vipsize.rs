@@ -121,20 +121,13 @@ fn vipsize_takes_apart_only_what_is_too_long() {
     net.pass_ms(3_000);
     let near = open_waiting(&mut net, 0, "10.0.0.2", 100).unwrap();
     let far = open_waiting(&mut net, 0, "10.0.1.2", 100).unwrap();
-    for (len, kind) in [
-        (100, ETHER_TYPE),
-        (1500, ETHER_TYPE),
-        (1501, FRAGMENTS),
-        (6000, FRAGMENTS),
-    ] {
+    for (len, kind) in [(100, ETHER_TYPE), (1500, ETHER_TYPE), (1501, FRAGMENTS), (6000, FRAGMENTS)]
+    {
         net.frames.0.take();
         net.push(0, &near, &message(len, len)).unwrap();
         net.pass_ms(100);
         let kinds = net.sent("a");
-        assert!(
-            !kinds.is_empty() && kinds.iter().all(|k| *k == kind),
-            "{len}: {kinds:x?}"
-        );
+        assert!(!kinds.is_empty() && kinds.iter().all(|k| *k == kind), "{len}: {kinds:x?}");
         let got = net.got(1);
         assert_eq!(got.len(), 1, "{len} octets");
         assert_eq!(got[0].1, message(len, len), "{len} octets");
@@ -144,26 +137,17 @@ fn vipsize_takes_apart_only_what_is_too_long() {
         net.push(0, &far, &message(len, len)).unwrap();
         net.pass_ms(200);
         let frames = net.frames.0.take();
-        let own = frames
-            .iter()
-            .filter(|(who, kind, _)| who == "a" && *kind == IP);
+        let own = frames.iter().filter(|(who, kind, _)| who == "a" && *kind == IP);
         let number = if len <= 1480 { 90 } else { 101 };
         assert!(own.clone().count() > 0);
         // No packet is a fragment of IP's.
-        assert!(
-            own.clone()
-                .all(|(.., f)| f[14 + 9] == number && f[14 + 6] & 0x3f == 0)
-        );
+        assert!(own.clone().all(|(.., f)| f[14 + 9] == number && f[14 + 6] & 0x3f == 0));
         let got = net.got(2);
         assert_eq!(got.len(), 1, "{len} octets");
         assert_eq!(got[0].1, message(len, len));
     }
     for at in [1, 2] {
-        assert_eq!(
-            net.states[at].3.made.borrow().len(),
-            1,
-            "one session for all ways"
-        );
+        assert_eq!(net.states[at].3.made.borrow().len(), 1, "one session for all ways");
         let made = net.states[at].3.made.borrow()[0].clone();
         net.push(at, &made, &message(9, 3000)).unwrap();
         net.pass_ms(200);
@@ -191,10 +175,7 @@ fn vipsize_takes_its_cutoffs_from_the_graph() {
         Ok(_) => String::new(),
         Err(mistakes) => mistakes.to_text(),
     };
-    assert!(
-        text.contains("rising cutoffs, one for each layer but the last"),
-        "{text}"
-    );
+    assert!(text.contains("rising cutoffs, one for each layer but the last"), "{text}");
 }
 
 /// Pushes on a shepherd that can wait.
@@ -276,11 +257,8 @@ fn vipsize_asks_the_way_that_a_message_went_for_its_copy() {
 
 #[test]
 fn a_session_closed_while_a_way_is_sought_leaves_nothing_open() {
-    let source = sized().replacen(
-        "delay=\"1ms\"",
-        "delay=\"1ms\" { partition from=\"5s\" between=a; }",
-        1,
-    );
+    let source =
+        sized().replacen("delay=\"1ms\"", "delay=\"1ms\" { partition from=\"5s\" between=a; }", 1);
     let mut net = Net::new(&source, 1, None);
     net.pass_ms(3_000);
     let near = open_waiting(&mut net, 0, "10.0.0.2", 100).unwrap();
@@ -296,11 +274,7 @@ fn a_session_closed_while_a_way_is_sought_leaves_nothing_open() {
     let held = net.world.enter(id, |cx| {
         let mut held = Vec::new();
         for name in ["ip", "fragment", "arp"] {
-            let mut asked = ListSessions {
-                max: usize::MAX,
-                sessions: Vec::new(),
-                total: 0,
-            };
+            let mut asked = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
             let protocol = cx.find_protocol(name).unwrap();
             asked = protocol.ask(cx, asked).unwrap();
             let open = asked.sessions.iter().filter(|s| s.head().opens() > 0);
@@ -310,8 +284,5 @@ fn a_session_closed_while_a_way_is_sought_leaves_nothing_open() {
     });
     let held = held.unwrap();
     // What the offers of the upper layers hold by themselves is not there before a session is.
-    assert!(
-        held.iter().all(|(name, open)| *open == 0 || *name == "arp"),
-        "{held:?}"
-    );
+    assert!(held.iter().all(|(name, open)| *open == 0 || *name == "arp"), "{held:?}");
 }

@@ -24,10 +24,7 @@ impl Crowd {
              ip arp {{ address \"10.0.0.{{n+1}}/24\"; }}\n vip vipadv ip\n}}\nlink lan {link}\n"
         );
         let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
-        let config = SimulationConfig {
-            seed,
-            ..SimulationConfig::default()
-        };
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
         start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));
         let names = graph.graph().expand().into_iter();
@@ -45,10 +42,7 @@ impl Crowd {
         let mut all = Vec::new();
         for (at, id) in self.hosts.iter().enumerate() {
             let asked = self.world.enter(*id, |cx| {
-                let asked = VipTable {
-                    max: usize::MAX,
-                    ..VipTable::default()
-                };
+                let asked = VipTable { max: usize::MAX, ..VipTable::default() };
                 let vipadv = cx.find_protocol("vipadv").unwrap();
                 let asked = vipadv.ask(cx, asked).unwrap();
                 for known in &asked.hosts {

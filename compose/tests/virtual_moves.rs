@@ -58,10 +58,7 @@ fn a_station_that_becomes_another_host_speaks_for_that_one() {
         let got = net.got(0);
         let five: Ipv4Addr = "10.0.0.5".parse().unwrap();
         assert_eq!(got.len(), 3, "{lower}");
-        assert!(
-            got.iter().all(|(from, _)| *from == five),
-            "{lower}: {got:?}"
-        );
+        assert!(got.iter().all(|(from, _)| *from == five), "{lower}: {got:?}");
     }
 }
 
@@ -153,10 +150,7 @@ fn table(net: &mut Net, host: &str) -> (usize, Vec<Ipv4Addr>) {
     let asked = net.world.enter(id, |cx| {
         let vipadv = cx.find_protocol("vipadv").unwrap();
         let max = usize::MAX;
-        let asked = VipTable {
-            max,
-            ..VipTable::default()
-        };
+        let asked = VipTable { max, ..VipTable::default() };
         vipadv.ask(cx, asked).unwrap()
     });
     let asked = asked.unwrap();

@@ -26,35 +26,20 @@ static SPY: Entry = layer("spy", Family::Inherit, &[Family::Inherit]);
 static FRAMES: Entry = layer("frames", Family::Ether, &[Family::Link]).header_octets(14);
 static FINDER: Entry =
     layer("finder", Family::Host, &[Family::Ether]).numbers(&[("frames", 0x806)]);
-static NET: Entry = layer("net", Family::Host, HOST)
-    .lowers(1..=4)
-    .header_octets(20)
-    .numbers(&[("frames", 0x800)]);
+static NET: Entry =
+    layer("net", Family::Host, HOST).lowers(1..=4).header_octets(20).numbers(&[("frames", 0x800)]);
 static CHOOSER: Entry = layer("chooser", Family::Host, HOST)
     .lowers(2..=2)
     .stacking_rules(&StackingRules {
-        derived: &[DerivedNumber {
-            on: "frames",
-            from: "net",
-            base: "base",
-            below: 256,
-        }],
+        derived: &[DerivedNumber { on: "frames", from: "net", base: "base", below: 256 }],
         excluded: &[Exclusion {
             upper: "ports",
             why: "its two ports do not map onto one number",
             instead: "let it stand on `net`",
         }],
         ways: &[
-            Way {
-                on: "frames",
-                straight: true,
-                is: "the one above the link",
-            },
-            Way {
-                on: "frames",
-                straight: false,
-                is: "the one that reaches all",
-            },
+            Way { on: "frames", straight: true, is: "the one above the link" },
+            Way { on: "frames", straight: false, is: "the one that reaches all" },
         ],
         ..StackingRules::NONE
     })
@@ -62,23 +47,12 @@ static CHOOSER: Entry = layer("chooser", Family::Host, HOST)
 /// Chooses among several, without rules for numbers.
 static SIZER: Entry = layer("sizer", Family::Host, HOST)
     .lowers(2..=8)
-    .stacking_rules(&StackingRules {
-        rising: Some("limit"),
-        ..StackingRules::NONE
-    })
-    .blocks(&[block(
-        "limit",
-        0..=7,
-        &[required("octets", ParamKind::Octets, "")],
-        &[],
-        "",
-    )]);
-static CUTTER: Entry = layer("cutter", Family::Host, HOST)
-    .header_octets(25)
-    .numbers(&[("net", 101)]);
-static CALLS: Entry = layer("calls", Family::Host, HOST)
-    .header_octets(36)
-    .numbers(&[("net", 90), ("cutter", 7)]);
+    .stacking_rules(&StackingRules { rising: Some("limit"), ..StackingRules::NONE })
+    .blocks(&[block("limit", 0..=7, &[required("octets", ParamKind::Octets, "")], &[], "")]);
+static CUTTER: Entry =
+    layer("cutter", Family::Host, HOST).header_octets(25).numbers(&[("net", 101)]);
+static CALLS: Entry =
+    layer("calls", Family::Host, HOST).header_octets(36).numbers(&[("net", 90), ("cutter", 7)]);
 static PORTS: Entry = layer("ports", Family::Port, HOST)
     .header_octets(8)
     .numbers(&[("net", 17)])
@@ -99,10 +73,7 @@ static WHO: Entry = layer("who", Family::Other("names"), &[Family::Host, Family:
         needed: &[
             Needed {
                 parameter: "own",
-                on: NeededOn::Kind {
-                    kind: "finder",
-                    unless: "net",
-                },
+                on: NeededOn::Kind { kind: "finder", unless: "net" },
                 why: "nobody knows it there",
                 instead: "say it",
             },
@@ -120,12 +91,9 @@ static WHO: Entry = layer("who", Family::Other("names"), &[Family::Host, Family:
         optional("place", ParamKind::Text("a place"), ""),
     ]);
 /// Has numbers of its own on both.
-static BOTH: Entry = layer("both", Family::Host, HOST)
-    .header_octets(4)
-    .numbers(&[("net", 253), ("frames", 0x88b5)]);
-static LARGE: Entry = layer("large", Family::Host, HOST)
-    .header_octets(4)
-    .numbers(&[("net", 300)]);
+static BOTH: Entry =
+    layer("both", Family::Host, HOST).header_octets(4).numbers(&[("net", 253), ("frames", 0x88b5)]);
+static LARGE: Entry = layer("large", Family::Host, HOST).header_octets(4).numbers(&[("net", 300)]);
 static NOBODY: Entry = layer("nobody", Family::Host, HOST).header_octets(4);
 
 fn catalog() -> Catalog {
@@ -158,9 +126,7 @@ fn planned(nodes: &str, name: &str) -> Vec<(String, u32)> {
     let at = host.nodes.iter().position(|n| *n.name == *name).unwrap();
     let places = graph.plan(0).unwrap().places();
     let numbers = places[at].numbers().iter();
-    numbers
-        .map(|(lower, number)| (host.nodes[*lower].name.to_string(), *number))
-        .collect()
+    numbers.map(|(lower, number)| (host.nodes[*lower].name.to_string(), *number)).collect()
 }
 
 #[test]
@@ -183,36 +149,21 @@ fn a_number_follows_from_another() {
 #[test]
 fn the_base_is_a_parameter() {
     let nodes = "chooser finder net name=second base=20480\ncalls second";
-    assert_eq!(
-        planned(nodes, "calls"),
-        vec![("frames".to_owned(), 20480 + 90)]
-    );
+    assert_eq!(planned(nodes, "calls"), vec![("frames".to_owned(), 20480 + 90)]);
 }
 
 #[test]
 fn two_uppers_with_one_number_clash_on_both() {
     let text = said("calls chooser\ncalls chooser name=c2");
-    assert!(
-        text.contains("`c2` has the same type number on `net` as `calls`: 90"),
-        "{text}"
-    );
-    assert!(
-        text.contains("`c2` has the same type number on `frames` as `calls`: 14682"),
-        "{text}"
-    );
-    assert_eq!(
-        said("calls chooser\ncalls chooser name=c2 { number net=91; }"),
-        ""
-    );
+    assert!(text.contains("`c2` has the same type number on `net` as `calls`: 90"), "{text}");
+    assert!(text.contains("`c2` has the same type number on `frames` as `calls`: 14682"), "{text}");
+    assert_eq!(said("calls chooser\ncalls chooser name=c2 { number net=91; }"), "");
 }
 
 #[test]
 fn without_a_number_none_follows() {
     let text = said("nobody chooser");
-    assert!(
-        text.contains("`nobody` has no type number on `net`"),
-        "{text}"
-    );
+    assert!(text.contains("`nobody` has no type number on `net`"), "{text}");
     assert_eq!(text.matches("error").count(), 1, "{text}");
     let text = said("large chooser");
     assert!(
@@ -234,10 +185,7 @@ fn who_cannot_stand_there_is_told_why() {
     assert!(text.contains("help: let it stand on `net`"), "{text}");
     assert_eq!(text.matches("error").count(), 1, "{text}");
     let text = said("spy chooser\nspy spy name=s2\nports s2");
-    assert!(
-        text.contains("`ports` cannot stand on `chooser`, which lies below `s2`"),
-        "{text}"
-    );
+    assert!(text.contains("`ports` cannot stand on `chooser`, which lies below `s2`"), "{text}");
     // Through one that has a header it can.
     assert!(!said("cutter chooser\nsizer chooser cutter\nports sizer").is_empty());
     assert_eq!(said("ports net"), "");
@@ -270,10 +218,7 @@ fn ways_have_their_places() {
 #[test]
 fn who_has_a_header_can_exclude_as_well() {
     let text = said("ports net\nrecords ports");
-    assert!(
-        text.contains("`records` cannot stand on `ports`: it keeps none"),
-        "{text}"
-    );
+    assert!(text.contains("`records` cannot stand on `ports`: it keeps none"), "{text}");
     let text = said("ports net\nspy ports\nrecords spy");
     assert!(
         text.contains("`records` cannot stand on `ports`, which lies below `spy`: it keeps none"),
@@ -329,10 +274,7 @@ fn a_parameter_is_needed_where_nobody_else_says_the_same() {
 #[test]
 fn a_parameter_is_needed_where_the_layer_below_takes_such_addresses() {
     let text = said("ports net\nwho ports");
-    assert!(
-        text.contains("`who` needs `place` on `ports`: there are many"),
-        "{text}"
-    );
+    assert!(text.contains("`who` needs `place` on `ports`: there are many"), "{text}");
     assert_eq!(said("ports net\nwho ports place=here"), "");
     assert_eq!(said("who net"), "");
 }
@@ -347,26 +289,16 @@ fn who_carries_larger_messages_comes_behind() {
         ),
         "{text}"
     );
-    assert!(
-        text.contains("help: write `sizer chooser cutter`"),
-        "{text}"
-    );
+    assert!(text.contains("help: write `sizer chooser cutter`"), "{text}");
     assert_eq!(text.matches("error").count(), 1, "{text}");
     // Of three, and not right below one another.
     let text = said("cutter net\nspy cutter\nsizer chooser spy net");
-    assert!(
-        text.contains("help: write `sizer chooser net spy`"),
-        "{text}"
-    );
+    assert!(text.contains("help: write `sizer chooser net spy`"), "{text}");
     // Of `chooser` only a part goes through `net`.
     assert_eq!(said("sizer chooser net"), "");
     // Who says what goes where may do so in any order, but for the others.
     let own = |blocks| format!("cutter chooser\nsizer cutter chooser {{ {blocks} }}");
     assert_eq!(said(&own("limit 100")), "");
     let three = "cutter net\nspy net\nsizer spy cutter net { limit 100; }";
-    assert!(
-        said(three).contains("what `cutter` carries whole"),
-        "{}",
-        said(three)
-    );
+    assert!(said(three).contains("what `cutter` carries whole"), "{}", said(three));
 }

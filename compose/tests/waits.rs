@@ -17,11 +17,7 @@ fn pair(above: &str, client: &str, server: &str) -> String {
              ip arp {{ address \"10.0.0.{last}/24\"; }}\n{above}\n{top}\n}}\n"
         )
     };
-    format!(
-        "{}{}link lan delay=\"1ms\"\n",
-        host("a", 1, client),
-        host("b", 2, server)
-    )
+    format!("{}{}link lan delay=\"1ms\"\n", host("a", 1, client), host("b", 2, server))
 }
 
 /// What the client of a graph says.
@@ -77,11 +73,7 @@ fn who_waits_says_so() {
         }
         waiting.push(entry.kind);
         let says = entry.stacking_rules.is_some_and(|rules| rules.waits);
-        assert!(
-            says,
-            "`{}` waits, and its entry does not say so",
-            entry.kind
-        );
+        assert!(says, "`{}` waits, and its entry does not say so", entry.kind);
     }
     assert_eq!(waiting, ["fragment", "vipaddr"]);
 }

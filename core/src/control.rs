@@ -52,12 +52,7 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// Puts a question.
     pub fn new<Q: Question>(question: &'a mut Q) -> Self {
-        Self {
-            name: Q::NAME,
-            is_upward: Q::UPWARD,
-            question,
-            passed_up_by: Vec::new(),
-        }
+        Self { name: Q::NAME, is_upward: Q::UPWARD, question, passed_up_by: Vec::new() }
     }
 
     /// For a layer that passes a question from below on to those above, under one name for all of its objects. False if it has

@@ -369,9 +369,7 @@ impl Kernel {
     /// The protocol that could not start, and why.
     pub fn start(&self) -> Result<(), (ProtocolRef, OpenError)> {
         for protocol in self.protocols() {
-            protocol
-                .start(self)
-                .map_err(|error| (protocol.clone(), error))?;
+            protocol.start(self).map_err(|error| (protocol.clone(), error))?;
         }
         Ok(())
     }
@@ -416,8 +414,7 @@ impl Kernel {
         loop {
             let mut wheel = self.wheel.borrow_mut();
             let Some((handle, alarm)) = wheel.pop_due(self.now()) else {
-                self.quiet_until
-                    .set(wheel.next_expiry().unwrap_or(Time::MAX));
+                self.quiet_until.set(wheel.next_expiry().unwrap_or(Time::MAX));
                 return fired;
             };
             drop(wheel);
@@ -469,11 +466,7 @@ impl Kernel {
 
     /// The protocol with this name in the graph.
     pub fn find_protocol(&self, name: &str) -> Option<ProtocolRef> {
-        self.protocols
-            .borrow()
-            .iter()
-            .find(|p| p.name() == name)
-            .cloned()
+        self.protocols.borrow().iter().find(|p| p.name() == name).cloned()
     }
 
     // ---- bursts ----
@@ -539,13 +532,7 @@ impl Kernel {
         message: &Message,
     ) -> Option<(Rc<dyn Observer>, u64)> {
         let observer = self.observer.borrow().clone()?;
-        let span = observer.enter(Crossing {
-            operation,
-            upper,
-            lower,
-            session,
-            message,
-        });
+        let span = observer.enter(Crossing { operation, upper, lower, session, message });
         Some((observer, span))
     }
 

@@ -56,10 +56,7 @@ struct Table<K, V> {
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self {
-            entries: HashTable::new(),
-            places: Places::default(),
-        }
+        Self { entries: HashTable::new(), places: Places::default() }
     }
 }
 
@@ -174,10 +171,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     pub(crate) fn look<R>(&self, key: &K, see: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = hash(&self.hasher, key);
         let table = self.table.borrow();
-        table
-            .entries
-            .find(hash, |(bound, _)| bound == key)
-            .map(|(_, value)| see(value))
+        table.entries.find(hash, |(bound, _)| bound == key).map(|(_, value)| see(value))
     }
 
     /// Binds `key`, which must be free, to `value`.
@@ -268,9 +262,8 @@ impl<K: Key, V: Clone> Map<K, V> {
     }
 
     fn insert(&self, entries: &mut HashTable<(K, V)>, hash_of_key: u64, key: K, value: V) {
-        let entry = entries.insert_unique(hash_of_key, (key, value), |(bound, _)| {
-            hash(&self.hasher, bound)
-        });
+        let entry = entries
+            .insert_unique(hash_of_key, (key, value), |(bound, _)| hash(&self.hasher, bound));
         // What was just bound is what the next message asks for.
         self.last.set(entry.bucket_index());
     }

@@ -44,10 +44,7 @@ impl Numbers {
             (old.lower, old.upper) == (entry.lower, entry.upper) && old.number != entry.number
         };
         if let Some(&first) = self.kinds.iter().find(clash) {
-            return Err(Conflict {
-                first,
-                second: entry,
-            });
+            return Err(Conflict { first, second: entry });
         }
         if !self.kinds.contains(&entry) {
             self.kinds.push(entry);
@@ -57,27 +54,19 @@ impl Numbers {
 
     /// Gives one protocol of the graph another number on one below.
     pub fn override_pair(&mut self, upper: ProtocolId, lower: ProtocolId, number: u32) {
-        self.overrides
-            .retain(|(u, l, _)| (*u, *l) != (upper, lower));
+        self.overrides.retain(|(u, l, _)| (*u, *l) != (upper, lower));
         self.overrides.push((upper, lower, number));
     }
 
     /// The number of `upper` on `lower`, each given by its id and kind.
     pub fn find(&self, upper: (ProtocolId, &str), lower: (ProtocolId, &str)) -> Option<u32> {
-        let own = self
-            .overrides
-            .iter()
-            .find(|(u, l, _)| (*u, *l) == (upper.0, lower.0));
-        own.map(|(_, _, n)| *n)
-            .or_else(|| self.find_kinds(upper.1, lower.1))
+        let own = self.overrides.iter().find(|(u, l, _)| (*u, *l) == (upper.0, lower.0));
+        own.map(|(_, _, n)| *n).or_else(|| self.find_kinds(upper.1, lower.1))
     }
 
     /// The number of the kind `upper` on the kind `lower`.
     pub fn find_kinds(&self, upper: &str, lower: &str) -> Option<u32> {
-        self.kinds
-            .iter()
-            .find(|n| n.upper == upper && n.lower == lower)
-            .map(|n| n.number)
+        self.kinds.iter().find(|n| n.upper == upper && n.lower == lower).map(|n| n.number)
     }
 
     /// The entries by kinds.
@@ -90,11 +79,7 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    const UDP: Number = Number {
-        upper: "udp",
-        lower: "ip",
-        number: 17,
-    };
+    const UDP: Number = Number { upper: "udp", lower: "ip", number: 17 };
 
     #[test]
     fn contradictions_are_found() {
@@ -102,13 +87,7 @@ mod tests {
         assert_eq!(table.add(UDP), Ok(()));
         assert_eq!(table.add(UDP), Ok(()));
         assert!(table.add(Number { number: 18, ..UDP }).is_err());
-        assert_eq!(
-            table.add(Number {
-                lower: "vip",
-                ..UDP
-            }),
-            Ok(())
-        );
+        assert_eq!(table.add(Number { lower: "vip", ..UDP }), Ok(()));
     }
 
     #[test]
@@ -116,17 +95,8 @@ mod tests {
         let mut table = Numbers::default();
         table.add(UDP).unwrap();
         table.override_pair(ProtocolId(3), ProtocolId(2), 99);
-        assert_eq!(
-            table.find((ProtocolId(3), "udp"), (ProtocolId(2), "ip")),
-            Some(99)
-        );
-        assert_eq!(
-            table.find((ProtocolId(4), "udp"), (ProtocolId(2), "ip")),
-            Some(17)
-        );
-        assert_eq!(
-            table.find((ProtocolId(4), "x"), (ProtocolId(2), "ip")),
-            None
-        );
+        assert_eq!(table.find((ProtocolId(3), "udp"), (ProtocolId(2), "ip")), Some(99));
+        assert_eq!(table.find((ProtocolId(4), "udp"), (ProtocolId(2), "ip")), Some(17));
+        assert_eq!(table.find((ProtocolId(4), "x"), (ProtocolId(2), "ip")), None);
     }
 }

@@ -36,9 +36,7 @@ impl Random {
     /// A generator whose output can be foretold by those alone who know `key`.
     #[must_use]
     pub fn from_key(key: [u8; 32]) -> Random {
-        Random {
-            stream: RefCell::new(ChaCha20Rng::from_seed(key)),
-        }
+        Random { stream: RefCell::new(ChaCha20Rng::from_seed(key)) }
     }
 
     /// An independent generator, which follows from this one's key and `label` alone.
@@ -172,9 +170,8 @@ mod tests {
             assert_eq!(octets[64 * block..], answer);
             // By words and by octets it is one stream.
             let words = Random::from_key(key);
-            let by_words: Vec<u8> = (0..octets.len() / 8)
-                .flat_map(|_| words.next_u64().to_le_bytes())
-                .collect();
+            let by_words: Vec<u8> =
+                (0..octets.len() / 8).flat_map(|_| words.next_u64().to_le_bytes()).collect();
             assert_eq!(by_words, octets);
         }
     }

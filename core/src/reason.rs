@@ -102,9 +102,7 @@ impl DropCounters {
     /// How many were dropped for `reason`.
     pub fn of(&self, reason: &Reason) -> u64 {
         let list = self.0.borrow();
-        list.iter()
-            .find(|(r, _)| **r == *reason)
-            .map_or(0, |(_, n)| n.get())
+        list.iter().find(|(r, _)| **r == *reason).map_or(0, |(_, n)| n.get())
     }
 
     /// How many were dropped for any reason.

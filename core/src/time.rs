@@ -162,10 +162,7 @@ mod tests {
         assert_eq!(Time::from_ms(3) - Duration::from_secs(1), Time::ZERO);
         assert_eq!(Time::from_s(u64::MAX), Time::MAX);
         assert_eq!(Time::ZERO.since(Time::MAX), Duration::ZERO);
-        assert_eq!(
-            Time::from_ms(5).since(Time::from_ms(2)),
-            Duration::from_millis(3)
-        );
+        assert_eq!(Time::from_ms(5).since(Time::from_ms(2)), Duration::from_millis(3));
         let mut time = Time::from_us(7);
         time += Duration::from_micros(2);
         assert_eq!((time.as_us(), time.as_ms(), time.as_ns()), (9, 0, 9_000));

@@ -23,12 +23,7 @@ struct Wait {
     listed: bool,
 }
 
-const NONE: Wait = Wait {
-    ticket: None,
-    until: Time::MAX,
-    alarm: None,
-    listed: false,
-};
+const NONE: Wait = Wait { ticket: None, until: Time::MAX, alarm: None, listed: false };
 
 /// What is to be done when an alarm has gone off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

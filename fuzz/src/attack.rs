@@ -117,30 +117,19 @@ const HOSTS: [&str; 3] = ["victim", "other", "beyond"];
 
 impl Attack {
     fn new(graph: &CheckedGraph) -> Self {
-        let config = SimulationConfig {
-            pool_octets_max: POOL_OCTETS,
-            ..SimulationConfig::default()
-        };
+        let config =
+            SimulationConfig { pool_octets_max: POOL_OCTETS, ..SimulationConfig::default() };
         let mut world = simulate(graph, config).unwrap_or_else(|e| panic!("{}", e.to_text()));
         let add = |world: &World, name, kind| {
             let id = world.find(name).expect("a host of the graph");
             Top::add_kind(world.kernel(id).expect("its kernel"), kind, "top")
         };
-        let (top, client) = (
-            add(&world, "attacker", "top"),
-            add(&world, "victim", "probe"),
-        );
+        let (top, client) = (add(&world, "attacker", "top"), add(&world, "victim", "probe"));
         top.forget(true);
         client.forget(true);
         start_world(graph, &mut world).unwrap_or_else(|e| panic!("{}", e.to_text()));
-        let attack = Self {
-            world,
-            top,
-            wire: RefCell::default(),
-            held: Vec::new(),
-            client,
-            noise: 0,
-        };
+        let attack =
+            Self { world, top, wire: RefCell::default(), held: Vec::new(), client, noise: 0 };
         let kernel = attack.kernel("attacker");
         let sim = kernel.find_protocol("sim").expect("its wire");
         let session = attack.top.open(kernel, &sim, Participants::default());
@@ -207,9 +196,7 @@ impl Attack {
                     self.world.enter(id, |cx| session.close(cx));
                 }
             }
-            _ => self
-                .client
-                .refuse((place & 1 == 1).then_some(&reason::NO_PORT)),
+            _ => self.client.refuse((place & 1 == 1).then_some(&reason::NO_PORT)),
         }
     }
 
@@ -250,9 +237,7 @@ impl Attack {
             return;
         };
         let (client, id) = (&self.client, self.id("victim"));
-        let opened = self
-            .world
-            .enter(id, |cx| client.open(cx, &protocol, participants));
+        let opened = self.world.enter(id, |cx| client.open(cx, &protocol, participants));
         if let Some(Ok(session)) = opened {
             self.held.push(session);
         }
@@ -266,9 +251,7 @@ impl Attack {
         let host = HOSTS[usize::from(place) % HOSTS.len()];
         let kernel = self.kernel(host);
         let protocols = kernel.protocols();
-        let Some(protocol) = protocols
-            .get(usize::from(object) % protocols.len().max(1))
-            .cloned()
+        let Some(protocol) = protocols.get(usize::from(object) % protocols.len().max(1)).cloned()
         else {
             return;
         };
@@ -282,19 +265,9 @@ impl Attack {
     /// Looks whether everything is within its bounds.
     fn check(&self) {
         let kernel = self.kernel("victim");
-        for (name, max) in [
-            ("eth", 32),
-            ("arp", 16),
-            ("ip", 24),
-            ("icmp", 8),
-            ("udp", 16),
-        ] {
+        for (name, max) in [("eth", 32), ("arp", 16), ("ip", 24), ("icmp", 8), ("udp", 16)] {
             let protocol = kernel.find_protocol(name).expect("a layer");
-            let list = ListSessions {
-                max: 0,
-                sessions: Vec::new(),
-                total: 0,
-            };
+            let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
             let total = protocol.ask(kernel, list).map_or(0, |list| list.total);
             assert!(total <= max, "{name} has {total} sessions");
             let drops = protocol.head().drops().list();
@@ -347,33 +320,16 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, host: Ipv4Addr, octets: &[
         1 => drop(to.ask(cx, ListMaps::default())),
         2 => drop(to.ask(cx, Report::default())),
         3 => drop(to.ask(cx, ClaimHost { host })),
-        4 => drop(to.ask(
-            cx,
-            HostConflict {
-                host,
-                address: STATION,
-            },
-        )),
+        4 => drop(to.ask(cx, HostConflict { host, address: STATION })),
         5 => drop(to.ask(cx, IsLocalHost { host, local: false })),
-        6 => drop(to.ask(
-            cx,
-            JoinGroup {
-                address: start[..6].try_into().unwrap_or_default(),
-            },
-        )),
+        6 => drop(to.ask(cx, JoinGroup { address: start[..6].try_into().unwrap_or_default() })),
         7 => drop(to.ask(cx, LinkType::default())),
         8 => drop(to.ask(cx, MaxPacket::default())),
         9 => drop(to.ask(cx, OptPacket::default())),
         10 => drop(to.ask(cx, MyEther::default())),
         11 => drop(to.ask(cx, MyHost { host })),
         12 => drop(to.ask(cx, PeerHost { host })),
-        13 => drop(to.ask(
-            cx,
-            Resolve {
-                host,
-                address: None,
-            },
-        )),
+        13 => drop(to.ask(cx, Resolve { host, address: None })),
         14 => {
             let causes = [
                 SendErrorCause::Refused(&reason::NO_PORT),
@@ -381,67 +337,30 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, host: Ipv4Addr, octets: &[
                 SendErrorCause::HostUnreachable,
                 SendErrorCause::TimeToLive,
                 SendErrorCause::Reassembly,
-                SendErrorCause::TooBig {
-                    mtu: u16::from(octets[0]),
-                },
+                SendErrorCause::TooBig { mtu: u16::from(octets[0]) },
                 SendErrorCause::Parameter { pointer: octets[0] },
             ];
             let cause = causes[usize::from(octets[1]) % causes.len()];
             let (packet, link_broadcast) = (packet(), octets[0] & 1 == 1);
-            drop(to.ask(
-                cx,
-                SendError {
-                    packet,
-                    cause,
-                    link_broadcast,
-                },
-            ));
+            drop(to.ask(cx, SendError { packet, cause, link_broadcast }));
         }
         15 => drop(to.ask(cx, error)),
-        16 => drop(to.ask(
-            cx,
-            DeliverError {
-                source: VICTIM,
-                destination: host,
-                protocol: 17,
-                error,
-            },
-        )),
+        16 => drop(
+            to.ask(cx, DeliverError { source: VICTIM, destination: host, protocol: 17, error }),
+        ),
         17 => drop(to.ask(cx, xk_arp::ArpTable::default())),
         18 => {
             let Ok(network) = Cidr::new(host, octets[0] % 33) else {
                 return;
             };
-            let route = xk_ip::RouteInfo {
-                network,
-                via: None,
-                on: "arp".into(),
-                metric: 1,
-            };
-            drop(to.ask(
-                cx,
-                xk_ip::AddRoute {
-                    route,
-                    added: false,
-                },
-            ));
+            let route = xk_ip::RouteInfo { network, via: None, on: "arp".into(), metric: 1 };
+            drop(to.ask(cx, xk_ip::AddRoute { route, added: false }));
             drop(to.ask(cx, xk_ip::ListRoutes::default()));
             let via = None;
-            let _ = to.ask(
-                cx,
-                xk_ip::RemoveRoute {
-                    network,
-                    via,
-                    removed: 0,
-                },
-            );
+            let _ = to.ask(cx, xk_ip::RemoveRoute { network, via, removed: 0 });
         }
         _ => {
-            let list = ListSessions {
-                max: 16,
-                sessions: Vec::new(),
-                total: 0,
-            };
+            let list = ListSessions { max: 16, sessions: Vec::new(), total: 0 };
             for session in to.ask(cx, list).map_or(Vec::new(), |list| list.sessions) {
                 drop(session.ask(cx, Describe::default()));
                 let _ = session.ask(cx, OptPacket::default());

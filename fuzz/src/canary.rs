@@ -3,11 +3,8 @@
 use crate::Target;
 
 /// The target. It is not among [`crate::targets`], since it must fail.
-pub static TARGET: Target = Target {
-    name: "canary",
-    about: "a planted mistake, which must be found",
-    run,
-};
+pub static TARGET: Target =
+    Target { name: "canary", about: "a planted mistake, which must be found", run };
 
 /// What its corpus consists of: one step away from the mistake in two places.
 pub const SEED: &[u8] = b"length 12, magic XK: harmless";
@@ -18,10 +15,8 @@ fn run(data: &[u8]) {
         return;
     };
     let digits = rest.iter().take_while(|octet| octet.is_ascii_digit());
-    let length = digits.fold(0usize, |n, digit| {
-        n.saturating_mul(10)
-            .saturating_add(usize::from(digit - b'0'))
-    });
+    let length = digits
+        .fold(0usize, |n, digit| n.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
     if length <= INPUT_BOUND && length > 0 && rest.ends_with(b"harmless") {
         let _ = rest[length - 1];
     }

@@ -53,16 +53,11 @@ impl Reached {
 #[must_use]
 pub fn take() -> BTreeSet<usize> {
     // All at once: what makes the set is counted, too.
-    let counts: Vec<u64> = words()
-        .iter()
-        .map(|word| word.load(Ordering::Relaxed))
-        .collect();
+    let counts: Vec<u64> = words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
     let counts = counts.iter().enumerate().filter(|(_, word)| **word != 0);
     let octets = counts.flat_map(|(at, word)| {
         let octets = word.to_ne_bytes().into_iter().enumerate();
-        octets
-            .filter(|(_, count)| *count != 0)
-            .map(move |(octet, _)| 8 * at + octet)
+        octets.filter(|(_, count)| *count != 0).map(move |(octet, _)| 8 * at + octet)
     });
     octets.collect()
 }

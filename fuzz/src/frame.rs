@@ -127,11 +127,8 @@ pub fn udp(hosts: (Ipv4Addr, Ipv4Addr), ports: (u16, u16), payload: &[u8]) -> Ve
 #[must_use]
 pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let (src, payload) = (frame.get(6..12)?.try_into().ok()?, frame.get(ETH_OCTETS..)?);
-    let host = |at: usize| {
-        Some(Ipv4Addr::from(
-            <[u8; 4]>::try_from(payload.get(at..at + 4)?).ok()?,
-        ))
-    };
+    let host =
+        |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(payload.get(at..at + 4)?).ok()?));
     match frame.get(12..ETH_OCTETS)? {
         [0x08, 0x06] => {
             let asked = (PEER, host(24)?);
@@ -212,15 +209,8 @@ mod tests {
 
     #[test]
     fn answers_are_valid() {
-        let ip = Ip {
-            src: ONE,
-            dst: TWO,
-            protocol: ICMP,
-            id: 5,
-            fragment: 0,
-            ttl: 3,
-            options: &[],
-        };
+        let ip =
+            Ip { src: ONE, dst: TWO, protocol: ICMP, id: 5, fragment: 0, ttl: 3, options: &[] };
         let own = [2, 0, 0, 0, 0, 1];
         let ping = ip.datagram(&icmp(8, 0, b"\0\x01\0\x02ping"));
         let pong = answer(&ethernet(PEER, own, TYPE_IP, &ping)).expect("a ping is answered");
@@ -232,9 +222,6 @@ mod tests {
         rest.fragment = 0x2000;
         let part = rest.datagram(&icmp(8, 0, b"\0\x01\0\x02ping"));
         let pong = answer(&ethernet(PEER, own, TYPE_IP, &part)).expect("a ping is answered");
-        assert_eq!(
-            pong[ETH_OCTETS + IP_OCTETS..],
-            icmp(0, 0, b"\0\x01\0\x02ping")
-        );
+        assert_eq!(pong[ETH_OCTETS + IP_OCTETS..], icmp(0, 0, b"\0\x01\0\x02ping"));
     }
 }

@@ -29,12 +29,10 @@ fn main() -> ExitCode {
         }
         ["smoke", options @ ..] => Smoke::parse(options).and_then(Smoke::run),
         ["replay", name, files @ ..] if !files.is_empty() => replay(name, files),
-        ["seeds"] => seeds::write()
-            .map_err(|e| e.to_string())
-            .map(|(files, octets)| {
-                println!("{files} seeds, {octets} octets");
-                true
-            }),
+        ["seeds"] => seeds::write().map_err(|e| e.to_string()).map(|(files, octets)| {
+            println!("{files} seeds, {octets} octets");
+            true
+        }),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -61,12 +59,7 @@ struct Smoke {
 
 impl Smoke {
     fn parse(options: &[&str]) -> Result<Self, String> {
-        let mut smoke = Self {
-            seconds: 5,
-            seed: 1,
-            targets: Vec::new(),
-            keep: false,
-        };
+        let mut smoke = Self { seconds: 5, seed: 1, targets: Vec::new(), keep: false };
         for pair in options.chunks(2) {
             let &[option, value] = pair else {
                 return Err(USAGE.into());
@@ -89,12 +82,7 @@ impl Smoke {
 
     /// Runs the targets, as many at a time as there are cores; whether all passed.
     fn run(self) -> Result<bool, String> {
-        println!(
-            "{} targets, {} s each, seed {}",
-            self.targets.len(),
-            self.seconds,
-            self.seed
-        );
+        println!("{} targets, {} s each, seed {}", self.targets.len(), self.seconds, self.seed);
         let start = Instant::now();
         let next = AtomicUsize::new(0);
         let work = || {
@@ -151,10 +139,7 @@ impl Smoke {
                 runner::keep(target, input).map_err(|e| e.to_string())?;
             }
             let octets: usize = found.iter().map(Vec::len).sum();
-            println!(
-                "    {} inputs of {octets} octets to the corpus",
-                found.len()
-            );
+            println!("    {} inputs of {octets} octets to the corpus", found.len());
         }
         let Some((input, failure)) = outcome.failed else {
             return Ok(true);

@@ -194,9 +194,7 @@ fn change(random: &Random, data: &mut Vec<u8>, other: &[u8]) {
 fn steps(random: &Random, data: &mut Vec<u8>) {
     let at = 4 * below(random, data.len() / 4);
     let len = (4 * (1 + below(random, 4))).min(data.len() - at);
-    rearrange(random, data, (at, len), |data| {
-        4 * below(random, data.len() / 4 + 1)
-    });
+    rearrange(random, data, (at, len), |data| 4 * below(random, data.len() / 4 + 1));
 }
 
 /// Takes an input as records, each behind an octet of its length, and doubles, removes or moves one.

@@ -78,8 +78,7 @@ fn hook() {
 
 fn words(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without words")
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
 }
 
 /// Runs a target on one input, at most [`INPUT_OCTETS_MAX`] octets of it.
@@ -94,10 +93,7 @@ pub fn run_one(target: Target, data: &[u8]) -> Result<(), Failure> {
     QUIET.set(false);
     let noted = PANIC.take();
     result.map_err(|payload| {
-        noted.unwrap_or_else(|| Failure {
-            what: words(&*payload).to_owned(),
-            place: String::new(),
-        })
+        noted.unwrap_or_else(|| Failure { what: words(&*payload).to_owned(), place: String::new() })
     })
 }
 
@@ -201,9 +197,7 @@ pub fn distil(target: Target, corpus: &[Vec<u8>], inputs: &[Vec<u8>]) -> Vec<Vec
         let reached = edges_of(target, input);
         // Some edges are reached once in a program's life, such as those of tables that are made when first needed.
         let again = edges_of(target, input);
-        let new = reached
-            .difference(&known)
-            .filter(|edge| again.contains(*edge));
+        let new = reached.difference(&known).filter(|edge| again.contains(*edge));
         let new: BTreeSet<usize> = new.copied().collect();
         if !new.is_empty() {
             let short = shorten(input, |shorter| new.is_subset(&edges_of(target, shorter)));
@@ -272,10 +266,7 @@ impl Watch {
     }
 
     fn end(&self) {
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -295,10 +286,7 @@ pub fn corpus(name: &str) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<_>>>()?;
     paths.sort();
-    paths
-        .into_iter()
-        .map(|path| fs::read(&path).map(|octets| (path, octets)))
-        .collect()
+    paths.into_iter().map(|path| fs::read(&path).map(|octets| (path, octets))).collect()
 }
 
 /// Writes an input that failed to `fuzz/artifacts`, under a name that its octets decide.
@@ -330,9 +318,7 @@ fn write(folder: &Path, name: &str, input: &[u8]) -> io::Result<PathBuf> {
 /// What to type to run this file again.
 #[must_use]
 pub fn command(name: &str, path: &Path) -> String {
-    let path = path
-        .strip_prefix(folder().parent().unwrap_or(Path::new("")))
-        .unwrap_or(path);
+    let path = path.strip_prefix(folder().parent().unwrap_or(Path::new(""))).unwrap_or(path);
     format!("cargo run -p xk-fuzz -- replay {name} {}", path.display())
 }
 

@@ -56,56 +56,18 @@ fn seeds() -> io::Result<Vec<Seed>> {
 }
 
 fn add(seeds: &mut Vec<Seed>, target: &'static str, name: &str, octets: &[u8]) {
-    seeds.push(Seed {
-        target,
-        name: name.into(),
-        octets: octets.to_vec(),
-    });
+    seeds.push(Seed { target, name: name.into(), octets: octets.to_vec() });
 }
 
 /// Scripts for the ring: operation and three octets each.
 fn shared_memory(seeds: &mut Vec<Seed>) {
     const SEND: [u8; 4] = [6, 7, 60, 0];
     const TAKE: [u8; 4] = [7, 200, 0, 0];
-    let honest = [
-        SEND,
-        [4, 0, 100, 9],
-        TAKE,
-        [5, 0, 0, 0],
-        [6, 9, 180, 0],
-        [4, 0, 190, 1],
-        TAKE,
-    ];
-    let marks = [
-        [1, 4, 50, 0],
-        TAKE,
-        [1, 0, 0xff, 3],
-        TAKE,
-        [1, 1, 120, 0],
-        [1, 0, 121, 0],
-        TAKE,
-    ];
-    let consumed = [
-        SEND,
-        SEND,
-        [2, 9, 0, 0],
-        SEND,
-        SEND,
-        SEND,
-        SEND,
-        SEND,
-        [2, 0xff, 8, 0xff],
-        SEND,
-    ];
-    let states = [
-        [3, 0, 1, 0],
-        SEND,
-        [3, 8, 4, 0],
-        [0, 16, 8, 0],
-        [0, 0, 128, 3],
-        TAKE,
-        SEND,
-    ];
+    let honest = [SEND, [4, 0, 100, 9], TAKE, [5, 0, 0, 0], [6, 9, 180, 0], [4, 0, 190, 1], TAKE];
+    let marks = [[1, 4, 50, 0], TAKE, [1, 0, 0xff, 3], TAKE, [1, 1, 120, 0], [1, 0, 121, 0], TAKE];
+    let consumed =
+        [SEND, SEND, [2, 9, 0, 0], SEND, SEND, SEND, SEND, SEND, [2, 0xff, 8, 0xff], SEND];
+    let states = [[3, 0, 1, 0], SEND, [3, 8, 4, 0], [0, 16, 8, 0], [0, 0, 128, 3], TAKE, SEND];
     add(seeds, "shm-ring", "honest", &honest.repeat(4).concat());
     add(seeds, "shm-ring", "marks", &marks.repeat(3).concat());
     add(seeds, "shm-ring", "consumed", &consumed.concat());
@@ -114,25 +76,13 @@ fn shared_memory(seeds: &mut Vec<Seed>) {
 
 /// A datagram to us.
 fn ip(protocol: u8, fragment: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
-    let ip = Ip {
-        src: YOU,
-        dst: ME,
-        protocol,
-        id: 77,
-        fragment,
-        ttl: 64,
-        options,
-    };
+    let ip = Ip { src: YOU, dst: ME, protocol, id: 77, fragment, ttl: 64, options };
     ip.datagram(payload)
 }
 
 /// An echo request with this many octets.
 fn ping(octets: usize) -> Vec<u8> {
-    icmp(
-        8,
-        0,
-        &[&[0x12, 0x34, 0, 1][..], &vec![b'p'; octets]].concat(),
-    )
+    icmp(8, 0, &[&[0x12, 0x34, 0, 1][..], &vec![b'p'; octets]].concat())
 }
 
 fn to_us(number: u16, payload: &[u8]) -> Vec<u8> {
@@ -157,17 +107,11 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         to_us(frame::TYPE_IP, &ip(protocol, fragment, options, payload))
     };
     vec![
-        (
-            "arp-request",
-            frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks),
-        ),
+        ("arp-request", frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks)),
         ("arp-reply", to_us(frame::TYPE_ARP, &replies)),
         ("ping", datagram(frame::ICMP, 0, &[], &ping(56))),
         ("ping-options", datagram(frame::ICMP, 0, &record, &ping(8))),
-        (
-            "ping-part1",
-            datagram(frame::ICMP, 0x2000, &[], &long[..1480]),
-        ),
+        ("ping-part1", datagram(frame::ICMP, 0x2000, &[], &long[..1480])),
         ("ping-part2", datagram(frame::ICMP, 185, &[], &long[1480..])),
         ("udp-echo", datagram(frame::UDP, 0, &[], &echo)),
         ("udp-alert", datagram(frame::UDP, 0, &alert, &echo)),
@@ -175,16 +119,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("fragmentation-needed", error(3, 4, [0, 0, 2, 64])),
         ("time-exceeded", error(11, 0, [0; 4])),
         ("parameter-problem", error(12, 0, [20, 0, 0, 0])),
-        (
-            "snap",
-            [
-                &OWN[..],
-                &PEER,
-                &[0, 14, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0],
-                b"snapped",
-            ]
-            .concat(),
-        ),
+        ("snap", [&OWN[..], &PEER, &[0, 14, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], b"snapped"].concat()),
     ]
 }
 
@@ -241,9 +176,7 @@ fn add_calls(seeds: &mut Vec<Seed>) {
         .chain([0, 100])
         .collect();
     add(seeds, "fragment", "two", &script);
-    let call = [
-        1, 0x10, 0, 3, 0, 0, 0, 0x65, 0, 0, 0, 7, 0, 0, 0x2a, 0, 0, 1,
-    ];
+    let call = [1, 0x10, 0, 3, 0, 0, 0, 0x65, 0, 0, 0, 7, 0, 0, 0x2a, 0, 0, 1];
     add(seeds, "channel-wire", "call", &call);
     // A request without a ticket, one with, its acknowledgement, time.
     let script = [[7, 3, 1, 32], [7, 3, 1, 36], [3, 3, 2, 37], [0, 0, 0, 60]];
@@ -284,10 +217,7 @@ fn layers(seeds: &mut Vec<Seed>) {
         step(5, 0, &[]),
     ];
     add(seeds, "arp", "resolve", &resolves.concat());
-    let asks = [
-        step(0, 0, &frame::arp(1, (PEER, YOU), ([0; 6], ME))),
-        step(7, 0, &[9]),
-    ];
+    let asks = [step(0, 0, &frame::arp(1, (PEER, YOU), ([0; 6], ME))), step(7, 0, &[9])];
     add(seeds, "arp", "asked", &asks.concat());
     // A further type: spoken by a known host and a stranger, cut short, then said by a host of ours.
     let further = [
@@ -321,11 +251,7 @@ fn layers(seeds: &mut Vec<Seed>) {
         let icmp = icmp.map(|(what, octets)| step(what, 0, octets));
         add(seeds, "icmp", name, &icmp.concat());
     }
-    let datagram = udp(
-        ([127, 0, 0, 1].into(), [127, 0, 0, 1].into()),
-        (9, 7),
-        b"hi",
-    );
+    let datagram = udp(([127, 0, 0, 1].into(), [127, 0, 0, 1].into()), (9, 7), b"hi");
     let mut framed = Vec::new();
     for _ in 0..3 {
         framed.push(datagram.len() as u8);
@@ -338,21 +264,13 @@ fn layers(seeds: &mut Vec<Seed>) {
 /// A segment from port 9, with these flags and options.
 fn segment(dst: u8, flags: u8, options: &[u8], data: &[u8]) -> Vec<u8> {
     let offset = (5 + options.len() as u8 / 4) << 4;
-    let fixed = [
-        [0, 9, 0, dst],
-        [0, 0, 0, 1],
-        [0, 0, 0, 0],
-        [offset, flags, 0x10, 0],
-        [0; 4],
-    ];
+    let fixed = [[0, 9, 0, dst], [0, 0, 0, 1], [0, 0, 0, 0], [offset, flags, 0x10, 0], [0; 4]];
     [&fixed.concat()[..], options, data].concat()
 }
 
 /// Handshakes from both sides, data and ends. Behind a segment of odd length come numbers that fit.
 fn tcp(seeds: &mut Vec<Seed>) {
-    const SYN_OPTIONS: [u8; 20] = [
-        2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
-    ];
+    const SYN_OPTIONS: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     let syn = segment(7, 2, &SYN_OPTIONS, b"");
     add(seeds, "tcp-wire", "syn", &syn);
     add(seeds, "tcp-wire", "data", &segment(7, 0x18, &[], b"hello"));
@@ -416,28 +334,12 @@ fn stacks(seeds: &mut Vec<Seed>) {
         "fragments",
         &[
             known.clone(),
-            step(
-                code::FRAGMENTS,
-                0,
-                &[1, 0, 17, 60, 20, b'a', b'b', b'c', 4, 5, 6, 7, 8, 9],
-            ),
-            step(
-                code::FRAGMENTS,
-                2,
-                &[&[1, 0, 1, 9, 31][..], &[b'f'; 60]].concat(),
-            ),
-            step(
-                code::FRAGMENTS,
-                6,
-                &[&[1, 0, 17, 3, 9][..], &[b'g'; 60]].concat(),
-            ),
+            step(code::FRAGMENTS, 0, &[1, 0, 17, 60, 20, b'a', b'b', b'c', 4, 5, 6, 7, 8, 9]),
+            step(code::FRAGMENTS, 2, &[&[1, 0, 1, 9, 31][..], &[b'f'; 60]].concat()),
+            step(code::FRAGMENTS, 6, &[&[1, 0, 17, 3, 9][..], &[b'g'; 60]].concat()),
             udp_session.clone(),
             step(code::PUSH, 0, &big),
-            step(
-                code::IP,
-                0,
-                &[1, 0, 17, 0x20, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8],
-            ),
+            step(code::IP, 0, &[1, 0, 17, 0x20, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
             step(code::PASS, 15, &[]),
         ],
     );
@@ -449,11 +351,7 @@ fn stacks(seeds: &mut Vec<Seed>) {
             step(code::OPEN, 1, b"* 192.0.2.2"),
             step(code::PUSH, 0, b"\0ping"),
             step(code::ANSWER, 0, &[]),
-            step(
-                code::ICMP,
-                0,
-                &[1, 0, 13, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
+            step(code::ICMP, 0, &[1, 0, 13, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
             step(code::ICMP, 0, &[1, 5, 8, 0, 0, 1, 0, 1, b'b']),
             step(code::ERROR, 0, &[3, 4, 8, 0, 0, 2, 64]),
             step(code::PASS, 13, &[]),
@@ -510,17 +408,12 @@ fn attacks(seeds: &mut Vec<Seed>) {
         let all = [noise.clone(), ask, pass, noise, step(2, 15, &[])].concat();
         add(seeds, "attack", &format!("noise{kind}"), &all);
     }
-    let questions: Vec<u8> = (0..32u8)
-        .flat_map(|n| step(4, n % 16, &[n, 3, 10, 64, 0, 1]))
-        .collect();
+    let questions: Vec<u8> =
+        (0..32u8).flat_map(|n| step(4, n % 16, &[n, 3, 10, 64, 0, 1])).collect();
     add(seeds, "attack", "questions", &questions);
     let asks = frame::arp(1, (PEER, YOU), ([0; 6], ME));
     let frames = [
-        step(
-            0,
-            0,
-            &frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks),
-        ),
+        step(0, 0, &frame::ethernet([0xff; 6], PEER, frame::TYPE_ARP, &asks)),
         step(3, 0, b"hello"),
         step(5, 0, b"port5000, port7@10.0.0.1"),
         step(2, 9, &[]),
@@ -531,10 +424,7 @@ fn attacks(seeds: &mut Vec<Seed>) {
         ("dump", r#"{"ask":"dump"}"#),
         ("trace", r#"{"ask":"trace","messages":7}"#),
         ("capture", r#"{"ask":"capture","edge":"ip>eth"}"#),
-        (
-            "nested",
-            r#"{"ask":{"ask":["dump",1e99,null,true,"\u0000"]}}"#,
-        ),
+        ("nested", r#"{"ask":{"ask":["dump",1e99,null,true,"\u0000"]}}"#),
     ] {
         add(seeds, "request", name, line.as_bytes());
     }

@@ -170,9 +170,7 @@ impl Stack {
             let graph = &graphs[usize::from(forwards)];
             let host = graph.host("fuzzed").expect("the graph's only host");
             let built = xk_compose::build(graph, &host, &cx);
-            built
-                .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()))
-                .protocols
+            built.unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text())).protocols
         });
         // Under this kind it has a number on every layer.
         let top = Top::add_kind(&cx, "probe", "top");
@@ -193,8 +191,7 @@ impl Stack {
     /// The protocol of this name, which the graph has.
     fn find(&self, name: &str) -> &ProtocolRef {
         let mut all = self.protocols.iter();
-        all.find(|protocol| protocol.name() == name)
-            .expect("a name of the graph")
+        all.find(|protocol| protocol.name() == name).expect("a name of the graph")
     }
 
     /// The wire for this place: the first, or one of two.
@@ -211,10 +208,7 @@ impl Stack {
             let head = protocol.head();
             traces += head.drops().total();
             // These three end what they get; what IP and UDP hand on is seen above, and what IP keeps, in the pool.
-            if matches!(
-                protocol.head().kind(),
-                "arp" | "icmp" | "echo" | "discard" | "probe"
-            ) {
+            if matches!(protocol.head().kind(), "arp" | "icmp" | "echo" | "discard" | "probe") {
                 traces += head.received();
             }
         }
@@ -274,11 +268,7 @@ impl Stack {
                 "icmp" => 8,
                 _ => continue,
             };
-            let list = ListSessions {
-                max: 0,
-                sessions: Vec::new(),
-                total: 0,
-            };
+            let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
             if let Some(list) = protocol.ask(&self.cx, list) {
                 assert!(list.total <= max, "{kind} has {} sessions", list.total);
             }

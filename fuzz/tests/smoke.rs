@@ -8,11 +8,7 @@ fn corpus_passes() {
     let mut replayed = 0;
     for target in targets() {
         let corpus = runner::corpus(target.name).expect("a readable corpus");
-        assert!(
-            !corpus.is_empty(),
-            "{} has no seeds; cargo run -p xk-fuzz -- seeds",
-            target.name
-        );
+        assert!(!corpus.is_empty(), "{} has no seeds; cargo run -p xk-fuzz -- seeds", target.name);
         for (path, octets) in corpus {
             if let Err(failure) = runner::run_one(*target, &octets) {
                 panic!("{}\n{}", failure.what, runner::command(target.name, &path));
@@ -30,12 +26,7 @@ fn every_target_bears_some_mutations() {
         let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|(_, octets)| octets).collect();
         let outcome = runner::fuzz(*target, &corpus, Budget::Runs(200), 1);
         if let Some((input, failure)) = outcome.failed {
-            panic!(
-                "{}: {}\n{}",
-                target.name,
-                failure.what,
-                input.escape_ascii()
-            );
+            panic!("{}: {}\n{}", target.name, failure.what, input.escape_ascii());
         }
     }
 }

@@ -137,10 +137,7 @@ impl Cidr {
         if bits.leading_ones() != bits.count_ones() {
             return Err(CidrError::Netmask);
         }
-        Ok(Self {
-            addr,
-            prefix: bits.leading_ones() as u8,
-        })
+        Ok(Self { addr, prefix: bits.leading_ones() as u8 })
     }
 
     /// The address, host part and all.
@@ -268,11 +265,7 @@ mod tests {
         assert_eq!("02:00:5E:10:aB:ff".parse(), Ok(addr));
         assert_eq!("02:00:5e".parse::<EthAddr>(), Err(EthAddrError::Parts(3)));
         for wrong in ["02:00:5e:+1:ab:ff", "02:00:5e:1:ab:ff", "02:00:5e:xx:ab:ff"] {
-            assert_eq!(
-                wrong.parse::<EthAddr>(),
-                Err(EthAddrError::Octet(3)),
-                "{wrong}"
-            );
+            assert_eq!(wrong.parse::<EthAddr>(), Err(EthAddrError::Octet(3)), "{wrong}");
         }
         assert_eq!("".parse::<EthAddr>(), Err(EthAddrError::Parts(1)));
     }

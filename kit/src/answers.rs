@@ -83,13 +83,7 @@ pub fn may_serve(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reaso
         return Ok(());
     };
     let is_served = || {
-        let served = session.ask(
-            cx,
-            ServesPort {
-                port,
-                served: false,
-            },
-        );
+        let served = session.ask(cx, ServesPort { port, served: false });
         served.is_some_and(|answer| answer.served)
     };
     if port < RESERVED || is_served() {
@@ -130,11 +124,7 @@ impl Allowance {
     #[must_use]
     pub fn new(rate: u64, burst: u64) -> Self {
         let cost = (1024 * 1_000_000_000u64).checked_div(rate).unwrap_or(0);
-        Self {
-            cost,
-            burst: burst.saturating_mul(cost) / 1024,
-            paid: OnceCell::new(),
-        }
+        Self { cost, burst: burst.saturating_mul(cost) / 1024, paid: OnceCell::new() }
     }
 
     /// Whether an answer of so many octets may go to a source, for a question of so many.
@@ -151,9 +141,7 @@ impl Allowance {
             return false;
         }
         let places = SOURCES + NEIGHBOURS + 1;
-        let (secret, paid) = self
-            .paid
-            .get_or_init(|| (cx.secret(), vec![Cell::new(0); places]));
+        let (secret, paid) = self.paid.get_or_init(|| (cx.secret(), vec![Cell::new(0); places]));
         let (now, price) = (cx.now().as_ns(), units as u64 * self.cost / 1024);
         let place = |of: u64, count: usize| (secret.hash(&[of]) % count as u64) as usize;
         let own = paid.get(place(source, SOURCES));
@@ -163,10 +151,7 @@ impl Allowance {
         // Another number than any source has.
         let neighbours = SOURCES + place(1 << 63 | source >> 8, NEIGHBOURS);
         let random = cx.random();
-        let shared = [
-            (neighbours, NEIGHBOURS_SHARE),
-            (SOURCES + NEIGHBOURS, ALL_SHARE),
-        ];
+        let shared = [(neighbours, NEIGHBOURS_SHARE), (SOURCES + NEIGHBOURS, ALL_SHARE)];
         let shared = shared.map(|(at, share)| {
             let place = paid.get(at)?;
             if place.get() <= now {
@@ -226,9 +211,8 @@ impl Repeats {
         for (word, octets) in words.iter_mut().skip(2).zip(front.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*octets);
         }
-        let (secret, places) = self
-            .places
-            .get_or_init(|| (cx.secret(), vec![Cell::new((0, 0)); REMEMBERED]));
+        let (secret, places) =
+            self.places.get_or_init(|| (cx.secret(), vec![Cell::new((0, 0)); REMEMBERED]));
         let told = secret.hash(&words);
         let Some(place) = places.get((told % REMEMBERED as u64) as usize) else {
             return true;

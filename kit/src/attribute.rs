@@ -22,11 +22,7 @@ impl Attribute for LinkCast {
     }
 
     fn decode(octets: [u8; 16]) -> Self {
-        if octets[0] == 0 {
-            LinkCast::Broadcast
-        } else {
-            LinkCast::Multicast
-        }
+        if octets[0] == 0 { LinkCast::Broadcast } else { LinkCast::Multicast }
     }
 }
 
@@ -51,10 +47,7 @@ impl Attribute for Peer {
 
     fn decode(octets: [u8; 16]) -> Self {
         let [a, b, c, d, e, f, ..] = octets;
-        Peer {
-            host: Ipv4Addr::new(a, b, c, d),
-            port: u16::from_be_bytes([e, f]),
-        }
+        Peer { host: Ipv4Addr::new(a, b, c, d), port: u16::from_be_bytes([e, f]) }
     }
 }
 

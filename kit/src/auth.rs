@@ -158,9 +158,7 @@ fn pop_auth<T>(
 /// [`reason::NO_BUFFERS`] if it has no room for one attribute more.
 pub fn name_caller(request: &mut Message, caller: Option<Caller>) -> Result<(), &'static Reason> {
     match caller {
-        Some(caller) => request
-            .set_attribute(caller)
-            .map_err(|_| &reason::NO_BUFFERS),
+        Some(caller) => request.set_attribute(caller).map_err(|_| &reason::NO_BUFFERS),
         None => Ok(()),
     }
 }
@@ -194,10 +192,7 @@ impl<F: Flavor> CallLayer for Authentication<F> {
 
     fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Asker {
         let number = lower.ask(cx, MyProcedure::default());
-        Asker {
-            peer: peer(cx, lower),
-            is_null: number == Some(MyProcedure { number: 0 }),
-        }
+        Asker { peer: peer(cx, lower), is_null: number == Some(MyProcedure { number: 0 }) }
     }
 
     /// The number is that of the flavor.
@@ -212,9 +207,7 @@ impl<F: Flavor> CallLayer for Authentication<F> {
         mut request: Message,
     ) -> Result<Message, CallError> {
         let Self(flavor) = &own.all.layer;
-        flavor
-            .seal(&mut request)
-            .map_err(|_| CallError::from(PushError::NoBuffers))?;
+        flavor.seal(&mut request).map_err(|_| CallError::from(PushError::NoBuffers))?;
         let mut reply = own.next(cx, request)?;
         // What one of many hosts gives is of no use with the others.
         let is_of_one = reply.attribute::<Peer>().is_none();

@@ -128,10 +128,7 @@ impl Attribute for CallOptions {
             let part = octets.get(at..at + 8).and_then(|o| o.first_chunk());
             u64::from_le_bytes(*part.unwrap_or(&[0; 8]))
         });
-        Self {
-            deadline: Time::from_ns(deadline),
-            tag,
-        }
+        Self { deadline: Time::from_ns(deadline), tag }
     }
 }
 
@@ -173,11 +170,7 @@ impl Attribute for Gather {
     }
 
     fn decode(octets: [u8; 16]) -> Self {
-        if octets[0] == 0 {
-            Gather::First
-        } else {
-            Gather::Next
-        }
+        if octets[0] == 0 { Gather::First } else { Gather::Next }
     }
 }
 
@@ -216,11 +209,7 @@ impl Attribute for Caller {
             let part = octets.get(at..at + 4).and_then(|o| o.first_chunk());
             u32::from_le_bytes(*part.unwrap_or(&[0; 4]))
         });
-        Self {
-            flavor,
-            user,
-            group,
-        }
+        Self { flavor, user, group }
     }
 }
 
@@ -259,11 +248,7 @@ mod tests {
             tag: 0x1112_1314_1516_1718,
         };
         assert_eq!(CallOptions::decode(options.encode()), options);
-        let caller = Caller {
-            flavor: 1,
-            user: 1000,
-            group: 100,
-        };
+        let caller = Caller { flavor: 1, user: 1000, group: 100 };
         assert_eq!(Caller::decode(caller.encode()), caller);
         for gather in [Gather::First, Gather::Next] {
             assert_eq!(Gather::decode(gather.encode()), gather);
@@ -274,17 +259,9 @@ mod tests {
     fn a_deadline_shortens_a_wait_and_ends_it() {
         let now = Time::from_ns(1_000);
         let own = Duration::from_nanos(500);
-        let until = |ns| {
-            Some(CallOptions {
-                deadline: Time::from_ns(ns),
-                tag: 0,
-            })
-        };
+        let until = |ns| Some(CallOptions { deadline: Time::from_ns(ns), tag: 0 });
         assert_eq!(CallOptions::clip(None, now, own), Some(own));
-        assert_eq!(
-            CallOptions::clip(until(1_200), now, own),
-            Some(Duration::from_nanos(200))
-        );
+        assert_eq!(CallOptions::clip(until(1_200), now, own), Some(Duration::from_nanos(200)));
         assert_eq!(CallOptions::clip(until(9_000), now, own), Some(own));
         assert_eq!(CallOptions::clip(until(1_000), now, own), None);
         assert_eq!(CallOptions::clip(until(10), now, own), None);
@@ -299,12 +276,7 @@ mod tests {
         assert_eq!(pop_local(&mut local, VERSION), Ok(Wild::Is(2)));
         assert_eq!(pop_local(&mut local, PROGRAM), Ok(Wild::Any));
         assert!(local.is_empty());
-        let mut peer: Participant = "procedure4294967296@10.0.0.2"
-            .parse()
-            .expect("a participant");
-        assert_eq!(
-            pop_definite(&mut peer, PROCEDURE),
-            Err(AddressError::OutOfRange)
-        );
+        let mut peer: Participant = "procedure4294967296@10.0.0.2".parse().expect("a participant");
+        assert_eq!(pop_definite(&mut peer, PROCEDURE), Err(AddressError::OutOfRange));
     }
 }

@@ -288,11 +288,7 @@ impl<L: CallLayer> CallLayered<L> {
             maps.push(("serving", self.serving.stats()));
             return Answer::Answered;
         }
-        less(
-            self.lower.control(cx, ask),
-            ask,
-            self.layer.request_octets(),
-        )
+        less(self.lower.control(cx, ask), ask, self.layer.request_octets())
     }
 
     /// The protocol above has enabled the layer once less; with the last time nothing serves.

@@ -100,10 +100,7 @@ impl Checksum {
     #[inline]
     #[must_use]
     pub const fn resume(folded: u16) -> Self {
-        Self {
-            sum: folded as u64,
-            odd: false,
-        }
+        Self { sum: folded as u64, odd: false }
     }
 
     /// Copies `src` to the start of `dst` and adds it, touching the octets
@@ -216,11 +213,7 @@ const fn is_ones(sum: u64) -> bool {
 /// A sum and that of native words; constant, short lengths unroll where this is inlined.
 #[inline(always)]
 fn add_octets(sum: u64, octets: &[u8]) -> u64 {
-    if octets.len() < LONG {
-        add_short(sum, octets)
-    } else {
-        add_end_around(sum, sum_long(octets))
-    }
+    if octets.len() < LONG { add_short(sum, octets) } else { add_end_around(sum, sum_long(octets)) }
 }
 
 /// A sum and that of native words, by one chain of additions. Halving what is left of blocks takes fewer steps than a loop over words.

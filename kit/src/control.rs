@@ -396,14 +396,10 @@ impl IsMany {
 
 /// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below knows.
 pub fn opt_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
-    session
-        .ask(cx, OptPacket::default())
-        .map_or(otherwise, |q| q.octets)
+    session.ask(cx, OptPacket::default()).map_or(otherwise, |q| q.octets)
 }
 
 /// The largest message that `session` takes at all, or `otherwise` if nobody below knows.
 pub fn max_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
-    session
-        .ask(cx, MaxPacket::default())
-        .map_or(otherwise, |q| q.octets)
+    session.ask(cx, MaxPacket::default()).map_or(otherwise, |q| q.octets)
 }

@@ -38,11 +38,7 @@ mod tests {
         let copy = copy_flipped(&pool, &message, 42).unwrap();
         assert!(message.eq_octets(&[0; 7]));
         assert!(copy.eq_octets(&[0, 0, 0, 0, 0, 4, 0]));
-        assert!(
-            copy_flipped(&pool, &message, 56)
-                .unwrap()
-                .eq_octets(&[0; 7])
-        );
+        assert!(copy_flipped(&pool, &message, 56).unwrap().eq_octets(&[0; 7]));
         let empty = pool.empty(0).unwrap();
         assert!(copy_flipped(&pool, &empty, 0).unwrap().is_empty());
     }

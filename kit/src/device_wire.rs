@@ -307,10 +307,7 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
     fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         if self.arrivals.is_empty() {
             let arrivals = &mut *self.arrivals.queue_mut();
-            let outcome = self
-                .device
-                .borrow_mut()
-                .receive(cx.pool(), budget, arrivals);
+            let outcome = self.device.borrow_mut().receive(cx.pool(), budget, arrivals);
             if let Err((why, count)) = outcome {
                 for _ in 0..count {
                     this.head().drops().count(why);

@@ -127,10 +127,7 @@ impl Clients {
             self.forget(oldest);
         }
         self.move_on(host);
-        let record = Record {
-            boot,
-            ticket: right,
-        };
+        let record = Record { boot, ticket: right };
         if self.records.replace(host, record).is_err() {
             return Admission::Full;
         }
@@ -308,9 +305,7 @@ impl Servers {
         }
         let is_free = |h: &u32| {
             // One in the table and one that is looked at here.
-            self.servers
-                .get(h)
-                .is_none_or(|s| Rc::strong_count(&s) <= 2)
+            self.servers.get(h).is_none_or(|s| Rc::strong_count(&s) <= 2)
         };
         if self.servers.len() >= self.servers.entries_max()
             && let Some(oldest) = self.order.evict(SCAN_MAX, is_free)

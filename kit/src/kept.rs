@@ -52,10 +52,7 @@ pub struct AskKept {
 impl AskKept {
     /// About the message of this name.
     pub fn about(ticket: u32) -> Self {
-        Self {
-            ticket,
-            state: KeptState::Gone,
-        }
+        Self { ticket, state: KeptState::Gone }
     }
 }
 

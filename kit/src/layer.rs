@@ -260,8 +260,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     ) -> Result<SessionRef, OpenError> {
         let key = all.layer.key(cx, this, upper, &mut ends)?;
         let lower = all.lower.open(cx, Upper::new(this), ends)?;
-        all.open_on(cx, this, upper.receiver, &lower, key)
-            .inspect_err(|_| lower.close(cx))
+        all.open_on(cx, this, upper.receiver, &lower, key).inspect_err(|_| lower.close(cx))
     }
 
     /// Takes a message of no session, its header still in front.
@@ -331,12 +330,7 @@ impl Bounds {
     /// So many sessions, and the usual number of offers.
     #[must_use]
     pub fn sessions(sessions: usize) -> Self {
-        Self {
-            sessions,
-            idle: sessions,
-            passive: 0,
-            offers: OFFERS_MAX,
-        }
+        Self { sessions, idle: sessions, passive: 0, offers: OFFERS_MAX }
     }
 }
 

@@ -197,11 +197,7 @@ pub fn peer_host(
 
 /// Whether a host is on the link above which `link` is, as the network layer `net` sees it.
 pub fn is_on_link(cx: &Kernel, net: &ProtocolRef, link: &ProtocolRef, host: Ipv4Addr) -> bool {
-    let asked = HostRoute {
-        host,
-        over: None,
-        direct: false,
-    };
+    let asked = HostRoute { host, over: None, direct: false };
     let found = net.ask(cx, asked).filter(|route| route.direct);
     let Some(over) = found.and_then(|route| route.over) else {
         return false;

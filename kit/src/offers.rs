@@ -41,11 +41,7 @@ impl Offers {
         // No borrow is held: whoever is below may ask back.
         let participants = Participants::local(local.clone());
         let below = lower.open_enable(cx, Upper::new(this), participants)?;
-        self.0.borrow_mut().push(Offer {
-            local: local.clone(),
-            below,
-            count: 1,
-        });
+        self.0.borrow_mut().push(Offer { local: local.clone(), below, count: 1 });
         Ok(())
     }
 

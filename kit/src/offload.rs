@@ -184,11 +184,7 @@ impl Question for Offloads {
 
 impl Offloads {
     fn none(to: ProtocolId) -> Self {
-        Self {
-            to,
-            tx_checksum: false,
-            tx_segments: false,
-        }
+        Self { to, tx_checksum: false, tx_segments: false }
     }
 
     /// What `lower` and the layers below it do.
@@ -325,13 +321,7 @@ mod tests {
         octets[16..18].copy_from_slice(&128_u16.to_be_bytes());
         let mut frame = pool.copy_from(0, &octets).unwrap();
         note_partial(&pool, &mut frame, (34, 6)).unwrap();
-        assert_eq!(
-            place(&frame),
-            Some(Place {
-                start: 34,
-                field: 6
-            })
-        );
+        assert_eq!(place(&frame), Some(Place { start: 34, field: 6 }));
         assert!(frame.eq_octets(&octets));
         octets.extend([0; 4]);
         let mut padded = pool.copy_from(0, &octets).unwrap();

@@ -92,11 +92,7 @@ impl Offered {
         if local.is_empty() {
             local.push(Part::Any);
         }
-        Ok(Self {
-            program,
-            version,
-            procedure,
-        })
+        Ok(Self { program, version, procedure })
     }
 }
 
@@ -115,11 +111,7 @@ impl ProcedureName {
         if peer.is_empty() {
             peer.push(Part::Any);
         }
-        Ok(Self {
-            program,
-            version,
-            procedure,
-        })
+        Ok(Self { program, version, procedure })
     }
 
     /// Both ends of a conversation about this procedure through `lower`, for `open_done`.
@@ -208,9 +200,7 @@ impl AuthHead {
         read: impl FnOnce(Self, &[u8]) -> T,
     ) -> Result<T, AuthError> {
         let _ = message.pull_up(AUTH_HEAD_OCTETS);
-        let octets = message
-            .pop_array::<AUTH_HEAD_OCTETS>()
-            .ok_or(AuthError::Truncated)?;
+        let octets = message.pop_array::<AUTH_HEAD_OCTETS>().ok_or(AuthError::Truncated)?;
         let word = u64::from_be_bytes(*octets);
         let flavor = (word >> 32) as u32;
         let len = usize::try_from(word as u32).unwrap_or(usize::MAX);
@@ -253,17 +243,11 @@ mod tests {
         let text = "*, procedure3@version2@program100003@port2049@10.0.0.2";
         let mut participants: Participants = text.parse().expect("participants");
         let name = ProcedureName::pop(&mut participants).expect("a name");
-        assert_eq!(
-            (name.program, name.version, name.procedure),
-            (100_003, 2, 3)
-        );
+        assert_eq!((name.program, name.version, name.procedure), (100_003, 2, 3));
         assert_eq!(participants.to_string(), "*, port2049@10.0.0.2");
         let text = "*@version1@program5@port7, procedure1@program5@10.0.0.2";
         let mut participants: Participants = text.parse().expect("participants");
-        assert_eq!(
-            ProcedureName::pop(&mut participants),
-            Err(AddressError::WrongFamily)
-        );
+        assert_eq!(ProcedureName::pop(&mut participants), Err(AddressError::WrongFamily));
     }
 
     #[test]
@@ -292,25 +276,14 @@ mod tests {
         let octets = [0, 0, 0, 1, 0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0, 0];
         for len in 0..=octets.len() {
             let mut message = pool.copy_from(16, &octets[..len]).expect("a buffer");
-            let read = AuthHead::pop(&mut message, |head, body| {
-                (head.flavor, body == [1, 2, 3, 4, 5])
-            });
+            let read =
+                AuthHead::pop(&mut message, |head, body| (head.flavor, body == [1, 2, 3, 4, 5]));
             let whole = len == octets.len();
-            assert_eq!(
-                read,
-                if whole {
-                    Ok((1, true))
-                } else {
-                    Err(AuthError::Truncated)
-                }
-            );
+            assert_eq!(read, if whole { Ok((1, true)) } else { Err(AuthError::Truncated) });
             assert!(message.is_empty() || !whole);
         }
         let long = [0, 0, 0, 1, 0, 0, 1, 0x91];
         let mut message = pool.copy_from(16, &long).expect("a buffer");
-        assert_eq!(
-            AuthHead::pop(&mut message, |_, _| ()),
-            Err(AuthError::TooLong)
-        );
+        assert_eq!(AuthHead::pop(&mut message, |_, _| ()), Err(AuthError::TooLong));
     }
 }

@@ -155,11 +155,7 @@ impl Hop<'_> {
 
     /// The same place, for later.
     pub fn keep(&self) -> KeptHop {
-        KeptHop {
-            this: self.this.clone(),
-            lower: self.lower.clone(),
-            upper: self.upper.clone(),
-        }
+        KeptHop { this: self.this.clone(), lower: self.lower.clone(), upper: self.upper.clone() }
     }
 }
 
@@ -173,11 +169,7 @@ pub struct KeptHop {
 impl KeptHop {
     /// The place.
     pub fn hop(&self) -> Hop<'_> {
-        Hop {
-            this: &self.this,
-            lower: &self.lower,
-            upper: &self.upper,
-        }
+        Hop { this: &self.this, lower: &self.lower, upper: &self.upper }
     }
 
     /// Passes a message on that was held back. Nobody is left to hear of an error: a message for a closed session is
@@ -232,23 +224,14 @@ impl<F: Filter> Shared<F> {
             return Err(&reason::TABLE_FULL);
         }
         let holds = Cell::new(held);
-        let joint = Rc::new(Joint {
-            lower: lower.clone(),
-            upper: upper.clone(),
-            holds,
-        });
-        let body = PassSession {
-            shared: Rc::clone(self),
-            joint: Rc::clone(&joint),
-        };
+        let joint = Rc::new(Joint { lower: lower.clone(), upper: upper.clone(), holds });
+        let body = PassSession { shared: Rc::clone(self), joint: Rc::clone(&joint) };
         let session = if held {
             cx.new_session(this, upper, body)
         } else {
             cx.new_passive_session(this, upper, body)
         };
-        self.table
-            .borrow_mut()
-            .insert(session.clone(), Rc::clone(&joint));
+        self.table.borrow_mut().insert(session.clone(), Rc::clone(&joint));
         Ok((session, joint))
     }
 
@@ -301,16 +284,8 @@ pub struct PassThrough<F> {
 impl<F: Filter> PassThrough<F> {
     /// A layer on `lower` that does with messages what `filter` says.
     pub fn new(lower: ProtocolRef, filter: F) -> Self {
-        let shared = Shared {
-            lower,
-            filter,
-            ports: RefCell::default(),
-            table: RefCell::default(),
-        };
-        Self {
-            shared: Rc::new(shared),
-            port: 0,
-        }
+        let shared = Shared { lower, filter, ports: RefCell::default(), table: RefCell::default() };
+        Self { shared: Rc::new(shared), port: 0 }
     }
 
     /// Who receives from below for `upper`.
@@ -332,18 +307,11 @@ impl<F: Filter> PassThrough<F> {
             this.clone()
         } else {
             let name = format!("{}>{}", this.name(), upper.receiver.name());
-            let body = Self {
-                shared: Rc::clone(&self.shared),
-                port: ports.len(),
-            };
+            let body = Self { shared: Rc::clone(&self.shared), port: ports.len() };
             cx.add_protocol(this.head().kind(), &name, body)
         };
         let (receiver, selector) = (upper.receiver.clone(), upper.selector);
-        ports.push(Port {
-            receiver,
-            selector,
-            object: object.clone(),
-        });
+        ports.push(Port { receiver, selector, object: object.clone() });
         Ok(object)
     }
 }
@@ -361,10 +329,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let port = self.port(cx, this, upper)?;
-        let lower = self
-            .shared
-            .lower
-            .open(cx, upper.through(&port), participants)?;
+        let lower = self.shared.lower.open(cx, upper.through(&port), participants)?;
         let Some((session, joint)) = self.shared.find(&lower) else {
             let wrapped = self.shared.wrap(cx, this, upper.receiver, &lower, true);
             return wrapped.map(|(session, _)| session).map_err(|_| {
@@ -393,9 +358,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let port = self.port(cx, this, upper)?;
-        self.shared
-            .lower
-            .open_enable(cx, upper.through(&port), participants)
+        self.shared.lower.open_enable(cx, upper.through(&port), participants)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -417,12 +380,10 @@ impl<F: Filter> Protocol for PassThrough<F> {
         // All sessions are the layer's own, whichever of its objects receives.
         let (layer, upper) = found.ok_or(&reason::NO_PROTOCOL)?;
         let (session, _) = self.shared.wrap(cx, &layer, &upper, lower, false)?;
-        upper
-            .open_done(cx, &session, participants)
-            .inspect_err(|_| {
-                self.shared.table.borrow_mut().remove(lower);
-                session.abort(cx);
-            })?;
+        upper.open_done(cx, &session, participants).inspect_err(|_| {
+            self.shared.table.borrow_mut().remove(lower);
+            session.abort(cx);
+        })?;
         Ok(())
     }
 
@@ -450,11 +411,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         let Some((session, joint)) = self.shared.find(lower) else {
             return Err(this.refuse(message, &reason::CLOSED));
         };
-        let hop = Hop {
-            this: &session,
-            lower,
-            upper: &joint.upper,
-        };
+        let hop = Hop { this: &session, lower, upper: &joint.upper };
         self.shared.filter.call_up(cx, hop, message)
     }
 
@@ -468,11 +425,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         }
         if let Some(list) = ask.get::<ListSessions>() {
             let table = self.shared.table.borrow();
-            let all = table
-                .places
-                .iter()
-                .flatten()
-                .map(|(session, _)| session.clone());
+            let all = table.places.iter().flatten().map(|(session, _)| session.clone());
             list.sessions.extend(all.take(list.max));
             list.total = table.len();
             return Answer::Answered;
@@ -513,11 +466,7 @@ struct PassSession<F> {
 impl<F: Filter> PassSession<F> {
     #[inline]
     fn hop<'a>(&'a self, this: &'a SessionRef) -> Hop<'a> {
-        Hop {
-            this,
-            lower: &self.joint.lower,
-            upper: &self.joint.upper,
-        }
+        Hop { this, lower: &self.joint.lower, upper: &self.joint.upper }
     }
 }
 

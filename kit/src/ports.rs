@@ -88,9 +88,7 @@ pub fn ephemerals(cx: &Kernel) -> impl Iterator<Item = u16> + use<> {
 /// # Errors
 /// [`OpenError::Full`] if none is.
 pub fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
-    ephemerals(cx)
-        .find(|port| is_free(*port))
-        .ok_or(OpenError::Full)
+    ephemerals(cx).find(|port| is_free(*port)).ok_or(OpenError::Full)
 }
 
 /// Answers about sizes from below hold for messages without this layer's header of so many octets.
@@ -133,10 +131,9 @@ impl Origin {
             begun.add_u32(sum);
             begun
         };
-        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| Pseudo {
-            sent: begun(q.sum_sent),
-            received: begun(q.sum),
-        });
+        let pseudo = lower
+            .ask(cx, PseudoHeader::default())
+            .map(|q| Pseudo { sent: begun(q.sum_sent), received: begun(q.sum) });
         let local = lower.ask(cx, MyHost { host }).map(|q| q.host);
         let sent_to = lower.ask(cx, SpecificDestination { host, many: false });
         Self {

@@ -20,11 +20,7 @@ pub struct Saved {
 impl Saved {
     /// Nothing.
     pub const fn new() -> Self {
-        Self {
-            octets: [0; SHORT_MAX],
-            len: NONE,
-            whole: None,
-        }
+        Self { octets: [0; SHORT_MAX], len: NONE, whole: None }
     }
 
     /// Keeps this message, in place of another.

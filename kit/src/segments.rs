@@ -60,11 +60,7 @@ impl Attribute for Segments {
 #[inline]
 #[must_use]
 pub fn of(message: &Message) -> Option<Segments> {
-    if message.has_attributes() {
-        message.attribute()
-    } else {
-        None
-    }
+    if message.has_attributes() { message.attribute() } else { None }
 }
 
 /// Octets of the longest packet that a message stands for, with all headers: its length, unless it is a run.
@@ -181,11 +177,7 @@ fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
     }
     let at = layout(octets, link, frame.len())?;
     let segment = u32::try_from(frame.len() - at.transport).ok()?;
-    let run = Segments {
-        segment,
-        header: u16::try_from(at.payload - at.transport).ok()?,
-        size,
-    };
+    let run = Segments { segment, header: u16::try_from(at.payload - at.transport).ok()?, size };
     frame.set_attribute(run).ok()?;
     if checksum {
         let field = sum_at(at.protocol) as u16;
@@ -196,11 +188,7 @@ fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
 }
 
 fn sum_at(protocol: u8) -> usize {
-    if protocol == TCP {
-        TCP_SUM_AT
-    } else {
-        UDP_SUM_AT
-    }
+    if protocol == TCP { TCP_SUM_AT } else { UDP_SUM_AT }
 }
 
 /// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum left open if `open` says
@@ -426,9 +414,7 @@ pub fn split(mut message: Message) -> Result<Split, &'static Reason> {
         at,
         size: usize::from(run.size),
         flags: if is_tcp { flag(FLAGS_AT) } else { 0 },
-        urgent: word(octets, at.transport + URGENT_AT)
-            .filter(|_| is_tcp)
-            .unwrap_or(0),
+        urgent: word(octets, at.transport + URGENT_AT).filter(|_| is_tcp).unwrap_or(0),
         gone: 0,
         has_sum,
         rest: Some(message),
@@ -438,14 +424,7 @@ pub fn split(mut message: Message) -> Result<Split, &'static Reason> {
 impl Split {
     /// Writes what this packet's headers have of its own.
     fn renew(&mut self, payload: usize, is_last: bool) {
-        let Self {
-            headers,
-            at,
-            flags,
-            urgent,
-            gone,
-            ..
-        } = self;
+        let Self { headers, at, flags, urgent, gone, .. } = self;
         let segment = at.payload - at.transport + payload;
         let total = at.transport - at.packet + segment;
         let transport_at = at.transport;

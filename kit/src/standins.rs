@@ -29,10 +29,7 @@ pub struct StandIn {
 impl StandIn {
     /// On whose behalf the layer opens what lies below.
     pub fn upper(&self) -> Upper<'_> {
-        Upper {
-            receiver: &self.object,
-            selector: self.selector,
-        }
+        Upper { receiver: &self.object, selector: self.selector }
     }
 }
 
@@ -105,23 +102,10 @@ impl StandIns {
 
 /// What holds of a layer that chooses between a link, its first lower, and what reaches all, its second (paper 001, sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
-    derived: &[DerivedNumber {
-        on: "eth",
-        from: "ip",
-        base: "ether_base",
-        below: 256,
-    }],
+    derived: &[DerivedNumber { on: "eth", from: "ip", base: "ether_base", below: 256 }],
     ways: &[
-        Way {
-            on: "eth",
-            straight: true,
-            is: "the layer above the link, such as `arp`",
-        },
-        Way {
-            on: "eth",
-            straight: false,
-            is: "the layer that reaches all, such as `ip`",
-        },
+        Way { on: "eth", straight: true, is: "the layer above the link, such as `arp`" },
+        Way { on: "eth", straight: false, is: "the layer that reaches all, such as `ip`" },
     ],
     ..StackingRules::NONE
 };

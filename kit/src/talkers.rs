@@ -110,10 +110,7 @@ impl Talkers {
     /// A table for `max` sources, which takes memory when there are drops.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self {
-            places: RefCell::default(),
-            max,
-        }
+        Self { places: RefCell::default(), max }
     }
 
     /// A table as large as [`PARAMETER`] says.
@@ -140,12 +137,7 @@ impl Talkers {
         if let Some(place) = places.iter_mut().find(|place| place.source == source) {
             return place.count(reason);
         }
-        let mut fresh = Place {
-            source,
-            count: 0,
-            inherited: 0,
-            reasons: [None; REASONS_MAX],
-        };
+        let mut fresh = Place { source, count: 0, inherited: 0, reasons: [None; REASONS_MAX] };
         if places.len() < self.max {
             fresh.count(reason);
             return places.push(fresh);
@@ -210,10 +202,7 @@ mod tests {
         talkers.count(host(9), &reason::BAD_CHECKSUM);
         talkers.count(host(8), &reason::NO_PORT);
         let list = talkers.list();
-        assert_eq!(
-            (list[0].source, list[0].count, list[0].count_max),
-            (host(9), 4, 4)
-        );
+        assert_eq!((list[0].source, list[0].count, list[0].count_max), (host(9), 4, 4));
         let expected = [(&reason::NO_PORT, 3), (&reason::BAD_CHECKSUM, 1)];
         assert_eq!(list[0].reasons, expected);
         assert_eq!(list[1].count, 1);
@@ -227,10 +216,7 @@ mod tests {
         let host = Ipv4Addr::new(10, 0, 0, 9);
         assert_eq!(Source::Host(host).to_string(), "10.0.0.9");
         assert_eq!(Source::Port(host, 7).to_string(), "port7@10.0.0.9");
-        assert_eq!(
-            Source::Ether([2, 0, 0, 0, 0, 1]).to_string(),
-            "02:00:00:00:00:01"
-        );
+        assert_eq!(Source::Ether([2, 0, 0, 0, 0, 1]).to_string(), "02:00:00:00:00:01");
     }
 
     proptest! {

@@ -36,13 +36,8 @@ pub struct Figures {
 impl Figures {
     /// Name and value of each, as a report has them.
     pub fn lines(&self) -> [(&'static str, String); 4] {
-        [
-            ("rtt min", self.min),
-            ("rtt avg", self.avg),
-            ("rtt p50", self.p50),
-            ("rtt max", self.max),
-        ]
-        .map(|(name, time)| (name, format!("{time:?}")))
+        [("rtt min", self.min), ("rtt avg", self.avg), ("rtt p50", self.p50), ("rtt max", self.max)]
+            .map(|(name, time)| (name, format!("{time:?}")))
     }
 }
 
@@ -60,11 +55,8 @@ impl Default for Times {
 
 fn class(ns: u64) -> usize {
     let power = 63 - (ns | 1).leading_zeros();
-    let within = if power <= CLASS_BITS {
-        ns << (CLASS_BITS - power)
-    } else {
-        ns >> (power - CLASS_BITS)
-    };
+    let within =
+        if power <= CLASS_BITS { ns << (CLASS_BITS - power) } else { ns >> (power - CLASS_BITS) };
     power as usize * CLASSES + (within as usize & (CLASSES - 1))
 }
 
@@ -124,10 +116,7 @@ mod tests {
             assert!(class >= last, "{n}");
             last = class;
             let floor = floor(class);
-            assert!(
-                floor <= n.max(1) && n - floor.min(n) <= n / 32,
-                "{n}: {floor}"
-            );
+            assert!(floor <= n.max(1) && n - floor.min(n) <= n / 32, "{n}: {floor}");
         }
         assert!(class(u64::MAX) < CLASSES * 64);
     }
@@ -141,14 +130,7 @@ mod tests {
         }
         let figures = times.figures().unwrap();
         let ms = Duration::from_millis;
-        assert_eq!(
-            (figures.min, figures.avg, figures.max),
-            (ms(1), ms(22), ms(100))
-        );
-        assert!(
-            figures.p50 > ms(2) && figures.p50 <= ms(3),
-            "{:?}",
-            figures.p50
-        );
+        assert_eq!((figures.min, figures.avg, figures.max), (ms(1), ms(22), ms(100)));
+        assert!(figures.p50 > ms(2) && figures.p50 <= ms(3), "{:?}", figures.p50);
     }
 }

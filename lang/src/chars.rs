@@ -21,9 +21,8 @@ pub(crate) fn escape(text: &str) -> Escape {
                 "this is no character's number",
                 "an escape like `\\u{e9}`: one to six hexadecimal digits",
             );
-            let Some(end) = tail
-                .find('}')
-                .filter(|end| (2..=7).contains(end) && tail.starts_with('{'))
+            let Some(end) =
+                tail.find('}').filter(|end| (2..=7).contains(end) && tail.starts_with('{'))
             else {
                 return (2, Err(wrong));
             };
@@ -37,20 +36,14 @@ pub(crate) fn escape(text: &str) -> Escape {
         }
         Some(c) if is_space(c) || is_newline(c) => {
             let tail = text.get(1..).unwrap_or("");
-            let skipped = tail.len()
-                - tail
-                    .trim_start_matches(|c| is_space(c) || is_newline(c))
-                    .len();
+            let skipped =
+                tail.len() - tail.trim_start_matches(|c| is_space(c) || is_newline(c)).len();
             return (1 + skipped, Ok(None));
         }
         c => {
-            let wrong = (
-                "this escape is unknown",
-                "one of `\\\\ \\\" \\b \\f \\n \\r \\t \\s \\u{...}`",
-            );
-            let len = c
-                .filter(|c| !is_newline(*c))
-                .map_or(1, |c| 1 + c.len_utf8());
+            let wrong =
+                ("this escape is unknown", "one of `\\\\ \\\" \\b \\f \\n \\r \\t \\s \\u{...}`");
+            let len = c.filter(|c| !is_newline(*c)).map_or(1, |c| 1 + c.len_utf8());
             return (len, Err(wrong));
         }
     };
@@ -73,18 +66,11 @@ pub(crate) fn ends_word(c: char) -> bool {
 
 /// KDL 2, section Newline.
 pub(crate) fn is_newline(c: char) -> bool {
-    matches!(
-        c,
-        '\r' | '\n' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}'
-    )
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
 }
 
 pub(crate) fn newline_len(text: &str) -> usize {
-    if text.starts_with("\r\n") {
-        2
-    } else {
-        text.chars().next().map_or(0, char::len_utf8)
-    }
+    if text.starts_with("\r\n") { 2 } else { text.chars().next().map_or(0, char::len_utf8) }
 }
 
 /// KDL 2, section Whitespace.

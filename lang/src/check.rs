@@ -32,10 +32,7 @@ fn distinct<'a>(
         match seen.get(name.as_str()) {
             Some(first) => {
                 diagnostics
-                    .error(
-                        name.span,
-                        format!("{whose} has two {what}s called `{name}`"),
-                    )
+                    .error(name.span, format!("{whose} has two {what}s called `{name}`"))
                     .also(*first, "the first one")
                     .help(if what == "node" {
                         "give one of them another name: `name=...`"
@@ -51,12 +48,7 @@ fn distinct<'a>(
 }
 
 fn nodes(host: &Host, diagnostics: &mut Diagnostics) {
-    distinct(
-        host.nodes.iter().map(|node| &node.name),
-        "node",
-        "this host",
-        diagnostics,
-    );
+    distinct(host.nodes.iter().map(|node| &node.name), "node", "this host", diagnostics);
     let names: HashSet<&str> = host.nodes.iter().map(|node| node.name.as_str()).collect();
     for node in &host.nodes {
         for lower in &node.lowers {
@@ -78,10 +70,7 @@ fn nodes(host: &Host, diagnostics: &mut Diagnostics) {
 fn help_find(host: &Host, node: &Node, lower: &str, found: &mut Diagnostic) {
     let of_kind = host.nodes.iter().find(|other| other.kind.as_str() == lower);
     if let Some(of_kind) = of_kind {
-        found.help(format!(
-            "the node of that kind is called `{}`",
-            of_kind.name
-        ));
+        found.help(format!("the node of that kind is called `{}`", of_kind.name));
         return;
     }
     let others = host.nodes.iter().map(|other| other.name.as_str());
@@ -140,10 +129,7 @@ fn counts(graph: &Graph, diagnostics: &mut Diagnostics) {
         let count = host.count.as_ref().map_or(1, |count| count.value as usize);
         hosts = hosts.saturating_add(count);
         nodes = nodes.saturating_add(count.saturating_mul(host.nodes.len()));
-        let span = host
-            .count
-            .as_ref()
-            .map_or(host.name.span, |count| count.span);
+        let span = host.count.as_ref().map_or(host.name.span, |count| count.span);
         if hosts > HOSTS_MAX as usize {
             diagnostics
                 .error(span, format!("with this host the graph has {hosts} hosts"))

@@ -223,10 +223,7 @@ impl Diagnostics {
     pub(crate) fn line_start(&self, offset: usize) -> (usize, usize) {
         let before = &self.source.as_bytes()[..offset.min(self.source.len())];
         let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-        let start = before
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(0, |at| at + 1);
+        let start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         (line, start)
     }
 }
@@ -265,12 +262,6 @@ mod tests {
         all.error(Span::new(7, 1), "wrong").help("mend it");
         assert!(all.has_errors());
         all.error(Span::new(7, 1), "wrong");
-        assert_eq!(
-            all.sorted()
-                .iter()
-                .filter(|d| d.severity == Severity::Error)
-                .count(),
-            1
-        );
+        assert_eq!(all.sorted().iter().filter(|d| d.severity == Severity::Error).count(), 1);
     }
 }

@@ -43,12 +43,7 @@ impl Document {
         if warnings.has_errors() {
             return Err(Box::new(warnings));
         }
-        Ok(Self {
-            file: file.into(),
-            text: text.into(),
-            graph,
-            warnings,
-        })
+        Ok(Self { file: file.into(), text: text.into(), graph, warnings })
     }
 
     /// What the file says.
@@ -91,8 +86,7 @@ impl Document {
         let value = value.clone();
         self.replace(span, &text, |graph| {
             let node = graph.host(host).and_then(|host| host.node(node));
-            node.and_then(|node| node.param(param))
-                .is_some_and(|param| param.value.value == value)
+            node.and_then(|node| node.param(param)).is_some_and(|param| param.value.value == value)
         })
     }
 
@@ -103,23 +97,13 @@ impl Document {
         param: &str,
         value: &Value,
     ) -> Result<(), EditError> {
-        let found = self
-            .graph
-            .link(link)
-            .ok_or_else(|| EditError::NoHost(link.into()))?;
+        let found = self.graph.link(link).ok_or_else(|| EditError::NoHost(link.into()))?;
         let (span, text) = match found.param(param) {
             Some(old) => (old.value.span, value.to_string()),
             None => {
-                let end = found
-                    .params
-                    .iter()
-                    .map(|param| param.value.span.end())
-                    .max();
+                let end = found.params.iter().map(|param| param.value.span.end()).max();
                 let end = end.unwrap_or(0).max(found.name.span.end());
-                (
-                    Span::new(end, 0),
-                    format!(" {}={value}", Value::from(param)),
-                )
+                (Span::new(end, 0), format!(" {}={value}", Value::from(param)))
             }
         };
         let value = value.clone();
@@ -132,20 +116,13 @@ impl Document {
     /// Removes a node's property.
     pub fn remove_param(&mut self, host: &str, node: &str, param: &str) -> Result<(), EditError> {
         let found = self.node(host, node)?;
-        let span = found
-            .param(param)
-            .ok_or_else(|| EditError::NoParam(param.into()))?
-            .span();
+        let span = found.param(param).ok_or_else(|| EditError::NoParam(param.into()))?.span();
         let before = self.text.get(..span.offset).unwrap_or("");
         let space = before.len() - before.trim_end_matches([' ', '\t']).len();
-        self.replace(
-            Span::new(span.offset - space, span.len + space),
-            "",
-            |graph| {
-                let node = graph.host(host).and_then(|host| host.node(node));
-                node.is_some_and(|node| node.param(param).is_none())
-            },
-        )
+        self.replace(Span::new(span.offset - space, span.len + space), "", |graph| {
+            let node = graph.host(host).and_then(|host| host.node(node));
+            node.is_some_and(|node| node.param(param).is_none())
+        })
     }
 
     /// Adds a node at the end of a host, indented like the node before.
@@ -174,10 +151,7 @@ impl Document {
             None => format!("{own}    "),
         };
         let (span, text) = match found.body {
-            None => (
-                Span::new(found.span.end(), 0),
-                format!(" {{\n{inner}{line}\n{own}}}"),
-            ),
+            None => (Span::new(found.span.end(), 0), format!(" {{\n{inner}{line}\n{own}}}")),
             Some(body) => {
                 let written = body.of(&self.text);
                 let kept = written.trim_end_matches([' ', '\t']);
@@ -207,10 +181,9 @@ impl Document {
         let start = before.trim_end_matches([' ', '\t']).len();
         let line_end = after.find('\n').map_or(after.len(), |at| at + 1);
         let tail = after.get(..line_end).unwrap_or("").trim();
-        let alone = before
-            .get(..start)
-            .is_none_or(|before| before.is_empty() || before.ends_with('\n'))
-            && (tail.is_empty() || tail == ";" || tail.starts_with("//"));
+        let alone =
+            before.get(..start).is_none_or(|before| before.is_empty() || before.ends_with('\n'))
+                && (tail.is_empty() || tail == ";" || tail.starts_with("//"));
         let span = if alone {
             Span::from(start..span.end() + line_end)
         } else {
@@ -235,9 +208,7 @@ impl Document {
         }
         let lowers = owner.nodes.iter().flat_map(|node| &node.lowers);
         places.extend(
-            lowers
-                .filter(|lower| *lower.value == *node)
-                .map(|lower| (lower.span, written.clone())),
+            lowers.filter(|lower| *lower.value == *node).map(|lower| (lower.span, written.clone())),
         );
         places.sort_by_key(|(span, _)| std::cmp::Reverse(span.offset));
         let mut text = self.text.clone();
@@ -247,23 +218,15 @@ impl Document {
             }
             text.replace_range(span.offset..span.end(), &written);
         }
-        self.take(text, |graph| {
-            graph
-                .host(host)
-                .is_some_and(|host| host.node(new).is_some())
-        })
+        self.take(text, |graph| graph.host(host).is_some_and(|host| host.node(new).is_some()))
     }
 
     fn host(&self, host: &str) -> Result<&Host, EditError> {
-        self.graph
-            .host(host)
-            .ok_or_else(|| EditError::NoHost(host.into()))
+        self.graph.host(host).ok_or_else(|| EditError::NoHost(host.into()))
     }
 
     fn node(&self, host: &str, node: &str) -> Result<&Node, EditError> {
-        self.host(host)?
-            .node(node)
-            .ok_or_else(|| EditError::NoNode(node.into()))
+        self.host(host)?.node(node).ok_or_else(|| EditError::NoNode(node.into()))
     }
 
     fn replace(

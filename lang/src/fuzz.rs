@@ -13,10 +13,7 @@ pub fn fuzz_graph(data: &[u8]) {
     for diagnostic in diagnostics.sorted() {
         let (line, column) = diagnostics.line_column(diagnostic.span.offset);
         assert!(line >= 1 && column >= 1, "lines and columns count from 1");
-        assert!(
-            diagnostic.span.end() <= text.len(),
-            "a place outside the text: {diagnostic:?}"
-        );
+        assert!(diagnostic.span.end() <= text.len(), "a place outside the text: {diagnostic:?}");
     }
     assert_eq!(diagnostics.to_text().is_empty(), diagnostics.is_empty());
     if text.len() < 4096 {
@@ -44,20 +41,9 @@ fn edits(document: &Document) {
     for host in document.graph().hosts.iter().take(3) {
         let name = host.name.as_str();
         let mut changed = document.clone();
-        if changed
-            .add_node(
-                name,
-                "added one",
-                "fuzzed",
-                &[],
-                &[("a", Value::Bool(true))],
-            )
-            .is_ok()
-        {
+        if changed.add_node(name, "added one", "fuzzed", &[], &[("a", Value::Bool(true))]).is_ok() {
             assert!(
-                changed
-                    .set_param(name, "fuzzed", "a", &Value::from("2 \" {n}\\"))
-                    .is_ok()
+                changed.set_param(name, "fuzzed", "a", &Value::from("2 \" {n}\\")).is_ok()
                     || host.count.is_some()
             );
             assert!(changed.remove_node(name, "fuzzed").is_ok());

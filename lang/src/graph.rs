@@ -78,9 +78,7 @@ impl Node {
 
     /// The children of this name, in order.
     pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
-        self.children
-            .iter()
-            .filter(move |block| *block.name == name)
+        self.children.iter().filter(move |block| *block.name == name)
     }
 
     /// The type numbers that `number LOWER=N` children give this node, with the lower's name. A number that is none is
@@ -143,9 +141,7 @@ impl ParamBlock {
 
     /// The children of this name, in order.
     pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
-        self.children
-            .iter()
-            .filter(move |block| *block.name == name)
+        self.children.iter().filter(move |block| *block.name == name)
     }
 }
 
@@ -170,9 +166,7 @@ impl Link {
 
     /// The children of this name, in order.
     pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ParamBlock> {
-        self.children
-            .iter()
-            .filter(move |block| *block.name == name)
+        self.children.iter().filter(move |block| *block.name == name)
     }
 }
 
@@ -190,19 +184,8 @@ impl PartialEq for Host {
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
-        (
-            &self.kind,
-            &self.name,
-            &self.lowers,
-            &self.params,
-            &self.children,
-        ) == (
-            &other.kind,
-            &other.name,
-            &other.lowers,
-            &other.params,
-            &other.children,
-        )
+        (&self.kind, &self.name, &self.lowers, &self.params, &self.children)
+            == (&other.kind, &other.name, &other.lowers, &other.params, &other.children)
     }
 }
 

@@ -25,24 +25,15 @@ pub fn parse(file: &str, source: &str) -> (Graph, Diagnostics) {
     let mut diagnostics = Diagnostics::new(file, source);
     if source.len() > SOURCE_OCTETS_MAX {
         diagnostics
-            .error(
-                Span::default(),
-                format!("this file has {} octets", source.len()),
-            )
+            .error(Span::default(), format!("this file has {} octets", source.len()))
             .expected(format!("at most {SOURCE_OCTETS_MAX} octets"));
         return (Graph::default(), diagnostics);
     }
     let Some(scan) = scan(source, &mut diagnostics) else {
         return (Graph::default(), diagnostics);
     };
-    let mut reader = Reader {
-        source,
-        scan: &scan,
-        base: 0,
-        diagnostics,
-        graph: Graph::default(),
-        nodes: 0,
-    };
+    let mut reader =
+        Reader { source, scan: &scan, base: 0, diagnostics, graph: Graph::default(), nodes: 0 };
     for (base, piece) in scan.pieces() {
         if piece.trim().is_empty() {
             continue;
@@ -53,11 +44,7 @@ pub fn parse(file: &str, source: &str) -> (Graph, Diagnostics) {
             Err(error) => reader.grammar(&error, piece),
         }
     }
-    let Reader {
-        graph,
-        mut diagnostics,
-        ..
-    } = reader;
+    let Reader { graph, mut diagnostics, .. } = reader;
     check::check(&graph, &mut diagnostics);
     (graph, diagnostics)
 }
@@ -82,22 +69,14 @@ impl Reader<'_> {
             span.offset = span.offset.min(end);
             span.len = span.len.min(end - span.offset);
             span.len = span.of(self.source).trim_end().len();
-            let what = found
-                .message
-                .as_deref()
-                .unwrap_or("this does not read as a node");
+            let what = found.message.as_deref().unwrap_or("this does not read as a node");
             let severity = match found.severity {
                 miette::Severity::Error => Severity::Error,
                 _ => Severity::Warning,
             };
             let lower = what.get(..1).map(str::to_lowercase).unwrap_or_default();
-            let what = format!(
-                "{lower}{}",
-                what.get(1..).unwrap_or("").trim_end_matches('.')
-            );
-            let kept = self
-                .diagnostics
-                .push(crate::Diagnostic::new(severity, span, what));
+            let what = format!("{lower}{}", what.get(1..).unwrap_or("").trim_end_matches('.'));
+            let kept = self.diagnostics.push(crate::Diagnostic::new(severity, span, what));
             if let Some(label) = &found.label {
                 kept.label(label.clone());
             }
@@ -120,10 +99,7 @@ impl Reader<'_> {
             "link" => self.link(node),
             _ => {
                 self.diagnostics
-                    .error(
-                        name.span,
-                        format!("`{name}` cannot stand at the top of a file"),
-                    )
+                    .error(name.span, format!("`{name}` cannot stand at the top of a file"))
                     .expected("`title`, `host` or `link`")
                     .suggest(&name, TOP);
             }
@@ -135,15 +111,11 @@ impl Reader<'_> {
         let values: Vec<Spanned<Value>> = self.args(node);
         let first = self.graph.title.as_ref().map(|title| title.span);
         if let Some(first) = first {
-            self.diagnostics
-                .error(span, "a file has one title")
-                .also(first, "the first one");
+            self.diagnostics.error(span, "a file has one title").also(first, "the first one");
             return;
         }
         if node.children().is_some() || !self.params(node).is_empty() || values.len() != 1 {
-            self.diagnostics
-                .error(span, "this title does not read")
-                .expected("`title \"...\"`");
+            self.diagnostics.error(span, "this title does not read").expected("`title \"...\"`");
             return;
         }
         if let Some(value) = values.first()
@@ -180,32 +152,17 @@ impl Reader<'_> {
         }
         let (span, body) = (self.whole(node), self.body(node));
         if let Some(name) = name {
-            self.graph.hosts.push(Host {
-                name,
-                count,
-                params,
-                nodes,
-                span,
-                body,
-            });
+            self.graph.hosts.push(Host { name, count, params, nodes, span, body });
         }
     }
 
     fn link(&mut self, node: &KdlNode) {
         let name = self.own_name(node, "link");
         let params = self.params(node);
-        let children = node
-            .iter_children()
-            .filter_map(|child| self.block(child))
-            .collect();
+        let children = node.iter_children().filter_map(|child| self.block(child)).collect();
         let span = self.whole(node);
         if let Some(name) = name {
-            self.graph.links.push(Link {
-                name,
-                params,
-                children,
-                span,
-            });
+            self.graph.links.push(Link { name, params, children, span });
         }
     }
 
@@ -223,14 +180,11 @@ impl Reader<'_> {
         for more in args {
             self.diagnostics
                 .error(more.span, format!("a {what} has one name"))
-                .expected(format!(
-                    "properties like `name=value` behind the {what}'s name"
-                ));
+                .expected(format!("properties like `name=value` behind the {what}'s name"));
         }
         let text = first.text(&mut self.diagnostics)?;
         if text.is_empty() {
-            self.diagnostics
-                .error(first.span, format!("the name of this {what} is empty"));
+            self.diagnostics.error(first.span, format!("the name of this {what} is empty"));
             return None;
         }
         Some(Spanned::new(text.to_string(), first.span))
@@ -244,10 +198,8 @@ impl Reader<'_> {
                 Value::Text(text) => lowers.push(Spanned::new(text.clone(), arg.span)),
                 Value::Bad => {}
                 other => {
-                    let what = format!(
-                        "a node stands on other nodes, but this is {}",
-                        other.described()
-                    );
+                    let what =
+                        format!("a node stands on other nodes, but this is {}", other.described());
                     self.diagnostics.error(arg.span, what).expected(
                         "the name of a node of this host, or a parameter like `name=value`",
                     );
@@ -255,47 +207,25 @@ impl Reader<'_> {
             }
         }
         let mut params = self.params(node);
-        let given = params
-            .iter()
-            .position(|param| *param.name == "name")
-            .map(|at| params.remove(at));
+        let given =
+            params.iter().position(|param| *param.name == "name").map(|at| params.remove(at));
         let name = given
             .and_then(|param| {
                 let text = param.value.text(&mut self.diagnostics)?;
                 Some(Spanned::new(text.to_string(), param.value.span))
             })
             .unwrap_or_else(|| kind.clone());
-        let children = node
-            .iter_children()
-            .filter_map(|child| self.block(child))
-            .collect();
+        let children = node.iter_children().filter_map(|child| self.block(child)).collect();
         let (span, head) = (self.whole(node), self.head(node));
-        Some(Node {
-            kind,
-            name,
-            lowers,
-            params,
-            children,
-            span,
-            head,
-        })
+        Some(Node { kind, name, lowers, params, children, span, head })
     }
 
     /// As deep as the scan allows, [`crate::DEPTH_MAX`].
     fn block(&mut self, node: &KdlNode) -> Option<ParamBlock> {
         let name = self.identifier(node.name())?;
         let (args, params) = (self.args(node), self.params(node));
-        let children = node
-            .iter_children()
-            .filter_map(|child| self.block(child))
-            .collect();
-        Some(ParamBlock {
-            name,
-            args,
-            params,
-            children,
-            span: self.whole(node),
-        })
+        let children = node.iter_children().filter_map(|child| self.block(child)).collect();
+        Some(ParamBlock { name, args, params, children, span: self.whole(node) })
     }
 
     fn args(&self, node: &KdlNode) -> Vec<Spanned<Value>> {
@@ -317,19 +247,14 @@ impl Reader<'_> {
                 continue;
             }
             seen.insert(name.value.clone(), name.span);
-            params.push(Param {
-                name,
-                value: self.value(entry),
-            });
+            params.push(Param { name, value: self.value(entry) });
         }
         params
     }
 
     fn value(&self, entry: &KdlEntry) -> Spanned<Value> {
         let written = self.span(entry.span());
-        let len = entry
-            .format()
-            .map_or(written.len, |format| format.value_repr.len());
+        let len = entry.format().map_or(written.len, |format| format.value_repr.len());
         let span = Span::new(written.end().saturating_sub(len), len);
         let value = match self.scan.literal(span.offset) {
             Some(Literal::Text(text)) => Value::Text(text.clone()),
@@ -364,18 +289,13 @@ impl Reader<'_> {
         let span = self.span(node.span());
         let text = span.of(&self.scan.clean).trim_end();
         let len = text.strip_suffix(';').unwrap_or(text).trim_end().len();
-        Span::new(
-            span.offset,
-            len.min(self.source.len().saturating_sub(span.offset)),
-        )
+        Span::new(span.offset, len.min(self.source.len().saturating_sub(span.offset)))
     }
 
     /// A node's name and entries.
     fn head(&self, node: &KdlNode) -> Span {
         let name = self.span(node.name().span());
-        node.entries()
-            .last()
-            .map_or(name, |last| name.to(self.span(last.span())))
+        node.entries().last().map_or(name, |last| name.to(self.span(last.span())))
     }
 
     fn body(&self, node: &KdlNode) -> Option<Span> {

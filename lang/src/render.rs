@@ -20,12 +20,7 @@ impl Diagnostics {
             self.one(&mut out, diagnostic);
         }
         if self.left_out() > 0 {
-            let _ = writeln!(
-                out,
-                "{}: {} more not shown",
-                clean(self.file()),
-                self.left_out()
-            );
+            let _ = writeln!(out, "{}: {} more not shown", clean(self.file()), self.left_out());
         }
         out
     }
@@ -38,18 +33,9 @@ impl Diagnostics {
         };
         let (file, what) = (clean(self.file()), clean(&diagnostic.what));
         let _ = writeln!(out, "{file}:{line}:{column}: {word}: {what}");
-        let others = diagnostic
-            .others
-            .iter()
-            .map(|(span, _)| self.line_start(span.offset).0);
+        let others = diagnostic.others.iter().map(|(span, _)| self.line_start(span.offset).0);
         let width = digits(others.fold(line, usize::max));
-        self.excerpt(
-            out,
-            width,
-            diagnostic.span,
-            '^',
-            diagnostic.label.as_deref().unwrap_or(""),
-        );
+        self.excerpt(out, width, diagnostic.span, '^', diagnostic.label.as_deref().unwrap_or(""));
         for (span, words) in &diagnostic.others {
             self.excerpt(out, width, *span, '-', words);
         }
@@ -68,11 +54,7 @@ impl Diagnostics {
         let (_, column) = self.line_column(span.offset);
         let rest = self.source().get(start..).unwrap_or("");
         let text = rest.split(['\n', '\r']).next().unwrap_or("");
-        let skip = if column > LINE_CHARS_MAX * 3 / 4 {
-            column - LINE_CHARS_MAX / 2
-        } else {
-            0
-        };
+        let skip = if column > LINE_CHARS_MAX * 3 / 4 { column - LINE_CHARS_MAX / 2 } else { 0 };
         let shown: String = text.chars().skip(skip).take(LINE_CHARS_MAX).collect();
         let shown = clean(&shown);
         let ahead: String = shown
@@ -81,31 +63,19 @@ impl Diagnostics {
             .map(|c| if c == '\t' { '\t' } else { ' ' })
             .collect();
         let room = shown.chars().count().saturating_sub(ahead.chars().count());
-        let marks = span
-            .of(self.source())
-            .chars()
-            .take_while(|c| *c != '\n' && *c != '\r')
-            .count();
+        let marks = span.of(self.source()).chars().take_while(|c| *c != '\n' && *c != '\r').count();
         let marks = mark.to_string().repeat(marks.min(room).max(1));
         let pad = " ".repeat(width);
         let _ = writeln!(out, "  {line:>width$} | {shown}");
-        let _ = writeln!(
-            out,
-            "{}",
-            format!("  {pad} | {ahead}{marks} {}", clean(words)).trim_end()
-        );
+        let _ =
+            writeln!(out, "{}", format!("  {pad} | {ahead}{marks} {}", clean(words)).trim_end());
     }
 
     /// All mistakes drawn for a terminal `width` characters wide, with colours if `colours`.
     pub fn to_fancy(&self, width: usize, colours: bool) -> String {
-        let theme = if colours {
-            GraphicalTheme::unicode()
-        } else {
-            GraphicalTheme::unicode_nocolor()
-        };
-        let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(width)
-            .with_links(false);
+        let theme =
+            if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(width).with_links(false);
         let mut out = String::new();
         // Characters that steer a terminal are replaced by as many octets, so that places stay right.
         let shown: String = (self.source().chars())
@@ -123,12 +93,7 @@ impl Diagnostics {
             }
         }
         if self.left_out() > 0 {
-            let _ = writeln!(
-                out,
-                "{}: {} more not shown",
-                clean(self.file()),
-                self.left_out()
-            );
+            let _ = writeln!(out, "{}: {} more not shown", clean(self.file()), self.left_out());
         }
         out
     }
@@ -190,9 +155,7 @@ impl miette::Diagnostic for Report {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.help
-            .as_ref()
-            .map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn miette::SourceCode> {
@@ -211,9 +174,7 @@ pub fn steers(c: char) -> bool {
 }
 
 fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if steers(c) { '?' } else { c })
-        .collect()
+    text.chars().map(|c| if steers(c) { '?' } else { c }).collect()
 }
 
 fn digits(number: usize) -> usize {

@@ -39,19 +39,13 @@ pub(crate) struct Scan {
 impl Scan {
     /// What stands at `offset` if it was replaced.
     pub(crate) fn literal(&self, offset: usize) -> Option<&Literal> {
-        let at = self
-            .literals
-            .binary_search_by_key(&offset, |(at, _)| *at)
-            .ok()?;
+        let at = self.literals.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
         self.literals.get(at).map(|(_, literal)| literal)
     }
 
     /// The opening brace that belongs to the closing one at `close`.
     pub(crate) fn opening(&self, close: usize) -> Option<usize> {
-        let at = self
-            .braces
-            .binary_search_by_key(&close, |(_, close)| *close)
-            .ok()?;
+        let at = self.braces.binary_search_by_key(&close, |(_, close)| *close).ok()?;
         self.braces.get(at).map(|(open, _)| *open)
     }
 
@@ -135,18 +129,14 @@ impl<'a> Scanner<'a, '_> {
     /// Copies `len` octets.
     fn keep(&mut self, len: usize) {
         let end = (self.at + len).min(self.source.len());
-        self.scan
-            .clean
-            .push_str(self.source.get(self.at..end).unwrap_or(""));
+        self.scan.clean.push_str(self.source.get(self.at..end).unwrap_or(""));
         self.at = end;
     }
 
     /// Replaces `len` octets by as many of `filler`.
     fn fill(&mut self, len: usize, filler: char) {
         let end = (self.at + len).min(self.source.len());
-        self.scan
-            .clean
-            .extend(std::iter::repeat_n(filler, end - self.at));
+        self.scan.clean.extend(std::iter::repeat_n(filler, end - self.at));
         self.at = end;
     }
 
@@ -168,13 +158,8 @@ impl<'a> Scanner<'a, '_> {
     /// Whether a `#` is a comment of other languages: one that stands alone, or where a node begins.
     fn means_comment(&self, rest: &str) -> bool {
         let word = rest.trim_start_matches('#');
-        let keyword = ["true", "false", "null"]
-            .iter()
-            .any(|k| word.starts_with(k));
-        let alone = word
-            .chars()
-            .next()
-            .is_none_or(|c| is_space(c) || is_newline(c));
+        let keyword = ["true", "false", "null"].iter().any(|k| word.starts_with(k));
+        let alone = word.chars().next().is_none_or(|c| is_space(c) || is_newline(c));
         alone || self.last == Last::Nothing && !keyword
     }
 
@@ -239,10 +224,7 @@ impl<'a> Scanner<'a, '_> {
         self.diagnostics
             .error(
                 span,
-                format!(
-                    "the character U+{:04X} is not allowed in a graph file",
-                    u32::from(c)
-                ),
+                format!("the character U+{:04X} is not allowed in a graph file", u32::from(c)),
             )
             .help("remove it; inside a string, write it as an escape like `\\u{7f}`");
     }
@@ -268,10 +250,7 @@ impl<'a> Scanner<'a, '_> {
         let span = Span::new(self.at, 1);
         match self.last {
             Last::Word(word)
-                if self
-                    .source
-                    .get(word..)
-                    .is_some_and(crate::words::is_number_or_keyword) =>
+                if self.source.get(word..).is_some_and(crate::words::is_number_or_keyword) =>
             {
                 self.diagnostics
                     .error(span, "what is before this `=` is no name")
@@ -304,9 +283,7 @@ impl<'a> Scanner<'a, '_> {
             }
             self.scan.literals.push((word, Literal::Bad));
             self.scan.clean.truncate(word);
-            self.scan
-                .clean
-                .extend(std::iter::repeat_n('_', self.at - word));
+            self.scan.clean.extend(std::iter::repeat_n('_', self.at - word));
         }
         self.last = Last::Nothing;
     }
@@ -388,9 +365,7 @@ impl<'a> Scanner<'a, '_> {
             } else {
                 format!("at most {DEPTH_MAX} blocks, one in the other")
             };
-            self.diagnostics
-                .error(span, "blocks nest too deep here")
-                .expected(limit);
+            self.diagnostics.error(span, "blocks nest too deep here").expected(limit);
             return None;
         }
         self.word_seen();
@@ -533,24 +508,14 @@ impl<'a> Scanner<'a, '_> {
                 .error(Span::new(self.at, len), "this string is never closed")
                 .expected("a closing quote on the same line");
         }
-        self.literal(
-            len,
-            if bad {
-                Literal::Bad
-            } else {
-                Literal::Text(text)
-            },
-        );
+        self.literal(len, if bad { Literal::Bad } else { Literal::Text(text) });
         let after = self.rest().chars().next();
         if closed
             && after.is_some_and(|c| !ends_word(c) && c != '=')
             && !starts_comment(self.rest())
         {
             self.diagnostics
-                .error(
-                    Span::new(self.at, 0),
-                    "a space is missing behind this string",
-                )
+                .error(Span::new(self.at, 0), "a space is missing behind this string")
                 .expected("a space between two values");
             // The two words touch in what the grammar sees and become one, which is reported only here.
         }
@@ -591,10 +556,7 @@ impl<'a> Scanner<'a, '_> {
         }
         if touches {
             self.diagnostics
-                .error(
-                    Span::new(self.at, 0),
-                    "a space is missing before this string",
-                )
+                .error(Span::new(self.at, 0), "a space is missing before this string")
                 .expected("a space between two values");
         }
     }

@@ -32,12 +32,7 @@ pub enum TemplateError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    Number {
-        operations: Vec<(u8, u32)>,
-        width: usize,
-        zeros: bool,
-        hexadecimal: bool,
-    },
+    Number { operations: Vec<(u8, u32)>, width: usize, zeros: bool, hexadecimal: bool },
 }
 
 /// A string with placeholders: `{n}` is the host's index, from 0. Operations (`+ - * / %` and a number below 2^32, at
@@ -87,25 +82,18 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
-                Piece::Number {
-                    operations,
-                    width,
-                    zeros,
-                    hexadecimal,
-                } => {
+                Piece::Number { operations, width, zeros, hexadecimal } => {
                     let number =
-                        operations
-                            .iter()
-                            .fold(i128::from(n), |number, (operation, by)| {
-                                let by = i128::from(*by);
-                                match operation {
-                                    b'+' => number.saturating_add(by),
-                                    b'-' => number.saturating_sub(by),
-                                    b'*' => number.saturating_mul(by),
-                                    b'/' => number.checked_div_euclid(by).unwrap_or(0),
-                                    _ => number.checked_rem_euclid(by).unwrap_or(0),
-                                }
-                            });
+                        operations.iter().fold(i128::from(n), |number, (operation, by)| {
+                            let by = i128::from(*by);
+                            match operation {
+                                b'+' => number.saturating_add(by),
+                                b'-' => number.saturating_sub(by),
+                                b'*' => number.saturating_mul(by),
+                                b'/' => number.checked_div_euclid(by).unwrap_or(0),
+                                _ => number.checked_rem_euclid(by).unwrap_or(0),
+                            }
+                        });
                     // Writing to a string cannot fail.
                     let _ = match (hexadecimal, zeros) {
                         (false, false) => write!(out, "{number:width$}"),
@@ -122,20 +110,14 @@ impl Template {
 
 fn placeholder(inside: &str) -> Result<Piece, TemplateError> {
     let (sum, format) = inside.split_once(':').unwrap_or((inside, ""));
-    let mut rest = sum
-        .trim()
-        .strip_prefix('n')
-        .ok_or(TemplateError::Form)?
-        .trim_start();
+    let mut rest = sum.trim().strip_prefix('n').ok_or(TemplateError::Form)?.trim_start();
     let mut operations = Vec::new();
     while let Some(operation) = rest.bytes().next() {
         if !b"+-*/%".contains(&operation) || operations.len() == OPERATIONS_MAX {
             return Err(TemplateError::Form);
         }
         let tail = rest.get(1..).unwrap_or("").trim_start();
-        let end = tail
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(tail.len());
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         let (digits, tail) = tail.split_at(end);
         let by: u32 = digits.parse().map_err(|_| TemplateError::Form)?;
         if by == 0 && matches!(operation, b'/' | b'%') {
@@ -149,20 +131,12 @@ fn placeholder(inside: &str) -> Result<Piece, TemplateError> {
         None => (format, false),
     };
     let zeros = width.starts_with('0');
-    let width: usize = if width.is_empty() {
-        0
-    } else {
-        width.parse().map_err(|_| TemplateError::Form)?
-    };
+    let width: usize =
+        if width.is_empty() { 0 } else { width.parse().map_err(|_| TemplateError::Form)? };
     if width > WIDTH_MAX {
         return Err(TemplateError::Form);
     }
-    Ok(Piece::Number {
-        operations,
-        width,
-        zeros,
-        hexadecimal,
-    })
+    Ok(Piece::Number { operations, width, zeros, hexadecimal })
 }
 
 /// Whether a string in a host without a count seems to be meant as a template.
@@ -189,13 +163,7 @@ impl<'g> HostInstance<'g> {
             return Cow::Borrowed(&self.template.nodes);
         }
         let fill = Fill(self.index);
-        Cow::Owned(
-            self.template
-                .nodes
-                .iter()
-                .map(|node| fill.node(node))
-                .collect(),
-        )
+        Cow::Owned(self.template.nodes.iter().map(|node| fill.node(node)).collect())
     }
 
     /// The properties of this host, placeholders filled.
@@ -228,11 +196,7 @@ impl Graph {
                     Some(compiled) => compiled.fill(index),
                     None => format!("{name}{index}"),
                 };
-                HostInstance {
-                    name: Cow::Owned(name),
-                    index,
-                    template,
-                }
+                HostInstance { name: Cow::Owned(name), index, template }
             }));
         }
         all
@@ -262,10 +226,8 @@ impl Fill {
     }
 
     fn params(&self, params: &[Param]) -> Vec<Param> {
-        let fill = |param: &Param| Param {
-            name: param.name.clone(),
-            value: self.value(&param.value),
-        };
+        let fill =
+            |param: &Param| Param { name: param.name.clone(), value: self.value(&param.value) };
         params.iter().map(fill).collect()
     }
 
@@ -273,17 +235,9 @@ impl Fill {
         Node {
             kind: node.kind.clone(),
             name: self.spanned(&node.name),
-            lowers: node
-                .lowers
-                .iter()
-                .map(|lower| self.spanned(lower))
-                .collect(),
+            lowers: node.lowers.iter().map(|lower| self.spanned(lower)).collect(),
             params: self.params(&node.params),
-            children: node
-                .children
-                .iter()
-                .map(|child| self.block(child))
-                .collect(),
+            children: node.children.iter().map(|child| self.block(child)).collect(),
             span: node.span,
             head: node.head,
         }
@@ -294,11 +248,7 @@ impl Fill {
             name: block.name.clone(),
             args: block.args.iter().map(|arg| self.value(arg)).collect(),
             params: self.params(&block.params),
-            children: block
-                .children
-                .iter()
-                .map(|child| self.block(child))
-                .collect(),
+            children: block.children.iter().map(|child| self.block(child)).collect(),
             span: block.span,
         }
     }
@@ -311,10 +261,7 @@ mod tests {
     #[test]
     fn placeholders_are_filled() {
         let fill = |text: &str, n| Template::compile(text).map(|template| template.fill(n));
-        assert_eq!(
-            fill("10.0.{n/250}.{n%250+2}/16", 251),
-            Ok("10.0.1.3/16".into())
-        );
+        assert_eq!(fill("10.0.{n/250}.{n%250+2}/16", 251), Ok("10.0.1.3/16".into()));
         assert_eq!(
             fill("02:00:00:00:{n/256:02x}:{n%256:02x}", 511),
             Ok("02:00:00:00:01:ff".into())

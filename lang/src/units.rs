@@ -4,20 +4,15 @@ use std::time::Duration;
 
 /// Splits `1.5ms` into 1.5 (as a numerator and a denominator that is a power of ten) and `ms`. At most 20 digits.
 fn number_and_unit(text: &str) -> Option<(u128, u128, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
-        .unwrap_or(text.len());
+    let end =
+        text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (integer, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains('.');
     if !digits(integer) || !digits(fraction) {
         return None;
     }
-    let joined: String = [integer, fraction]
-        .concat()
-        .chars()
-        .filter(|c| *c != '_')
-        .collect();
+    let joined: String = [integer, fraction].concat().chars().filter(|c| *c != '_').collect();
     let places = fraction.bytes().filter(|b| *b != b'_').count();
     if joined.len() > 20 {
         return None;
@@ -29,9 +24,7 @@ fn number_and_unit(text: &str) -> Option<(u128, u128, &str)> {
 /// The number times `scale`, if that is whole.
 fn whole(numerator: u128, denominator: u128, scale: u128) -> Option<u64> {
     let product = numerator.checked_mul(scale)?;
-    (product % denominator == 0)
-        .then(|| u64::try_from(product / denominator).ok())
-        .flatten()
+    (product % denominator == 0).then(|| u64::try_from(product / denominator).ok()).flatten()
 }
 
 /// Reads a time with a unit (`ns`, `us`, `µs`, `ms`, `s`, `min`, `h`); it must be a whole number of nanoseconds, at most
@@ -99,17 +92,10 @@ mod tests {
 
     #[test]
     fn times() {
-        for (text, nanos) in [
-            ("100ns", 100),
-            ("2us", 2_000),
-            ("1.5ms", 1_500_000),
-            ("30 s", 30_000_000_000),
-        ] {
-            assert_eq!(
-                parse_duration(text),
-                Some(Duration::from_nanos(nanos)),
-                "{text}"
-            );
+        for (text, nanos) in
+            [("100ns", 100), ("2us", 2_000), ("1.5ms", 1_500_000), ("30 s", 30_000_000_000)]
+        {
+            assert_eq!(parse_duration(text), Some(Duration::from_nanos(nanos)), "{text}");
         }
         assert_eq!(parse_duration("1h"), Some(Duration::from_secs(3600)));
         for wrong in [

@@ -148,10 +148,7 @@ impl Spanned<Value> {
         };
         match part {
             Some(part) => Some(part),
-            None => self.wrong(
-                diagnostics,
-                "a part like \"5%\" or 0.05, from \"0%\" to \"100%\"",
-            ),
+            None => self.wrong(diagnostics, "a part like \"5%\" or 0.05, from \"0%\" to \"100%\""),
         }
     }
 
@@ -164,10 +161,8 @@ impl Spanned<Value> {
         };
         match size {
             Some(size) => Some(size),
-            None => self.wrong(
-                diagnostics,
-                "a size in octets like 1500, \"64KiB\", \"2MiB\" or \"1kB\"",
-            ),
+            None => self
+                .wrong(diagnostics, "a size in octets like 1500, \"64KiB\", \"2MiB\" or \"1kB\""),
         }
     }
 
@@ -198,19 +193,13 @@ impl Spanned<Value> {
         choices: &[(&str, T)],
     ) -> Option<T> {
         let Value::Text(text) = &self.value else {
-            let words: Vec<String> = choices
-                .iter()
-                .map(|(word, _)| format!("`{word}`"))
-                .collect();
+            let words: Vec<String> = choices.iter().map(|(word, _)| format!("`{word}`")).collect();
             return self.wrong(diagnostics, &words.join(", "));
         };
         if let Some((_, value)) = choices.iter().find(|(word, _)| word == text) {
             return Some(*value);
         }
-        let words: Vec<String> = choices
-            .iter()
-            .map(|(word, _)| format!("`{word}`"))
-            .collect();
+        let words: Vec<String> = choices.iter().map(|(word, _)| format!("`{word}`")).collect();
         diagnostics
             .error(self.span, format!("{} does not fit here", self.described()))
             .expected(words.join(", "))

@@ -87,20 +87,16 @@ fn number(text: &str) -> Option<Mistake> {
         }
     }
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (
-            mantissa,
-            Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)),
-        ),
+        Some((mantissa, exponent)) => {
+            (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
+        }
         None => (text, None),
     };
     let (integer, fraction) = match mantissa.split_once('.') {
         Some((integer, fraction)) => (integer, Some(fraction)),
         None => (mantissa, None),
     };
-    [Some(integer), fraction, exponent]
-        .into_iter()
-        .flatten()
-        .find_map(|digits| whole(digits, 10))
+    [Some(integer), fraction, exponent].into_iter().flatten().find_map(|digits| whole(digits, 10))
 }
 
 fn whole(digits: &str, radix: u32) -> Option<Mistake> {
@@ -109,9 +105,7 @@ fn whole(digits: &str, radix: u32) -> Option<Mistake> {
     if !well_formed {
         return Some(Mistake::NotANumber);
     }
-    i128::from_str_radix(&digits.replace('_', ""), radix)
-        .is_err()
-        .then_some(Mistake::TooLarge)
+    i128::from_str_radix(&digits.replace('_', ""), radix).is_err().then_some(Mistake::TooLarge)
 }
 
 #[cfg(test)]

@@ -35,39 +35,25 @@ link lan1 kind=switch delay="1ms" rate="100Mbit" mtu=1500 {
 #[test]
 fn everything_once() {
     let graph = right(NET);
-    assert_eq!(
-        graph.title.as_ref().unwrap().as_str(),
-        "Two LANs and a router"
-    );
+    assert_eq!(graph.title.as_ref().unwrap().as_str(), "Two LANs and a router");
     let alice = graph.host("alice").unwrap();
     let names: Vec<&str> = alice.nodes.iter().map(|node| node.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["wire", "eth", "arp", "ip", "icmp", "udp", "my echo"]
-    );
+    assert_eq!(names, ["wire", "eth", "arp", "ip", "icmp", "udp", "my echo"]);
     let ip = alice.node("ip").unwrap();
     let lowers: Vec<&str> = ip.lowers.iter().map(|lower| lower.as_str()).collect();
     assert_eq!(lowers, ["arp", "eth"]);
     assert_eq!(ip.children.len(), 2);
     let route = ip.blocks("route").next().unwrap();
     assert_eq!(route.args[0].value, Value::from("default"));
-    assert_eq!(
-        route.param("via").unwrap().value.value,
-        Value::from("10.0.1.1")
-    );
+    assert_eq!(route.param("via").unwrap().value.value, Value::from("10.0.1.1"));
     let mut found = parse("net.kdl", NET).1;
     let numbers = alice.node("udp").unwrap().numbers(&mut found);
-    let numbers: Vec<_> = numbers
-        .iter()
-        .map(|(lower, number)| (lower.as_str(), number.value))
-        .collect();
+    let numbers: Vec<_> =
+        numbers.iter().map(|(lower, number)| (lower.as_str(), number.value)).collect();
     assert_eq!(numbers, [("ip", 17), ("eth", 2048)]);
     let echo = alice.node("my echo").unwrap();
-    let params: Vec<_> = echo
-        .params
-        .iter()
-        .map(|param| (param.name.as_str(), param.value.value.clone()))
-        .collect();
+    let params: Vec<_> =
+        echo.params.iter().map(|param| (param.name.as_str(), param.value.value.clone())).collect();
     assert_eq!(
         params,
         [
@@ -78,21 +64,8 @@ fn everything_once() {
         ]
     );
     let link = graph.link("lan1").unwrap();
-    assert_eq!(
-        link.param("mtu")
-            .unwrap()
-            .value
-            .integer(&mut found, 68..=65535_u32),
-        Some(1500)
-    );
-    assert_eq!(
-        link.blocks("partition")
-            .next()
-            .unwrap()
-            .blocks("hosts")
-            .count(),
-        1
-    );
+    assert_eq!(link.param("mtu").unwrap().value.integer(&mut found, 68..=65535_u32), Some(1500));
+    assert_eq!(link.blocks("partition").next().unwrap().blocks("hosts").count(), 1);
     assert_eq!(graph.links.len(), 1);
     assert!(found.is_empty());
 }
@@ -130,28 +103,14 @@ fn small_oddities_of_the_syntax() {
     );
     assert_eq!((graph.hosts.len(), graph.links.len()), (2, 2));
     assert_eq!(graph.hosts[0].nodes.len(), 2);
-    assert_eq!(
-        graph
-            .link("l 1")
-            .unwrap()
-            .param("loss")
-            .unwrap()
-            .value
-            .value,
-        Value::Float(0.5)
-    );
+    assert_eq!(graph.link("l 1").unwrap().param("loss").unwrap().value.value, Value::Float(0.5));
     assert_eq!(right(""), Graph::default());
     assert_eq!(right("// nothing"), Graph::default());
-    assert_eq!(
-        right("/-\nhost a { b }\n/* x */ /- title \"y\"\n\n"),
-        Graph::default()
-    );
+    assert_eq!(right("/-\nhost a { b }\n/* x */ /- title \"y\"\n\n"), Graph::default());
     let escapes = right(r#"title "\u{e9}\n\t\\ \"\s\   x""#);
     assert_eq!(escapes.title.unwrap().as_str(), "é\n\t\\ \" x");
-    let stars = format!(
-        "/*{}*/ title x",
-        "*/*".repeat(3).replace("*/", "**") + &"*".repeat(500_000)
-    );
+    let stars =
+        format!("/*{}*/ title x", "*/*".repeat(3).replace("*/", "**") + &"*".repeat(500_000));
     let _ = parse("net.kdl", &stars);
 }
 
@@ -173,8 +132,5 @@ host z
     assert_eq!(nodes[0].name.as_str(), "w9999");
     assert_eq!(nodes[1].lowers[0].as_str(), "w9999");
     assert_eq!(nodes[1].children[0].args[0].value, Value::from("02::0f"));
-    assert_eq!(
-        nodes[1].span.of(source),
-        "eth \"w{n}\" { address \"02::{n%256:02x}\" }"
-    );
+    assert_eq!(nodes[1].span.of(source), "eth \"w{n}\" { address \"02::{n%256:02x}\" }");
 }

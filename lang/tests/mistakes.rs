@@ -99,10 +99,7 @@ fn values() {
         value("i").parse::<std::net::Ipv4Addr>(&mut found, "an IPv4 address like \"10.0.1.2\""),
         None
     );
-    assert_eq!(
-        value("j").choice(&mut found, &[("switch", 1), ("hub", 2)]),
-        None
-    );
+    assert_eq!(value("j").choice(&mut found, &[("switch", 1), ("hub", 2)]), None);
     assert_eq!(value("k").fraction(&mut found), None);
     let text = found.to_text();
     same(&text, "values");
@@ -112,34 +109,20 @@ fn values() {
 #[test]
 fn limits() {
     let deep = format!("host a {{ b {}", "{ c ".repeat(DEPTH_MAX));
-    assert!(
-        text_of(&deep).contains("blocks nest too deep here"),
-        "{}",
-        text_of(&deep)
-    );
+    assert!(text_of(&deep).contains("blocks nest too deep here"), "{}", text_of(&deep));
     let large = " ".repeat((1 << 20) + 1);
     assert!(text_of(&large).contains("at most 1048576 octets"));
     assert!(text_of("host a count=100001").contains("from 1 to 100000"));
     let many = "host a count=100000 { ".to_string() + &"x;".repeat(11) + "}";
-    assert!(
-        text_of(&many).contains("at most 1000000"),
-        "{}",
-        text_of(&many)
-    );
+    assert!(text_of(&many).contains("at most 1000000"), "{}", text_of(&many));
 }
 
 #[test]
 fn long_lines_are_cut_and_nothing_steers_the_terminal() {
-    let source = format!(
-        "/* {} */ hots \"\\u{{1b}}[31m\" /* {} */\n",
-        "é".repeat(300),
-        "x".repeat(300)
-    );
+    let source =
+        format!("/* {} */ hots \"\\u{{1b}}[31m\" /* {} */\n", "é".repeat(300), "x".repeat(300));
     let text = text_of(&source);
-    assert!(
-        text.lines().all(|line| line.chars().count() < 140),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() < 140), "{text}");
     assert!(text.contains("`hots`") && text.contains("^^^^"), "{text}");
     let text = text_of("host \"a\u{1b}[31m\"\nhost \"\\u{1b}[1m\" { eth \"\\u{1b}[2m\" }");
     assert!(!text.contains('\u{1b}'), "{text}");
@@ -153,10 +136,7 @@ fn the_drawing_for_terminals_holds_all_of_them() {
     assert_eq!(found.len(), 2);
     let drawn = found.to_fancy(100, false);
     assert!(drawn.contains("did you mean `host`?"), "{drawn}");
-    assert!(
-        drawn.contains("net.kdl:2:14") && drawn.contains("no node called"),
-        "{drawn}"
-    );
+    assert!(drawn.contains("net.kdl:2:14") && drawn.contains("no node called"), "{drawn}");
     assert!(found.to_fancy(100, true).contains('\u{1b}'));
 }
 

@@ -18,9 +18,7 @@ impl Default for HostClock {
 impl HostClock {
     /// A clock that shows zero now.
     pub fn start() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 
     /// What it shows.

@@ -24,10 +24,7 @@ const REPORTS_MAX: usize = 16;
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            set: epoll::create(CreateFlags::CLOEXEC)?,
-            polled: RefCell::default(),
-        })
+        Ok(Self { set: epoll::create(CreateFlags::CLOEXEC)?, polled: RefCell::default() })
     }
 
     /// Adds a descriptor, to be reported as `number` when it is readable.
@@ -50,11 +47,7 @@ impl Epoll {
         number: u64,
         wanted: bool,
     ) -> io::Result<()> {
-        let flags = if wanted {
-            EventFlags::IN | EventFlags::OUT
-        } else {
-            EventFlags::IN
-        };
+        let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         epoll::modify(&self.set, fd, EventData::new_u64(number), flags)?;
         Ok(())
     }

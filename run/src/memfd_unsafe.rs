@@ -38,14 +38,7 @@ impl Mapping {
     fn new(fd: BorrowedFd<'_>, octets: usize, protection: ProtFlags) -> Result<Self, Errno> {
         // SAFETY: no address is asked for, so no mapping that exists is replaced.
         let base = unsafe {
-            rustix::mm::mmap(
-                core::ptr::null_mut(),
-                octets,
-                protection,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
+            rustix::mm::mmap(core::ptr::null_mut(), octets, protection, MapFlags::SHARED, fd, 0)
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok(Self { base, octets })
@@ -173,9 +166,7 @@ impl MemfdView {
     /// Copies the octets from `offset` on into `to`; false, and nothing is copied, if they do not all lie inside.
     #[must_use]
     pub fn copy_to(&self, offset: usize, to: &mut [u8]) -> bool {
-        let inside = offset
-            .checked_add(to.len())
-            .is_some_and(|end| end <= self.len());
+        let inside = offset.checked_add(to.len()).is_some_and(|end| end <= self.len());
         if inside {
             let from = self.mapping.base.as_ptr().wrapping_add(offset);
             // The owner may be writing. A call the compiler cannot look into reads each octet once, whatever it finds.
@@ -241,19 +232,13 @@ mod tests {
     fn peers_cannot_write_or_resize() {
         let arena = MemfdArena::create("xk-test", 4096, Peers::Read).unwrap();
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        assert_eq!(
-            Mapping::new(arena.as_fd(), 4096, both).unwrap_err(),
-            Errno::PERM
-        );
+        assert_eq!(Mapping::new(arena.as_fd(), 4096, both).unwrap_err(), Errno::PERM);
         assert_eq!(rustix::io::write(&arena, b"x"), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&arena, 0), Err(Errno::PERM));
 
         let arena = MemfdArena::create("xk-test", 4096, Peers::ReadWrite).unwrap();
         assert!(Mapping::new(arena.as_fd(), 4096, both).is_ok());
-        assert_eq!(
-            rustix::fs::fcntl_add_seals(&arena, SealFlags::WRITE),
-            Err(Errno::PERM)
-        );
+        assert_eq!(rustix::fs::fcntl_add_seals(&arena, SealFlags::WRITE), Err(Errno::PERM));
     }
 
     #[test]
@@ -262,9 +247,6 @@ mod tests {
             rustix::fs::memfd_create("xk-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
                 .unwrap();
         assert_eq!(MemfdView::map(&fd).unwrap_err(), ViewError::NotSealed);
-        assert_eq!(
-            MemfdArena::create("xk-test", 0, Peers::Read).unwrap_err(),
-            Errno::INVAL
-        );
+        assert_eq!(MemfdArena::create("xk-test", 0, Peers::Read).unwrap_err(), Errno::INVAL);
     }
 }

@@ -92,10 +92,8 @@ impl Observer for Recorder {
     fn leave(&self, span: u64) {
         let now = self.now_ns();
         self.depth.set(self.depth.get().saturating_sub(1));
-        if let Some(span) = self
-            .spans
-            .borrow_mut()
-            .get_mut(usize::try_from(span).unwrap_or(usize::MAX))
+        if let Some(span) =
+            self.spans.borrow_mut().get_mut(usize::try_from(span).unwrap_or(usize::MAX))
         {
             span.end_ns = now;
         }

@@ -38,9 +38,7 @@ pub enum Idle {
 
 impl Default for Idle {
     fn default() -> Self {
-        Idle::Adaptive {
-            spin_max: Duration::from_micros(50),
-        }
+        Idle::Adaptive { spin_max: Duration::from_micros(50) }
     }
 }
 
@@ -142,11 +140,7 @@ impl Runner {
     /// As for [`Runner::new`].
     pub fn with_clock(kernel: Rc<Kernel>, idle: Idle, clock: HostClock) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        let wires: Vec<_> = kernel
-            .protocols()
-            .into_iter()
-            .filter(|p| p.wire().is_some())
-            .collect();
+        let wires: Vec<_> = kernel.protocols().into_iter().filter(|p| p.wire().is_some()).collect();
         for (number, wire) in wires.iter().enumerate() {
             let mut added = Ok(());
             if let Some(wire) = wire.wire() {
@@ -178,9 +172,7 @@ impl Runner {
             stop_at: Cell::new(Time::MAX),
             stop: Cell::new(false),
         };
-        Ok(Self {
-            inner: Rc::new(inner),
-        })
+        Ok(Self { inner: Rc::new(inner) })
     }
 
     /// The kernel.
@@ -217,12 +209,7 @@ impl Runner {
     /// Stops watching.
     pub fn unwatch(&self, number: usize) {
         // Out of the borrow: what is dropped may watch or unwatch in its turn.
-        let place = self
-            .inner
-            .watched
-            .borrow_mut()
-            .get_mut(number)
-            .and_then(Option::take);
+        let place = self.inner.watched.borrow_mut().get_mut(number).and_then(Option::take);
         if let Some((fd, ready)) = place {
             self.inner.epoll.remove(fd.as_fd());
             drop((fd, ready));
@@ -390,11 +377,7 @@ impl Inner {
             return Flow::Continue;
         }
         // The turn began with a look at the clock, a moment ago unless it was a busy one.
-        let now = if busy {
-            self.clock.now()
-        } else {
-            self.kernel.now()
-        };
+        let now = if busy { self.clock.now() } else { self.kernel.now() };
         if finished(&self.kernel)
             || self.stop.get()
             || now >= self.stop_at.get()
@@ -448,16 +431,9 @@ impl Inner {
     }
 
     fn sleep_until_signalled(&self, now: Time) {
-        let next_poll = self
-            .wires
-            .iter()
-            .filter_map(|(p, _)| p.wire().and_then(|w| w.next_poll()))
-            .min();
-        let until = [
-            self.kernel.next_expiry(),
-            next_poll,
-            Some(self.stop_at.get()),
-        ];
+        let next_poll =
+            self.wires.iter().filter_map(|(p, _)| p.wire().and_then(|w| w.next_poll())).min();
+        let until = [self.kernel.next_expiry(), next_poll, Some(self.stop_at.get())];
         let until = until.into_iter().flatten().min().unwrap_or(Time::MAX);
         let timeout = until.since(now).min(SLEEP_MAX);
         let mut stats = self.stats.get();
@@ -475,9 +451,7 @@ impl Inner {
             return false;
         };
         self.watched.borrow().iter().all(Option::is_none)
-            && only
-                .wire()
-                .is_some_and(|wire| wire.sleep(&self.kernel, only, timeout))
+            && only.wire().is_some_and(|wire| wire.sleep(&self.kernel, only, timeout))
     }
 
     /// Sleeps for at most `timeout` and calls the watchers whose descriptors report.

@@ -42,10 +42,7 @@ fn runner(
     on_timer: impl Fn(&Kernel, u64) + 'static,
 ) -> Runner {
     let kernel = Rc::new(real_kernel(1 << 20).expect("a kernel"));
-    let timers = Timers {
-        tokens: tokens.to_vec(),
-        on_timer: Box::new(on_timer),
-    };
+    let timers = Timers { tokens: tokens.to_vec(), on_timer: Box::new(on_timer) };
     kernel.add_protocol("timers", "timers", timers);
     kernel.start().expect("started");
     Runner::new(kernel, idle).expect("a runner")
@@ -59,19 +56,10 @@ fn timers_go_off_in_order_and_not_early() {
         let on_timer = move |_: &Kernel, token| note.borrow_mut().push((token, start.elapsed()));
         let runner = runner(&[(9 * MS, 2), (3 * MS, 1)], idle, on_timer);
         let done = Rc::clone(&seen);
-        runner
-            .run(LIMIT, Rc::new(move |_| done.borrow().len() == 2))
-            .expect("ran");
+        runner.run(LIMIT, Rc::new(move |_| done.borrow().len() == 2)).expect("ran");
         let seen = seen.borrow();
-        assert_eq!(
-            seen.iter().map(|s| s.0).collect::<Vec<_>>(),
-            [1, 2],
-            "{idle:?}"
-        );
-        assert!(
-            seen[0].1 >= 3 * MS && seen[1].1 >= 9 * MS,
-            "{idle:?}: {seen:?}"
-        );
+        assert_eq!(seen.iter().map(|s| s.0).collect::<Vec<_>>(), [1, 2], "{idle:?}");
+        assert!(seen[0].1 >= 3 * MS && seen[1].1 >= 9 * MS, "{idle:?}: {seen:?}");
     }
 }
 
@@ -85,26 +73,14 @@ fn a_wait_ends_by_its_timeout_or_by_a_signal_while_the_loop_goes_on() {
         let record = move |entry| seen.borrow_mut().push(entry);
         move |cx: &Kernel, token| match token {
             1 => record(("in vain", cx.wait(&semaphore, Some(5 * MS)))),
-            2 => record((
-                "signalled",
-                cx.wait(&semaphore, Some(Duration::from_secs(60))),
-            )),
+            2 => record(("signalled", cx.wait(&semaphore, Some(Duration::from_secs(60))))),
             _ => cx.signal(&semaphore),
         }
     };
-    let runner = runner(
-        &[(MS, 1), (20 * MS, 2), (30 * MS, 3)],
-        Idle::Sleep,
-        on_timer,
-    );
+    let runner = runner(&[(MS, 1), (20 * MS, 2), (30 * MS, 3)], Idle::Sleep, on_timer);
     let done = Rc::clone(&seen);
-    runner
-        .run(LIMIT, Rc::new(move |_| done.borrow().len() == 2))
-        .expect("ran");
-    assert_eq!(
-        *seen.borrow(),
-        [("in vain", Err(WaitError::TimedOut)), ("signalled", Ok(()))]
-    );
+    runner.run(LIMIT, Rc::new(move |_| done.borrow().len() == 2)).expect("ran");
+    assert_eq!(*seen.borrow(), [("in vain", Err(WaitError::TimedOut)), ("signalled", Ok(()))]);
     assert_eq!(
         runner.kernel().timers(),
         0,
@@ -164,18 +140,12 @@ fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
     let number = runner.watch(OwnedFd::from(theirs), ready).expect("watched");
     ours.write_all(b"x").expect("written");
     let done = Rc::clone(&calls);
-    runner
-        .run(LIMIT, Rc::new(move |_| done.get() == 1))
-        .expect("ran");
+    runner.run(LIMIT, Rc::new(move |_| done.get() == 1)).expect("ran");
     assert!(runner.stats().turns > 0);
     runner.unwatch(number);
     let (another, _open) = UnixStream::pair().expect("a pair");
     let again = runner.watch(OwnedFd::from(another), Rc::new(|_: &Kernel| {}));
-    assert_eq!(
-        again.expect("watched"),
-        number,
-        "a free place is used again"
-    );
+    assert_eq!(again.expect("watched"), number, "a free place is used again");
     // Nobody holds the other end any more: unwatching has closed it.
     assert!(ours.write_all(b"y").is_err());
     runner.run(Some(20 * MS), Rc::new(|_| false)).expect("ran");

@@ -12,12 +12,7 @@ const ROLE: &str = "XK_TEST_OVERFLOW";
 fn child(role: &str) -> (Option<i32>, String) {
     let program = std::env::current_exe().expect("own path");
     let output = Command::new(program)
-        .args([
-            "--exact",
-            "overflows_in_a_child",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", "overflows_in_a_child", "--ignored", "--nocapture"])
         .env(ROLE, role)
         .output()
         .expect("child ran");
@@ -37,10 +32,7 @@ fn recurse(depth: u64) -> u64 {
 #[ignore = "ends its process; run by the tests below"]
 fn overflows_in_a_child() {
     let role = std::env::var(ROLE).unwrap_or_default();
-    let limits = Limits {
-        shepherds_max: 2,
-        stack_octets: 100_000,
-    };
+    let limits = Limits { shepherds_max: 2, stack_octets: 100_000 };
     let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), limits);
     match role.as_str() {
         "shepherd" => {

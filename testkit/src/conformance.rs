@@ -312,18 +312,12 @@ pub const LAWS: &[Law] = &[
     ("damage is counted", hostile::survives_damage),
     ("strangers pin nothing below", hostile::pins_nothing),
     ("strangers do not make it grow", hostile::survives_a_flood),
-    (
-        "what is held leaves room for strangers",
-        hostile::has_room_beside_what_is_held,
-    ),
+    ("what is held leaves room for strangers", hostile::has_room_beside_what_is_held),
     ("a burst is its messages one by one", bursts::are_messages),
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
     ("a question from below goes up once", control::goes_up_once),
-    (
-        "what is for many is not for one",
-        hosts::tells_one_from_many,
-    ),
+    ("what is for many is not for one", hosts::tells_one_from_many),
     ("calls are for the rpc realm", rpc::takes_no_calls),
     ("nothing is left after stop", sessions::stops),
 ];

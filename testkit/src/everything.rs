@@ -77,16 +77,8 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe tcp", "streams", "port7@"),
     ("probe \"null\"", "frames", ""),
     ("probe rdgram", "reliable", ""),
-    (
-        "caller portmap",
-        "calls",
-        "procedure1@version1@program536870913@port2049@",
-    ),
-    (
-        "caller stream-sunprog",
-        "records",
-        "procedure1@version1@program536870914@port2050@",
-    ),
+    ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
+    ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),
     ("caller forward", "forwards", "procedure1@"),
     ("caller mrpc", "sprite", "procedure1@"),
@@ -120,8 +112,5 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
     let lines = LAYERS.lines().chain(SERVERS.lines());
     let kinds = lines.filter_map(|line| line.split_whitespace().next());
     let below = ["eth", "arp", "ip", "icmp"];
-    below
-        .into_iter()
-        .chain(kinds)
-        .map(|kind| kind.trim_matches('"'))
+    below.into_iter().chain(kinds).map(|kind| kind.trim_matches('"'))
 }

@@ -93,9 +93,7 @@ impl TestKernel {
             shepherds: Shepherds::new(switch, Limits::default()),
             timers_max: TIMERS_MAX,
         });
-        Self {
-            kernel: Rc::new(kernel),
-        }
+        Self { kernel: Rc::new(kernel) }
     }
 
     /// The kernel itself, for a loop that keeps it.
@@ -122,9 +120,7 @@ impl TestKernel {
     /// If the pool is exhausted.
     #[must_use]
     pub fn message(&self, octets: &[u8]) -> Message {
-        self.pool()
-            .copy_from(HEADROOM, octets)
-            .expect("a buffer for a test message")
+        self.pool().copy_from(HEADROOM, octets).expect("a buffer for a test message")
     }
 
     /// How many descriptors and buffers of the pool are in use.

@@ -45,9 +45,7 @@ pub fn root_missing() -> Option<String> {
     static CONFINED: OnceLock<bool> = OnceLock::new();
     let confined = CONFINED.get_or_init(|| {
         let script = "[ -w /proc/sys/net/ipv4/ip_forward ]";
-        let output = Command::new("unshare")
-            .args(["-n", "sh", "-c", script])
-            .output();
+        let output = Command::new("unshare").args(["-n", "sh", "-c", script]).output();
         output.is_ok_and(|output| !output.status.success())
     });
     confined.then(|| {

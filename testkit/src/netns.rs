@@ -102,11 +102,8 @@ impl Net {
     /// # Errors
     /// The program `ip` cannot be run.
     pub fn new(label: &str) -> Result<Self, NetError> {
-        let net = Self {
-            label: label.to_owned(),
-            names: RefCell::default(),
-            children: Arc::default(),
-        };
+        let net =
+            Self { label: label.to_owned(), names: RefCell::default(), children: Arc::default() };
         net.ip(&["-Version"])?;
         for name in stale_names(Path::new(NAMES), Path::new("/proc")) {
             // Another test process may remove the same one: losing that race is no failure.
@@ -129,11 +126,7 @@ impl Net {
         );
         self.ip(&["netns", "add", &name])?;
         self.names.borrow_mut().push(name.clone());
-        let space = Space {
-            label: self.label.clone(),
-            name,
-            children: Arc::clone(&self.children),
-        };
+        let space = Space { label: self.label.clone(), name, children: Arc::clone(&self.children) };
         // Where the whole machine has none there is nothing to switch off.
         if Path::new("/proc/sys/net/ipv6").exists() {
             space.sysctl("net/ipv6/conf/all/disable_ipv6", "1")?;
@@ -191,10 +184,8 @@ impl Drop for Net {
         for name in self.names.get_mut().drain(..) {
             stop_inside(&name);
             // A failure here leaves a namespace that the next net removes once this process is dead.
-            let _left = Command::new("ip")
-                .args(["netns", "del", &name])
-                .stderr(Stdio::null())
-                .status();
+            let _left =
+                Command::new("ip").args(["netns", "del", &name]).stderr(Stdio::null()).status();
         }
     }
 }
@@ -252,17 +243,7 @@ impl Space {
     /// No such device, or a malformed address.
     pub fn neighbour(&self, device: &str, address: &str, mac: [u8; 6]) -> Result<(), NetError> {
         let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
-        self.ip(&[
-            "neigh",
-            "replace",
-            address,
-            "lladdr",
-            &mac,
-            "dev",
-            device,
-            "nud",
-            "permanent",
-        ])
+        self.ip(&["neigh", "replace", address, "lladdr", &mac, "dev", device, "nud", "permanent"])
     }
 
     /// Runs `ip` with these arguments inside, for what this type has no method for.
@@ -366,9 +347,7 @@ pub struct Running {
 impl Running {
     /// Starts `line`, with its input and both its outputs in pipes.
     fn start(label: &str, command: String, mut line: Command) -> Result<Self, NetError> {
-        line.stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        line.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = line.spawn().map_err(|source| NetError::Start {
             net: label.to_owned(),
             command: command.clone(),
@@ -377,12 +356,7 @@ impl Running {
         let written = Arc::new(Mutex::new(Vec::new()));
         collect(child.stdout.take(), &written);
         collect(child.stderr.take(), &written);
-        Ok(Self {
-            label: label.to_owned(),
-            command,
-            child: Arc::new(Mutex::new(child)),
-            written,
-        })
+        Ok(Self { label: label.to_owned(), command, child: Arc::new(Mutex::new(child)), written })
     }
 
     /// The program's process number.
@@ -418,9 +392,7 @@ impl Running {
     /// # Errors
     /// It did not within `limit`.
     pub fn wait_for(&self, text: &str, limit: Duration) -> Result<(), NetError> {
-        self.poll(limit, &format!("write {text:?}"), || {
-            self.output().contains(text).then_some(())
-        })
+        self.poll(limit, &format!("write {text:?}"), || self.output().contains(text).then_some(()))
     }
 
     /// Waits until it ends; [`Running::output`] is all that it wrote then.
@@ -526,14 +498,8 @@ fn run(label: &str, mut command: Command) -> Result<String, NetError> {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ");
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| NetError::Start {
+    let Output { status, stdout, stderr } =
+        command.stdin(Stdio::null()).output().map_err(|source| NetError::Start {
             net: label.to_owned(),
             command: shown.clone(),
             source,
@@ -543,12 +509,7 @@ fn run(label: &str, mut command: Command) -> Result<String, NetError> {
         return Ok(output);
     }
     output.push_str(&String::from_utf8_lossy(&stderr));
-    Err(NetError::Failed {
-        net: label.to_owned(),
-        command: shown,
-        status,
-        output,
-    })
+    Err(NetError::Failed { net: label.to_owned(), command: shown, status, output })
 }
 
 /// Gathers what a program writes, on a thread that ends with the program's output.

@@ -33,10 +33,7 @@ pub(crate) fn offload_off(device: &str) -> io::Result<()> {
     )?;
     SWITCHES.into_iter().try_for_each(|(command, name)| {
         switch_off(&socket, device, command).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("{device}: cannot switch off {name}: {error}"),
-            )
+            io::Error::new(error.kind(), format!("{device}: cannot switch off {name}: {error}"))
         })
     })
 }

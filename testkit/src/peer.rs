@@ -51,11 +51,7 @@ pub fn main_with_company(company: &[Test], alone: &[Test]) -> ExitCode {
     }
     let summary = run(company, alone, &plan);
     println!("\n{summary}\n");
-    if summary.failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    }
+    if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
 /// What the arguments ask for.
@@ -95,11 +91,7 @@ impl Plan {
     /// Whether the test of this name runs.
     fn selects(&self, name: &str) -> bool {
         let fits = |word: &String| {
-            if self.exact {
-                name == word
-            } else {
-                name.contains(word.as_str())
-            }
+            if self.exact { name == word } else { name.contains(word.as_str()) }
         };
         (self.words.is_empty() || self.words.iter().any(fits)) && !self.without.iter().any(fits)
     }
@@ -142,11 +134,7 @@ impl std::fmt::Display for Summary {
         write!(
             f,
             "test result: {}. {} passed; {} failed; {} ignored; 0 measured; {} filtered out; finished in {:.2}s",
-            if self.failed.is_empty() {
-                "ok"
-            } else {
-                "FAILED"
-            },
+            if self.failed.is_empty() { "ok" } else { "FAILED" },
             self.passed,
             self.failed.len(),
             self.skipped,
@@ -165,10 +153,7 @@ fn run(company: &[Test], alone: &[Test], plan: &Plan) -> Summary {
     };
     let (beside, after) = (choose(company), choose(alone));
     let chosen = beside.len() + after.len();
-    println!(
-        "\nrunning {chosen} test{}",
-        if chosen == 1 { "" } else { "s" }
-    );
+    println!("\nrunning {chosen} test{}", if chosen == 1 { "" } else { "s" });
     let summary = Mutex::new(Summary {
         filtered_out: company.len() + alone.len() - chosen,
         ..Summary::default()
@@ -216,9 +201,7 @@ fn run_one((name, test): Test) -> Outcome {
         test();
         needs::take_skipped()
     };
-    let thread = thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(STACK_OCTETS);
+    let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_OCTETS);
     thread::scope(|scope| {
         let running = thread.spawn_scoped(scope, inside).expect("a thread");
         running.join()
@@ -276,11 +259,7 @@ mod tests {
             assert_eq!(ENDED.load(Ordering::SeqCst), 2);
         }
         let plan = plan(&["--test-threads", "2"]);
-        let summary = run(
-            &[("one", meets), ("other", meets)],
-            &[("last", is_alone)],
-            &plan,
-        );
+        let summary = run(&[("one", meets), ("other", meets)], &[("last", is_alone)], &plan);
         assert_eq!((summary.passed, summary.failed.len()), (3, 0));
     }
 }

@@ -79,9 +79,7 @@ impl fmt::Display for Report {
             self.problems.len(),
             self.allowed
         )?;
-        self.problems
-            .iter()
-            .try_for_each(|problem| write!(f, "\n  {problem}"))
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }
 
@@ -116,9 +114,7 @@ fn guesses() -> &'static BTreeSet<String> {
             let mut tshark = Command::new("tshark");
             tshark.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
             let list = tshark.args(["-G", what]).output();
-            list.map_or(String::new(), |list| {
-                String::from_utf8_lossy(&list.stdout).into_owned()
-            })
+            list.map_or(String::new(), |list| String::from_utf8_lossy(&list.stdout).into_owned())
         };
         let (by_look, by_port) = (list("heuristic-decodes"), list("decodes"));
         let by_look = by_look.lines().filter_map(|line| {
@@ -142,9 +138,7 @@ pub fn reader(file: &Path) -> Command {
     command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
     command.arg("-r").arg(file).arg("-n");
     for protocol in ["ip", "udp", "tcp"] {
-        command
-            .arg("-o")
-            .arg(format!("{protocol}.check_checksum:TRUE"));
+        command.arg("-o").arg(format!("{protocol}.check_checksum:TRUE"));
     }
     for name in guesses() {
         command.args(["--disable-protocol", name]);
@@ -165,10 +159,7 @@ pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckErro
     command.args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
     command.arg("-E").arg(format!("aggregator={BETWEEN}"));
     // Octets without a known form are no fault of the capture's writer.
-    command.args([
-        "-o",
-        r#"uat:user_dlts:"User 0 (DLT=147)","data","0","","0","""#,
-    ]);
+    command.args(["-o", r#"uat:user_dlts:"User 0 (DLT=147)","data","0","","0","""#]);
     for field in [
         "frame.number",
         "frame.protocols",
@@ -185,10 +176,7 @@ pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckErro
         .map(str::to_owned)
         .collect();
     if !output.status.success() || !complaint.is_empty() {
-        return Err(CheckError::File {
-            file: file.to_owned(),
-            complaint: complaint.join("\n"),
-        });
+        return Err(CheckError::File { file: file.to_owned(), complaint: complaint.join("\n") });
     }
     let mut report = Report::default();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
@@ -220,10 +208,7 @@ fn problems(line: &str) -> Option<Vec<Problem>> {
     };
     let mut found = Vec::new();
     let mut messages = messages.split(BETWEEN);
-    for severity in severities
-        .split(BETWEEN)
-        .filter(|severity| !severity.is_empty())
-    {
+    for severity in severities.split(BETWEEN).filter(|severity| !severity.is_empty()) {
         let message = messages.next()?;
         match severity.parse::<u32>().ok()? {
             ERROR.. => found.push(problem(Severity::Error, message)),
@@ -254,10 +239,7 @@ mod tests {
         let found = problems(&line).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].to_string(), "frame 7 (eth:ip:udp): Warning: c");
-        assert_eq!(
-            (found[1].severity, found[1].message.as_str()),
-            (Severity::Error, "d")
-        );
+        assert_eq!((found[1].severity, found[1].message.as_str()), (Severity::Error, "d"));
     }
 
     #[test]

@@ -57,19 +57,12 @@ impl Net {
             host(&format!("server{n}"), n, ip, &procedures)
         });
         let servers: String = servers.collect();
-        let source = format!(
-            "{}{servers}link lan delay=\"1ms\" {link}\n",
-            host("client", 1, "", "")
-        );
-        let source = source
-            .replace("PARAMS-OF-PORTMAP", "")
-            .replace("PARAMS", "");
+        let source =
+            format!("{}{servers}link lan delay=\"1ms\" {link}\n", host("client", 1, "", ""));
+        let source = source.replace("PARAMS-OF-PORTMAP", "").replace("PARAMS", "");
         let graph = check(&source, "broadcast.kdl", &Catalog::standard());
         let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let config = SimulationConfig {
-            seed,
-            ..SimulationConfig::default()
-        };
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
         start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
         Self { world, seed }
@@ -139,11 +132,7 @@ impl Net {
     fn waiting(&self) -> String {
         let cx = self.world.kernel(self.host("client")).expect("a kernel");
         let reqrep = cx.find_protocol("reqrep").expect("a layer");
-        let list = ListSessions {
-            max: 1,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let list = ListSessions { max: 1, sessions: Vec::new(), total: 0 };
         let list = reqrep.ask(cx, list).expect("a list");
         let said = list.sessions[0].ask(cx, Describe::default());
         said.map(|said| said.text).unwrap_or_default()
@@ -194,9 +183,7 @@ fn call(
 ) -> Result<(Peer, Vec<u8>), CallError> {
     let mut request: Message = cx.pool().copy_from(HEADROOM, &ARGUMENTS).expect("a buffer");
     let tag = TAG;
-    request
-        .set_attribute(CallOptions { deadline, tag })
-        .expect("room");
+    request.set_attribute(CallOptions { deadline, tag }).expect("room");
     if let Some(gather) = gather {
         request.set_attribute(gather).expect("room");
     }
@@ -227,11 +214,7 @@ fn each_host_answers_once_through_loss_and_doubling() {
             // At 0, 0.2, 0.6, 1.4, 3, 6.2, 12.6, 20.6 and 28.6 s.
             assert_eq!(gathered.tries(), 9);
             let (ended, _) = gathered.end.expect("an end");
-            assert_eq!(
-                ended,
-                begun.after(Duration::from_secs(30)),
-                "`total` is 30 s"
-            );
+            assert_eq!(ended, begun.after(Duration::from_secs(30)), "`total` is 30 s");
         }
         repeated += net.drops("client", "reqrep", &REPEATED_REPLY);
     }
@@ -250,11 +233,8 @@ fn no_more_hosts_than_the_bound() {
 
 #[test]
 fn servers_do_not_tell_a_broadcast_what_they_refuse() {
-    let others = [
-        "version3@program536870913@port2049",
-        SERVED,
-        "version1@program536870915@port2049",
-    ];
+    let others =
+        ["version3@program536870913@port2049", SERVED, "version1@program536870915@port2049"];
     let mut net = Net::new(1, PLAIN, "", others);
     let gathered = net.gather(&to(ALL), Duration::from_millis(100));
     assert_eq!(gathered.hosts(), [(3, 2049)]);

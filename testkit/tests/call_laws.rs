@@ -76,11 +76,7 @@ impl CallFixture for Channel {
 #[test]
 fn channel_keeps_the_laws() {
     let findings = keeps(&Channel);
-    assert_eq!(
-        findings.held.len(),
-        LAWS.len() - 1,
-        "all but that of procedures"
-    );
+    assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
 }
 
 /// Everything in one layer.
@@ -145,11 +141,7 @@ impl CallFixture for Reqrep {
 #[test]
 fn reqrep_keeps_the_laws() {
     let findings = keeps(&Reqrep);
-    assert_eq!(
-        findings.held.len(),
-        LAWS.len() - 1,
-        "all but that of procedures"
-    );
+    assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
 }
 
 /// The layers of ONC RPC that name programs: `sunselect`, or others on it up to the one named.
@@ -165,13 +157,7 @@ fn on(
 ) -> ProtocolRef {
     let entry = entry(kind);
     let lowers: Vec<ProtocolRef> = lowers.iter().map(|lower| (*lower).clone()).collect();
-    let mut build = Build {
-        cx,
-        entry,
-        name: &format!("{kind}-{side:?}"),
-        lowers: &lowers,
-        params,
-    };
+    let mut build = Build { cx, entry, name: &format!("{kind}-{side:?}"), lowers: &lowers, params };
     (entry.build)(&mut build).expect("the parameters build it")
 }
 

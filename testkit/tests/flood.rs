@@ -78,17 +78,10 @@ impl Attack {
         let source = graph(kind, rate, count, more);
         let checked = check(&source, "flood.kdl", &Catalog::standard());
         let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let config = SimulationConfig {
-            seed: SEED,
-            ..SimulationConfig::default()
-        };
+        let config = SimulationConfig { seed: SEED, ..SimulationConfig::default() };
         let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{e}"));
         start_world(&checked, &mut world).unwrap_or_else(|e| panic!("{e}"));
-        Self {
-            world,
-            heap_before: octets_live(),
-            what: format!("{kind}, seed {SEED}"),
-        }
+        Self { world, heap_before: octets_live(), what: format!("{kind}, seed {SEED}") }
     }
 
     fn ask<Q: Question>(&self, host: &str, protocol: &str, question: Q) -> Q {
@@ -105,11 +98,7 @@ impl Attack {
     }
 
     fn sessions(&self, protocol: &str) -> usize {
-        let list = ListSessions {
-            max: 0,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
         self.ask("victim", protocol, list).total
     }
 
@@ -167,8 +156,7 @@ impl Attack {
             self.figure("innocent", "ping", "rtt max"),
         );
         // Fragments for 60 s, ARP for as long and for its requests, reassembly's reports.
-        self.world
-            .run_until(self.world.now() + Duration::from_secs(200));
+        self.world.run_until(self.world.now() + Duration::from_secs(200));
         self.check();
         let figures = self.ask("victim", "ip", IpFigures::default());
         assert_eq!(figures.fragments_held, 0, "{}", self.what);

@@ -59,9 +59,7 @@ impl State {
     fn send(&self, cx: &Kernel) {
         let session = self.session.borrow().clone().expect("an open session");
         let message = cx.pool().copy_from(HEADROOM, &self.octets);
-        session
-            .push(cx, message.expect("a buffer"))
-            .expect("a datagram goes");
+        session.push(cx, message.expect("a buffer")).expect("a datagram goes");
     }
 }
 
@@ -123,9 +121,7 @@ fn counted(octets: usize) -> u64 {
         let udp = protocols.iter().find(|protocol| protocol.name() == "udp");
         let peer = Participant::of(Part::Host([10, 0, 0, 2].into())).with(Part::port(7));
         let both = Participants::pair(Part::port(5000), peer);
-        let opened = udp
-            .expect("the host's UDP")
-            .open(cx, Upper::new(&asker), both);
+        let opened = udp.expect("the host's UDP").open(cx, Upper::new(&asker), both);
         *state.session.borrow_mut() = Some(opened.expect("a session"));
         state.send(cx);
     });

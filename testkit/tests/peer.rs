@@ -13,21 +13,14 @@ fn main() -> ExitCode {
         ("a_net_leaves_nothing_behind", a_net_leaves_nothing_behind),
         ("stale_names_are_removed", stale_names_are_removed),
         ("programs_run_and_stop", programs_run_and_stop),
-        (
-            "a_failing_program_tells_what_it_said",
-            a_failing_program_tells_what_it_said,
-        ),
+        ("a_failing_program_tells_what_it_said", a_failing_program_tells_what_it_said),
         ("offloads_can_be_switched_off", offloads_can_be_switched_off),
     ])
 }
 
 fn names() -> String {
     String::from_utf8(
-        std::process::Command::new("ip")
-            .args(["netns", "list"])
-            .output()
-            .unwrap()
-            .stdout,
+        std::process::Command::new("ip").args(["netns", "list"]).output().unwrap().stdout,
     )
     .unwrap()
 }
@@ -47,19 +40,12 @@ fn spaces_reach_each_other() {
     middle.sysctl("net/ipv4/ip_forward", "1").unwrap();
     left.route("default", "10.91.0.2").unwrap();
     right.route("10.91.0.0/24", "10.91.1.2").unwrap();
-    let said = left
-        .exec(&["ping", "-c", "1", "-W", "2", "10.91.1.1"])
-        .unwrap();
+    let said = left.exec(&["ping", "-c", "1", "-W", "2", "10.91.1.1"]).unwrap();
     assert!(said.contains(" 0% packet loss"), "{said}");
 
-    let from = right
-        .enter(|| UdpSocket::bind("10.91.1.1:7000").unwrap())
-        .unwrap();
-    let to = left
-        .enter(|| UdpSocket::bind("10.91.0.1:7001").unwrap())
-        .unwrap();
-    from.send_to(b"a socket stays where it was opened", "10.91.0.1:7001")
-        .unwrap();
+    let from = right.enter(|| UdpSocket::bind("10.91.1.1:7000").unwrap()).unwrap();
+    let to = left.enter(|| UdpSocket::bind("10.91.0.1:7001").unwrap()).unwrap();
+    from.send_to(b"a socket stays where it was opened", "10.91.0.1:7001").unwrap();
     to.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let mut octets = [0; 64];
     assert_eq!(to.recv(&mut octets).unwrap(), 34);
@@ -73,9 +59,7 @@ fn a_net_leaves_nothing_behind() {
     let running = space.spawn(&["sleep", "600"]).unwrap();
     let id = running.id();
     // Its parent ends at once.
-    let orphan = space
-        .exec(&["sh", "-c", "sleep 600 >&- 2>&- & echo $!"])
-        .unwrap();
+    let orphan = space.exec(&["sh", "-c", "sleep 600 >&- 2>&- & echo $!"]).unwrap();
     assert!(names().contains(space.name()));
     drop(net);
     assert!(!runs(orphan.trim()));
@@ -130,14 +114,9 @@ fn programs_run_and_stop() {
     cat.wait_for("hello", Duration::from_secs(5)).unwrap();
     cat.close_input();
     assert!(cat.wait(Duration::from_secs(5)).unwrap().success());
-    let sleeps = space
-        .spawn(&["sh", "-c", "echo begun; exec sleep 600"])
-        .unwrap();
+    let sleeps = space.spawn(&["sh", "-c", "echo begun; exec sleep 600"]).unwrap();
     sleeps.wait_for("begun", Duration::from_secs(5)).unwrap();
-    assert!(matches!(
-        sleeps.wait(Duration::from_millis(20)),
-        Err(NetError::Late { .. })
-    ));
+    assert!(matches!(sleeps.wait(Duration::from_millis(20)), Err(NetError::Late { .. })));
     assert_eq!(sleeps.stop(), "begun\n");
 }
 
@@ -146,14 +125,9 @@ fn a_failing_program_tells_what_it_said() {
     needs_program!("ip", "sh");
     let net = Net::new("fails").unwrap();
     let space = net.space().unwrap();
-    let error = space
-        .exec(&["sh", "-c", "echo out; echo err >&2; exit 3"])
-        .unwrap_err();
+    let error = space.exec(&["sh", "-c", "echo out; echo err >&2; exit 3"]).unwrap_err();
     let told = error.to_string();
-    assert!(
-        told.contains("out\nerr") && told.contains("fails: ") && told.contains('3'),
-        "{told}"
-    );
+    assert!(told.contains("out\nerr") && told.contains("fails: ") && told.contains('3'), "{told}");
     assert!(space.address("none", "10.0.0.1/8").is_err());
 }
 

@@ -213,10 +213,7 @@ struct Attack {
 /// Lets the attack happen, and sees that those who asked before it and those who come while it
 /// lasts are served.
 fn serves(stack: &Stack<'_>, attack: &Attack) {
-    let what = format!(
-        "{} under {} from {}, seed {SEED}",
-        stack.name, attack.kind, attack.sources
-    );
+    let what = format!("{} under {} from {}, seed {SEED}", stack.name, attack.kind, attack.sources);
     // The old client talks before, waits the attack out but for its middle, and talks after it.
     let begins = 1000;
     let ends = begins + attack.strangers * 1000 / RATE;
@@ -245,10 +242,7 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
     );
     let checked = check(&source, stack.name, &Catalog::standard());
     let checked = checked.unwrap_or_else(|mistakes| panic!("{what}: {mistakes}"));
-    let config = SimulationConfig {
-        seed: SEED,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed: SEED, ..SimulationConfig::default() };
     let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{what}: {e}"));
     start_world(&checked, &mut world).unwrap_or_else(|e| panic!("{what}: {e}"));
     world.run_until(Time::from_ms(begins));
@@ -260,10 +254,7 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
     assert_eq!(sent, Some(strangers), "{what}: not all frames were sent");
     if attack.kind == "connects" {
         let completed = figure(&world, "attacker", "noise", "answered");
-        assert!(
-            completed > Some(strangers * 9 / 10),
-            "{what}: {completed:?} handshakes"
-        );
+        assert!(completed > Some(strangers * 9 / 10), "{what}: {completed:?} handshakes");
     }
     // Who is not heard attacks no table. A challenge is an answer; and some of what is repeated are
     // acknowledgements, which begin nothing.
@@ -287,11 +278,7 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
 fn connections(world: &World, host: &str) -> Option<Vec<SessionId>> {
     let kernel = world.kernel(world.find(host)?)?;
     let (max, sessions, total) = (99, Vec::new(), 0);
-    let list = ListSessions {
-        max,
-        sessions,
-        total,
-    };
+    let list = ListSessions { max, sessions, total };
     let list = kernel.find_protocol("tcp")?.ask(kernel, list)?;
     Some(list.sessions.iter().map(SessionRef::id).collect())
 }
@@ -310,9 +297,7 @@ fn drops(world: &World, host: &str) -> Vec<(String, &'static str, Class, u64)> {
 
 fn figure(world: &World, host: &str, protocol: &str, line: &str) -> Option<u64> {
     let kernel = world.kernel(world.find(host)?)?;
-    let report = kernel
-        .find_protocol(protocol)?
-        .ask(kernel, Report::default())?;
+    let report = kernel.find_protocol(protocol)?.ask(kernel, Report::default())?;
     let (_, value) = report.lines.iter().find(|(name, _)| name == line)?;
     value.parse().ok()
 }
@@ -350,9 +335,7 @@ fn every_layer_that_takes_messages_is_tried() {
 fn a_host_of_everything_has_every_kind_that_is_not_excused() {
     let kinds: BTreeSet<&str> = everything::kinds().collect();
     for entry in xk_catalog::PROTOCOLS {
-        let excuse = everything::ELSEWHERE
-            .iter()
-            .find(|(kind, _)| *kind == entry.kind);
+        let excuse = everything::ELSEWHERE.iter().find(|(kind, _)| *kind == entry.kind);
         assert!(
             kinds.contains(entry.kind) != excuse.is_some(),
             "`{}` stands in no host of everything, or is excused too",
@@ -402,10 +385,7 @@ fn connections_that_are_used_now_and_then() {
         ("rm", 2049, "tcp ip; rm tcp sessions_max=400; RPC"),
     ] {
         let rpc = "reqrep rm; sunselect reqrep; sunprog sunselect";
-        let stack = Stack {
-            layers: &layers.replace("RPC", rpc),
-            ..*stack(name)
-        };
+        let stack = Stack { layers: &layers.replace("RPC", rpc), ..*stack(name) };
         let attack = Attack {
             kind: "connects",
             sources: "11.0.0.0/8",

@@ -39,10 +39,7 @@ fn resident() -> usize {
 fn run(calls: u32, interval: &str, shepherds_max: u32) -> (Vec<(String, String)>, Stats, usize) {
     let source = graph(calls, interval);
     let graph = check(&source, "calls.kdl", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig {
-        shepherds_max,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { shepherds_max, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     let before = resident();

@@ -8,10 +8,8 @@ use std::process::Command;
 use crate::workspace::{env_cargo, target_dir};
 
 /// The files that are built, and where each goes below the prefix.
-const FILES: [(&str, &str); 2] = [
-    ("xk", "bin/xk"),
-    ("libxk_preload.so", "lib/xk/libxk_preload.so"),
-];
+const FILES: [(&str, &str); 2] =
+    [("xk", "bin/xk"), ("libxk_preload.so", "lib/xk/libxk_preload.so")];
 
 /// The list of what was installed, below the prefix.
 const LIST: &str = "lib/xk/installed";
@@ -23,18 +21,8 @@ pub(crate) fn run(root: &Path, prefix: Option<&str>) -> io::Result<bool> {
         Some(prefix) => std::path::absolute(prefix)?,
         None => usual()?,
     };
-    let build = [
-        "build",
-        "--release",
-        "--package",
-        "xk",
-        "--package",
-        "xk-preload",
-    ];
-    let built = Command::new(env_cargo())
-        .args(build)
-        .current_dir(root)
-        .status()?;
+    let build = ["build", "--release", "--package", "xk", "--package", "xk-preload"];
+    let built = Command::new(env_cargo()).args(build).current_dir(root).status()?;
     if !built.success() {
         return Ok(false);
     }

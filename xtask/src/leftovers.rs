@@ -30,9 +30,8 @@ pub(crate) fn left(mark: &str) -> Vec<String> {
 fn left_now(mark: &str) -> Vec<String> {
     let namespaces = names_in("/run/netns").into_iter();
     let namespaces = namespaces.filter(|name| is_of(name, mark));
-    let mut left: Vec<String> = namespaces
-        .map(|name| format!("namespace {name}: ip netns delete {name}"))
-        .collect();
+    let mut left: Vec<String> =
+        namespaces.map(|name| format!("namespace {name}: ip netns delete {name}")).collect();
     left.extend(marked(mark).map(|(pid, name)| format!("process {pid} ({name}): kill {pid}")));
     left
 }
@@ -52,26 +51,19 @@ fn is_of(namespace: &str, mark: &str) -> bool {
 
 fn names_in(dir: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// The processes, not counting ourselves, that carry `mark` in their environment.
 fn marked(mark: &str) -> impl Iterator<Item = (u32, String)> {
     let entry = format!("{MARK}={mark}").into_bytes();
-    let pids = names_in("/proc")
-        .into_iter()
-        .filter_map(|name| name.parse::<u32>().ok());
-    pids.filter(|pid| *pid != std::process::id())
-        .filter_map(move |pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let ours = environment
-                .split(|octet| *octet == 0)
-                .any(|variable| variable == entry);
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            ours.then(|| (pid, name.trim().to_owned()))
-        })
+    let pids = names_in("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
+    pids.filter(|pid| *pid != std::process::id()).filter_map(move |pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let ours = environment.split(|octet| *octet == 0).any(|variable| variable == entry);
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        ours.then(|| (pid, name.trim().to_owned()))
+    })
 }
 
 #[cfg(test)]
@@ -96,13 +88,8 @@ mod tests {
     #[test]
     fn what_others_made_is_theirs() {
         assert!(is_of("xkt-4711-2-4026531836-77", "77"));
-        for other in [
-            "xkt-77-2-4026531836-78",
-            "xkt-77",
-            "xkt-4711-77-4026531836-0",
-            "a-77",
-            "77",
-        ] {
+        for other in ["xkt-77-2-4026531836-78", "xkt-77", "xkt-4711-77-4026531836-0", "a-77", "77"]
+        {
             assert!(!is_of(other, "77"), "{other}");
         }
     }
@@ -110,11 +97,7 @@ mod tests {
     #[test]
     fn a_marked_process_is_seen_until_it_ends() {
         let mark = format!("test-{}", std::process::id());
-        let mut child = Command::new("sleep")
-            .arg("20")
-            .env(MARK, &mark)
-            .spawn()
-            .unwrap();
+        let mut child = Command::new("sleep").arg("20").env(MARK, &mark).spawn().unwrap();
         let seen = await_environment(&mark);
         child.kill().unwrap();
         child.wait().unwrap();

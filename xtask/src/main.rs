@@ -70,10 +70,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
             println!("{USAGE}");
             Ok(true)
         }
-        _ => Err(io::Error::other(format!(
-            "`{}` is no command\n\n{USAGE}",
-            words.join(" ")
-        ))),
+        _ => Err(io::Error::other(format!("`{}` is no command\n\n{USAGE}", words.join(" ")))),
     }
 }
 

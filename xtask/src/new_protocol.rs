@@ -31,11 +31,8 @@ pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<Stri
         list_in_source(&fs::read_to_string(&source)?, name).map_err(io::Error::other)?;
     let workspace_manifest = root.join("Cargo.toml");
     let new_workspace = list_in_workspace(&fs::read_to_string(&workspace_manifest)?, name);
-    let new_manifest = list_in_manifest(
-        &fs::read_to_string(&manifest)?,
-        name,
-        new_workspace.is_some(),
-    );
+    let new_manifest =
+        list_in_manifest(&fs::read_to_string(&manifest)?, name, new_workspace.is_some());
     let new_manifest = new_manifest.map_err(io::Error::other)?;
 
     let source_dir = root.join("protocols").join(template);
@@ -48,10 +45,7 @@ pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<Stri
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(
-            target,
-            rename(&fs::read_to_string(source_dir.join(inner))?, template, name),
-        )?;
+        fs::write(target, rename(&fs::read_to_string(source_dir.join(inner))?, template, name))?;
     }
     if !dir.exists() {
         return Err(io::Error::other(format!(
@@ -80,19 +74,14 @@ fn format(root: &Path, name: &str) -> io::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(
-            "the copy stands, but `cargo fmt` refused it",
-        ))
+        Err(io::Error::other("the copy stands, but `cargo fmt` refused it"))
     }
 }
 
 fn validate(name: &str) -> Result<(), String> {
-    const RESERVED: &[&str] = &[
-        MESSAGES, CALLS, "core", "kit", "run", "lang", "compose", "catalog", "testkit", "sim",
-    ];
-    let tail = name
-        .chars()
-        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    const RESERVED: &[&str] =
+        &[MESSAGES, CALLS, "core", "kit", "run", "lang", "compose", "catalog", "testkit", "sim"];
+    let tail = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !tail || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 24 {
         return Err(format!(
             "`{name}`: a name is a small letter, then up to 23 small letters and digits, as in `vip2`"
@@ -114,9 +103,9 @@ fn rename(text: &str, template: &str, name: &str) -> String {
 /// `udp` becomes `Udp`.
 fn title(name: &str) -> String {
     let mut chars = name.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_ascii_uppercase().to_string() + chars.as_str()
-    })
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
 }
 
 /// Adds the protocol between the markers of `catalog/src/lib.rs`, in the form of the line that is there for another.
@@ -125,13 +114,7 @@ fn list_in_source(source: &str, name: &str) -> Result<String, String> {
     let is_marker = |line: &String| line.trim_start().starts_with("//") && line.contains(MARKER);
     let missing = || format!("catalog/src/lib.rs has no two lines with `// {MARKER}`");
     let open = lines.iter().position(is_marker).ok_or_else(missing)?;
-    let close = lines
-        .iter()
-        .skip(open + 1)
-        .position(is_marker)
-        .ok_or_else(missing)?
-        + open
-        + 1;
+    let close = lines.iter().skip(open + 1).position(is_marker).ok_or_else(missing)? + open + 1;
     let (model, known) = lines[open + 1..close]
         .iter()
         .find_map(|line| Some((line.clone(), crate_named(line)?)))
@@ -142,9 +125,7 @@ fn list_in_source(source: &str, name: &str) -> Result<String, String> {
         .replace(&format!("xk_{known}"), &format!("xk_{name}"))
         .replace(&title(&known), &title(name))
         .replace(&format!("\"{known}\""), &format!("\"{name}\""));
-    let place = (open + 1..close)
-        .find(|&at| lines[at].trim() > line.trim())
-        .unwrap_or(close);
+    let place = (open + 1..close).find(|&at| lines[at].trim() > line.trim()).unwrap_or(close);
     lines.insert(place, line);
     Ok(lines.join("\n") + "\n")
 }
@@ -152,10 +133,8 @@ fn list_in_source(source: &str, name: &str) -> Result<String, String> {
 /// The `udp` of `xk_udp`, where a line names such a crate.
 fn crate_named(line: &str) -> Option<String> {
     let rest = &line[line.find("xk_")? + "xk_".len()..];
-    let name: String = rest
-        .chars()
-        .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
-        .collect();
+    let name: String =
+        rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit()).collect();
     (!name.is_empty()).then_some(name)
 }
 
@@ -172,9 +151,8 @@ fn list_in_manifest(manifest: &str, name: &str, shared: bool) -> Result<String, 
 
 /// Adds the path under `[workspace.dependencies]`, when the protocols' paths stand there; `None` when they do not.
 fn list_in_workspace(manifest: &str, name: &str) -> Option<String> {
-    let shared = manifest
-        .lines()
-        .any(|l| l.starts_with("xk-") && l.contains("path = \"protocols/"));
+    let shared =
+        manifest.lines().any(|l| l.starts_with("xk-") && l.contains("path = \"protocols/"));
     let line = format!("xk-{name} = {{ path = \"protocols/{name}\" }}");
     insert_in_section(manifest, "[workspace.dependencies]", &line).filter(|_| shared)
 }
@@ -183,20 +161,11 @@ fn list_in_workspace(manifest: &str, name: &str) -> Option<String> {
 fn insert_in_section(manifest: &str, section: &str, line: &str) -> Option<String> {
     let mut lines: Vec<&str> = manifest.lines().collect();
     let start = lines.iter().position(|l| l.trim() == section)? + 1;
-    let ours = lines[start..]
-        .iter()
-        .take_while(|l| !l.starts_with('['))
-        .enumerate();
-    let ours: Vec<usize> = ours
-        .filter(|(_, l)| l.starts_with("xk-"))
-        .map(|(index, _)| start + index)
-        .collect();
+    let ours = lines[start..].iter().take_while(|l| !l.starts_with('[')).enumerate();
+    let ours: Vec<usize> =
+        ours.filter(|(_, l)| l.starts_with("xk-")).map(|(index, _)| start + index).collect();
     let behind = ours.last().map_or(start, |last| last + 1);
-    let place = ours
-        .iter()
-        .copied()
-        .find(|&at| lines[at] > line)
-        .unwrap_or(behind);
+    let place = ours.iter().copied().find(|&at| lines[at] > line).unwrap_or(behind);
     lines.insert(place, line);
     Some(lines.join("\n") + "\n")
 }
@@ -231,10 +200,7 @@ mod tests {
             rename("xk-template Template TEMPLATE_MAX", MESSAGES, "udp"),
             "xk-udp Udp UDP_MAX"
         );
-        assert_eq!(
-            rename("xk_calltemplate::Calltemplate", CALLS, "demo"),
-            "xk_demo::Demo"
-        );
+        assert_eq!(rename("xk_calltemplate::Calltemplate", CALLS, "demo"), "xk_demo::Demo");
         assert_eq!(rename("src/lib.rs", MESSAGES, "udp"), "src/lib.rs");
     }
 
@@ -247,9 +213,7 @@ mod tests {
             "(\"arp\", xk_arp::Arp::ENTRY),\n    (\"ip\", xk_ip::Ip::ENTRY),\n    (\"udp\"";
         assert!(listed.contains(expected), "{listed}");
         assert!(
-            list_in_source(source, "vip")
-                .unwrap()
-                .contains("xk_vip::Vip::ENTRY),\n    // catalog")
+            list_in_source(source, "vip").unwrap().contains("xk_vip::Vip::ENTRY),\n    // catalog")
         );
         assert!(list_in_source("no markers\n", "ip").is_err());
     }
@@ -259,15 +223,9 @@ mod tests {
         let manifest =
             "[dependencies]\nxk-arp.workspace = true\nxk-udp.workspace = true\n\n[lints]\n";
         let listed = list_in_manifest(manifest, "ip", true).unwrap();
-        assert_eq!(
-            listed,
-            manifest.replace("xk-udp", "xk-ip.workspace = true\nxk-udp")
-        );
+        assert_eq!(listed, manifest.replace("xk-udp", "xk-ip.workspace = true\nxk-udp"));
         let listed = list_in_manifest(manifest, "vip", true).unwrap();
-        assert_eq!(
-            listed,
-            manifest.replace("\n\n", "\nxk-vip.workspace = true\n\n")
-        );
+        assert_eq!(listed, manifest.replace("\n\n", "\nxk-vip.workspace = true\n\n"));
         let listed = list_in_manifest(manifest, "ip", false).unwrap();
         assert_eq!(
             listed,
@@ -282,9 +240,6 @@ mod tests {
         assert_eq!(list_in_workspace(without, "ip"), None);
         let with = format!("{without}xk-udp = {{ path = \"protocols/udp\" }}\n");
         let listed = list_in_workspace(&with, "ip").unwrap();
-        assert!(
-            listed.contains("xk-ip = { path = \"protocols/ip\" }\nxk-udp"),
-            "{listed}"
-        );
+        assert!(listed.contains("xk-ip = { path = \"protocols/ip\" }\nxk-udp"), "{listed}");
     }
 }

@@ -32,18 +32,13 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
     println!("    $ {}", shown(command));
     io::stdout().flush()?;
     let (reader, writer) = io::pipe()?;
-    command
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer);
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
     // Our own copies of the writing end live in `command`; while they are open, the reading end sees no end of file.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let lines = lines_of(reader);
     let mut counts = Counts::default();
-    let mut filter = Filter {
-        last_chatter: Instant::now(),
-    };
+    let mut filter = Filter { last_chatter: Instant::now() };
     let mut ended = None;
     loop {
         match lines.recv_timeout(PATIENCE) {
@@ -71,10 +66,7 @@ fn lines_of(reader: io::PipeReader) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
-            if sender
-                .send(String::from_utf8_lossy(&line).into_owned())
-                .is_err()
-            {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 return;
             }
         }
@@ -88,10 +80,7 @@ struct Filter {
 
 impl Filter {
     fn show(&mut self, line: &str) {
-        let chatter = line
-            .split_whitespace()
-            .next()
-            .is_some_and(|word| CHATTER.contains(&word));
+        let chatter = line.split_whitespace().next().is_some_and(|word| CHATTER.contains(&word));
         if chatter && self.last_chatter.elapsed() >= CHATTER_EVERY {
             self.last_chatter = Instant::now();
             println!("    ... {}", line.trim());
@@ -105,9 +94,7 @@ impl Filter {
 fn is_noise(line: &str) -> bool {
     let line = line.trim();
     let one_test = line.starts_with("test ")
-        && [" ... ok", " ... ignored"]
-            .iter()
-            .any(|end| line.ends_with(end));
+        && [" ... ok", " ... ignored"].iter().any(|end| line.ends_with(end));
     one_test || line.is_empty() || (line.starts_with("running ") && line.contains(" test"))
 }
 
@@ -129,11 +116,7 @@ fn shown(command: &Command) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    if word.contains([' ', '*', '"']) {
-        format!("'{word}'")
-    } else {
-        word.to_owned()
-    }
+    if word.contains([' ', '*', '"']) { format!("'{word}'") } else { word.to_owned() }
 }
 
 #[cfg(test)]
@@ -144,23 +127,13 @@ mod tests {
     fn closing_lines_are_summed() {
         let script = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored'; echo 'test result: ok. 3 passed' >&2";
         let outcome = run(Command::new("sh").args(["-c", script])).unwrap();
-        assert_eq!(
-            outcome,
-            Outcome::Passed(Counts {
-                passed: 5,
-                failed: 0,
-                skipped: 1
-            })
-        );
+        assert_eq!(outcome, Outcome::Passed(Counts { passed: 5, failed: 0, skipped: 1 }));
     }
 
     #[test]
     fn a_failure_says_how() {
         let outcome = run(Command::new("sh").args(["-c", "exit 3"])).unwrap();
-        assert_eq!(
-            outcome,
-            Outcome::Failed(Counts::default(), "exit status: 3".into())
-        );
+        assert_eq!(outcome, Outcome::Failed(Counts::default(), "exit status: 3".into()));
     }
 
     #[test]
@@ -182,12 +155,7 @@ mod tests {
     #[test]
     fn commands_are_shown_as_typed() {
         let mut command = Command::new("/usr/bin/cargo");
-        command
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .args(["doc", "--no-deps"]);
-        assert_eq!(
-            shown(&command),
-            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
-        );
+        command.env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--no-deps"]);
+        assert_eq!(shown(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }
 }

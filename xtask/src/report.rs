@@ -42,11 +42,7 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -77,18 +73,14 @@ pub(crate) fn summary(rows: &[Row]) -> String {
     for row in rows {
         let (word, remark) = match &row.outcome {
             Outcome::Passed(counts) => ("ok", shown(*counts)),
-            Outcome::Failed(counts, why) => (
-                "FAILED",
-                format!("{why}{}{}", separator(*counts), shown(*counts)),
-            ),
+            Outcome::Failed(counts, why) => {
+                ("FAILED", format!("{why}{}{}", separator(*counts), shown(*counts)))
+            }
             Outcome::Skipped(why) => ("skipped", why.clone()),
             Outcome::NotReached => ("not run", String::new()),
         };
-        let line = format!(
-            "{:<14} {word:<8} {:>7.1} s  {remark}",
-            row.step,
-            row.took.as_secs_f64()
-        );
+        let line =
+            format!("{:<14} {word:<8} {:>7.1} s  {remark}", row.step, row.took.as_secs_f64());
         text += line.trim_end();
         text.push('\n');
         total.add(in_total(&row.outcome));
@@ -99,33 +91,19 @@ pub(crate) fn summary(rows: &[Row]) -> String {
 }
 
 fn shown(counts: Counts) -> String {
-    if counts == Counts::default() {
-        String::new()
-    } else {
-        counts.to_string()
-    }
+    if counts == Counts::default() { String::new() } else { counts.to_string() }
 }
 
 fn separator(counts: Counts) -> &'static str {
-    if counts == Counts::default() {
-        ""
-    } else {
-        "; "
-    }
+    if counts == Counts::default() { "" } else { "; " }
 }
 
 /// A step without tests of its own that fails or is left out counts as one: nobody overlooks it in the last line.
 fn in_total(outcome: &Outcome) -> Counts {
     match outcome {
         Outcome::Passed(counts) => *counts,
-        Outcome::Failed(counts, _) => Counts {
-            failed: counts.failed.max(1),
-            ..*counts
-        },
-        Outcome::Skipped(_) | Outcome::NotReached => Counts {
-            skipped: 1,
-            ..Counts::default()
-        },
+        Outcome::Failed(counts, _) => Counts { failed: counts.failed.max(1), ..*counts },
+        Outcome::Skipped(_) | Outcome::NotReached => Counts { skipped: 1, ..Counts::default() },
     }
 }
 
@@ -138,51 +116,26 @@ mod tests {
         let line = "test result: ok. 12 passed; 1 failed; 3 ignored; 0 measured; 9 filtered out; finished in 0.01s";
         assert_eq!(
             Counts::from_closing_line(line),
-            Some(Counts {
-                passed: 12,
-                failed: 1,
-                skipped: 3
-            })
+            Some(Counts { passed: 12, failed: 1, skipped: 3 })
         );
         assert_eq!(
             Counts::from_closing_line("test result: FAILED. 0 passed; 2 failed"),
-            Some(Counts {
-                passed: 0,
-                failed: 2,
-                skipped: 0
-            })
+            Some(Counts { passed: 0, failed: 2, skipped: 0 })
         );
         assert_eq!(Counts::from_closing_line("test x ... ok"), None);
     }
 
     #[test]
     fn the_last_line_counts_everything() {
-        let row = |step, outcome| Row {
-            step,
-            outcome,
-            took: Duration::from_millis(1500),
-        };
-        let counts = Counts {
-            passed: 7,
-            failed: 0,
-            skipped: 1,
-        };
+        let row = |step, outcome| Row { step, outcome, took: Duration::from_millis(1500) };
+        let counts = Counts { passed: 7, failed: 0, skipped: 1 };
         let text = summary(&[
             row("tests", Outcome::Passed(counts)),
-            row(
-                "clippy",
-                Outcome::Failed(Counts::default(), "exit status: 1".into()),
-            ),
+            row("clippy", Outcome::Failed(Counts::default(), "exit status: 1".into())),
             row("miri", Outcome::Skipped("no Miri".into())),
             row("peers", Outcome::NotReached),
         ]);
-        assert!(
-            text.ends_with("total 6.0 s\n7 passed, 1 failed, 3 skipped\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("clippy         FAILED       1.5 s  exit status: 1\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("total 6.0 s\n7 passed, 1 failed, 3 skipped\n"), "{text}");
+        assert!(text.contains("clippy         FAILED       1.5 s  exit status: 1\n"), "{text}");
     }
 }

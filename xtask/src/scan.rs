@@ -38,12 +38,8 @@ pub(crate) fn scan(source: &str) -> Vec<Line> {
         }
         let rest = &chars[at..];
         let taken;
-        (state, taken) = step(
-            state,
-            rest,
-            at.checked_sub(1).and_then(|i| chars.get(i)).copied(),
-            &mut line,
-        );
+        (state, taken) =
+            step(state, rest, at.checked_sub(1).and_then(|i| chars.get(i)).copied(), &mut line);
         at += taken;
     }
     if !line.code.is_empty() || !line.comment.is_empty() {
@@ -78,11 +74,7 @@ fn step(state: State, rest: &[char], before: Option<char>, line: &mut Line) -> (
         },
         State::Text { hashes: Some(n) } => {
             let closes = rest[0] == '"' && rest.len() > n && rest[1..=n].iter().all(|&c| c == '#');
-            if closes {
-                close(line, n + 1)
-            } else {
-                (state, 1)
-            }
+            if closes { close(line, n + 1) } else { (state, 1) }
         }
         State::Code if two('/', '/') => (State::LineComment, 2),
         State::Code if two('/', '*') => (State::BlockComment { depth: 1 }, 2),
@@ -104,12 +96,7 @@ fn code(rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) 
     if starts_word && let Some(hashes) = raw_string(rest) {
         line.code.push('"');
         let prefix = rest.iter().take_while(|&&c| c != '"').count();
-        return (
-            State::Text {
-                hashes: Some(hashes),
-            },
-            prefix + 1,
-        );
+        return (State::Text { hashes: Some(hashes) }, prefix + 1);
     }
     if rest[0] == '\''
         && let Some(taken) = character(rest)
@@ -172,11 +159,7 @@ mod tests {
     use super::*;
 
     fn code_of(source: &str) -> String {
-        scan(source)
-            .iter()
-            .map(|l| l.code.as_str())
-            .collect::<Vec<_>>()
-            .join("\n")
+        scan(source).iter().map(|l| l.code.as_str()).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -189,20 +172,14 @@ mod tests {
 
     #[test]
     fn literals_are_emptied() {
-        assert_eq!(
-            code_of(r#"f("unsafe \" // x", 'u', '\'', b"x")"#),
-            r#"f("", ' ', ' ', b"")"#
-        );
+        assert_eq!(code_of(r#"f("unsafe \" // x", 'u', '\'', b"x")"#), r#"f("", ' ', ' ', b"")"#);
         assert_eq!(code_of("f(r#\"a \" unsafe\"#, br\"y\")"), "f(\"\", \"\")");
         assert_eq!(code_of("for_r(\"x\")"), "for_r(\"\")");
     }
 
     #[test]
     fn a_lifetime_is_no_character() {
-        assert_eq!(
-            code_of("fn f<'a>(x: &'a str) {}"),
-            "fn f<'a>(x: &'a str) {}"
-        );
+        assert_eq!(code_of("fn f<'a>(x: &'a str) {}"), "fn f<'a>(x: &'a str) {}");
         assert_eq!(code_of("'\\u{1F600}' + '\\n'"), "' ' + ' '");
     }
 

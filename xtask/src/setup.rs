@@ -44,10 +44,7 @@ pub(crate) fn run() -> io::Result<bool> {
         println!("setup: all {} programs are here", PROGRAMS.len());
         return Ok(true);
     }
-    let install = format!(
-        "apt-get install --yes --no-install-recommends {}",
-        missing.join(" ")
-    );
+    let install = format!("apt-get install --yes --no-install-recommends {}", missing.join(" "));
     if !is_root() || find("apt-get").is_none() {
         println!("setup: missing packages: {}", missing.join(" "));
         println!("type:  sudo sh -c 'apt-get update && DEBIAN_FRONTEND=noninteractive {install}'");
@@ -57,10 +54,8 @@ pub(crate) fn run() -> io::Result<bool> {
     for arguments in ["apt-get update --quiet", &install] {
         let mut words = arguments.split(' ');
         let program = words.next().unwrap_or_default();
-        let status = Command::new(program)
-            .args(words)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .status()?;
+        let status =
+            Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").status()?;
         if !status.success() {
             println!("setup: `{arguments}` failed ({status})");
             return Ok(false);
@@ -94,8 +89,7 @@ fn effective_user(status: &str) -> Option<u32> {
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.iter().map(PathBuf::from));
-    dirs.map(|dir| dir.join(program))
-        .find(|file| file.is_file())
+    dirs.map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 #[cfg(test)]

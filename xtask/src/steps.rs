@@ -18,13 +18,8 @@ const PEERS: &str = "xk-peers";
 const SMOKE_SECONDS: &str = "3";
 
 /// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run has them.
-const MIRI_SKIPS: &[&str] = &[
-    "agree",
-    "does_what_a_vector_does",
-    "sleeping_until",
-    "long_contents",
-    "heap_arena_conforms",
-];
+const MIRI_SKIPS: &[&str] =
+    &["agree", "does_what_a_vector_does", "sleeping_until", "long_contents", "heap_arena_conforms"];
 
 /// The borrows that Miri keeps of what lives long are swept often: without that a kernel of some hundred sessions takes
 /// it minutes.
@@ -41,26 +36,10 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step {
-        name: "setup",
-        about: "the programs that the peer tests talk to",
-        run: step_setup,
-    },
-    Step {
-        name: "tidy",
-        about: "the repository's own rules",
-        run: step_tidy,
-    },
-    Step {
-        name: "format",
-        about: "rustfmt",
-        run: step_format,
-    },
-    Step {
-        name: "clippy",
-        about: "no warning in any target",
-        run: step_clippy,
-    },
+    Step { name: "setup", about: "the programs that the peer tests talk to", run: step_setup },
+    Step { name: "tidy", about: "the repository's own rules", run: step_tidy },
+    Step { name: "format", about: "rustfmt", run: step_format },
+    Step { name: "clippy", about: "no warning in any target", run: step_clippy },
     Step {
         name: "deny",
         about: "licences, sources and advisories of the dependencies",
@@ -71,21 +50,9 @@ const STEPS: &[Step] = &[
         about: "known vulnerabilities of the dependencies",
         run: step_advisories,
     },
-    Step {
-        name: "docs",
-        about: "no warning in the documentation",
-        run: step_docs,
-    },
-    Step {
-        name: "tests",
-        about: "every crate's tests",
-        run: step_tests,
-    },
-    Step {
-        name: "fuzz",
-        about: "each fuzz target for a few seconds",
-        run: step_fuzz,
-    },
+    Step { name: "docs", about: "no warning in the documentation", run: step_docs },
+    Step { name: "tests", about: "every crate's tests", run: step_tests },
+    Step { name: "fuzz", about: "each fuzz target for a few seconds", run: step_fuzz },
     Step {
         name: "miri",
         about: "core's messages, maps, events and objects under Miri",
@@ -117,29 +84,16 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
         return Ok(true);
     };
     let world = World::look(root)?;
-    let chosen: Vec<&Step> = STEPS
-        .iter()
-        .filter(|step| options.wants(step.name))
-        .collect();
+    let chosen: Vec<&Step> = STEPS.iter().filter(|step| options.wants(step.name)).collect();
     let mut rows = Vec::new();
     let mut stopped = false;
     for (index, step) in chosen.iter().enumerate() {
         // Whatever failed: what it left behind is looked for.
         if stopped && step.name != "leftovers" {
-            rows.push(Row {
-                step: step.name,
-                outcome: Outcome::NotReached,
-                took: Duration::ZERO,
-            });
+            rows.push(Row { step: step.name, outcome: Outcome::NotReached, took: Duration::ZERO });
             continue;
         }
-        println!(
-            "step {}/{} {}: {}",
-            index + 1,
-            chosen.len(),
-            step.name,
-            step.about
-        );
+        println!("step {}/{} {}: {}", index + 1, chosen.len(), step.name, step.about);
         let start = Instant::now();
         let outcome = (step.run)(&world)
             .unwrap_or_else(|e| Outcome::Failed(Counts::default(), e.to_string()));
@@ -153,16 +107,10 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
             took.as_secs_f64()
         );
         stopped |= matches!(outcome, Outcome::Failed(..)) && !options.keep_going;
-        rows.push(Row {
-            step: step.name,
-            outcome,
-            took,
-        });
+        rows.push(Row { step: step.name, outcome, took });
     }
     print!("{}", summary(&rows));
-    Ok(!rows
-        .iter()
-        .any(|row| matches!(row.outcome, Outcome::Failed(..))))
+    Ok(!rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(..))))
 }
 
 fn word(outcome: &Outcome) -> String {
@@ -199,9 +147,7 @@ impl Options {
                     options.only.push(name.to_owned());
                 }
                 other => {
-                    return Err(io::Error::other(format!(
-                        "`{other}` is no option of `test`"
-                    )));
+                    return Err(io::Error::other(format!("`{other}` is no option of `test`")));
                 }
             }
         }
@@ -269,9 +215,7 @@ fn step_deny(world: &World) -> io::Result<Outcome> {
             tools.display()
         );
         let mut install = world.cargo();
-        install
-            .args(["install", "--locked", "cargo-deny", "--root"])
-            .arg(&tools);
+        install.args(["install", "--locked", "cargo-deny", "--root"]).arg(&tools);
         install.env("CARGO_TARGET_DIR", tools.join("build"));
         let outcome = process::run(&mut install)?;
         // Half a gigabyte that nobody needs again; that it cannot be removed harms nothing.
@@ -300,9 +244,7 @@ fn deny(world: &World) -> Option<String> {
 
 fn step_advisories(world: &World) -> io::Result<Outcome> {
     let Some(deny) = deny(world) else {
-        return Ok(Outcome::Skipped(
-            "no cargo-deny (cargo install --locked cargo-deny)".into(),
-        ));
+        return Ok(Outcome::Skipped("no cargo-deny (cargo install --locked cargo-deny)".into()));
     };
     // The database is a public git repository; without a way to it there is nothing to compare with.
     let reach = world
@@ -346,10 +288,7 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
     if !world.has(PEERS) {
         return Ok(Outcome::Passed(counts));
     }
-    let outcome = with_tests(process::run(&mut tests_of(
-        world,
-        &["smoltcp", "carriers"],
-    ))?);
+    let outcome = with_tests(process::run(&mut tests_of(world, &["smoltcp", "carriers"]))?);
     let Outcome::Passed(more) = outcome else {
         return Ok(outcome);
     };
@@ -363,9 +302,7 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
 /// packages want together, and with any other choice than that of the step `tests` builds nearly everything once more.
 fn tests_of(world: &World, names: &[&str]) -> Command {
     let mut command = world.tests();
-    command
-        .args(["test", "--workspace"])
-        .args(names.iter().flat_map(|name| ["--test", name]));
+    command.args(["test", "--workspace"]).args(names.iter().flat_map(|name| ["--test", name]));
     command
 }
 
@@ -383,18 +320,11 @@ fn step_fuzz(world: &World) -> io::Result<Outcome> {
         return Ok(built);
     }
     let fuzz = world.target.join("debug/xk-fuzz");
-    process::run(
-        world
-            .program(&fuzz.to_string_lossy())
-            .args(["smoke", "--seconds", SMOKE_SECONDS]),
-    )
+    process::run(world.program(&fuzz.to_string_lossy()).args(["smoke", "--seconds", SMOKE_SECONDS]))
 }
 
 fn step_miri(world: &World) -> io::Result<Outcome> {
-    let works = world
-        .program("cargo")
-        .args(["+nightly", "miri", "--version"])
-        .output();
+    let works = world.program("cargo").args(["+nightly", "miri", "--version"]).output();
     if !works.is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::Skipped(
             "no Miri (rustup +nightly component add miri rust-src)".into(),
@@ -423,17 +353,9 @@ fn step_miri(world: &World) -> io::Result<Outcome> {
 fn miri(world: &World, modules: &[&str]) -> io::Result<Outcome> {
     // Filters go behind `--`: the runner takes several, cargo only one.
     let mut command = world.program("timeout");
-    command.args([
-        MIRI_S_MAX, "cargo", "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--",
-    ]);
-    command
-        .args(modules)
-        .args(MIRI_SKIPS.iter().flat_map(|name| ["--skip", name]));
-    let outcome = process::run(
-        command
-            .env("MIRIFLAGS", MIRI_FLAGS)
-            .env("PROPTEST_CASES", "2"),
-    )?;
+    command.args([MIRI_S_MAX, "cargo", "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--"]);
+    command.args(modules).args(MIRI_SKIPS.iter().flat_map(|name| ["--skip", name]));
+    let outcome = process::run(command.env("MIRIFLAGS", MIRI_FLAGS).env("PROPTEST_CASES", "2"))?;
     Ok(match outcome {
         Outcome::Failed(counts, why) if why.ends_with("124") => Outcome::Failed(
             counts,
@@ -468,9 +390,7 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
         world.root.join(manifest).exists()
     };
     if !COPIES.iter().all(|(template, _)| is_there(template)) || !world.has("xk-catalog") {
-        return Ok(Outcome::Skipped(
-            "the tree lacks a template, or has no catalog".into(),
-        ));
+        return Ok(Outcome::Skipped("the tree lacks a template, or has no catalog".into()));
     }
     let copy = world.target.join("new-protocol").join("tree");
     let outcome = in_copy(world, &copy);
@@ -482,10 +402,8 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
 }
 
 /// The templates, and what their copies are called.
-const COPIES: [(&str, &str); 2] = [
-    (new_protocol::MESSAGES, "demo"),
-    (new_protocol::CALLS, "calldemo"),
-];
+const COPIES: [(&str, &str); 2] =
+    [(new_protocol::MESSAGES, "demo"), (new_protocol::CALLS, "calldemo")];
 
 fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     if copy.exists() {
@@ -505,25 +423,15 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     }
     // Only what is new is judged here; the step `tidy` has listed the rest.
     let untidy = tidy::check(copy)?;
-    let touched = [
-        "protocols/demo/",
-        "protocols/calldemo/",
-        "catalog/",
-        "Cargo.toml",
-    ];
-    let mut untidy = untidy
-        .iter()
-        .filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
+    let touched = ["protocols/demo/", "protocols/calldemo/", "catalog/", "Cargo.toml"];
+    let mut untidy = untidy.iter().filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
     if let Some(violation) = untidy.next() {
         println!("{violation}");
         return Ok(verdict(false, "a new protocol is not tidy"));
     }
     let mut counts = Counts::default();
     // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one another.
-    for tested in [
-        &["-p", "xk-demo", "-p", "xk-calldemo"][..],
-        &["-p", "xk-catalog", "--lib"],
-    ] {
+    for tested in [&["-p", "xk-demo", "-p", "xk-calldemo"][..], &["-p", "xk-catalog", "--lib"]] {
         let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.
         command
@@ -544,10 +452,7 @@ fn step_leftovers(world: &World) -> io::Result<Outcome> {
     for line in &left {
         println!("    left behind: {line}");
     }
-    Ok(verdict(
-        left.is_empty(),
-        "see above, with what removes each",
-    ))
+    Ok(verdict(left.is_empty(), "see above, with what removes each"))
 }
 
 #[cfg(test)]
@@ -556,9 +461,7 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let options = Options::parse(&["--keep-going", "--only", "tidy"])
-            .unwrap()
-            .unwrap();
+        let options = Options::parse(&["--keep-going", "--only", "tidy"]).unwrap().unwrap();
         assert!(options.keep_going && options.wants("tidy") && !options.wants("tests"));
         assert_eq!(Options::parse(&["--list"]).unwrap(), None);
         assert!(Options::parse(&["--only", "nothing"]).is_err());

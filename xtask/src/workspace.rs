@@ -46,9 +46,7 @@ pub(crate) fn crates(root: &Path) -> io::Result<Vec<Crate>> {
         .current_dir(root)
         .output()?;
     if !output.status.success() {
-        return Err(io::Error::other(
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ));
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
     parse_metadata(&metadata).ok_or_else(|| io::Error::other("cargo metadata has an unknown form"))
@@ -64,10 +62,8 @@ fn parse_metadata(metadata: &Value) -> Option<Vec<Crate>> {
     let mut crates = Vec::new();
     for package in metadata["packages"].as_array()? {
         let manifest = package["manifest_path"].as_str()?;
-        let dir = manifest
-            .strip_prefix(root)?
-            .trim_start_matches('/')
-            .strip_suffix("/Cargo.toml")?;
+        let dir =
+            manifest.strip_prefix(root)?.trim_start_matches('/').strip_suffix("/Cargo.toml")?;
         let mut dependencies = Vec::new();
         for dependency in package["dependencies"].as_array()? {
             dependencies.push(Dependency {
@@ -89,26 +85,14 @@ fn parse_metadata(metadata: &Value) -> Option<Vec<Crate>> {
 pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     let mut files = if root.join(".git").exists() {
         let output = Command::new("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
             .output()?;
         if !output.status.success() {
-            return Err(io::Error::other(
-                String::from_utf8_lossy(&output.stderr).into_owned(),
-            ));
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
         let names = String::from_utf8_lossy(&output.stdout);
-        names
-            .split('\0')
-            .filter(|n| !n.is_empty())
-            .map(str::to_owned)
-            .collect()
+        names.split('\0').filter(|n| !n.is_empty()).map(str::to_owned).collect()
     } else {
         let mut found = Vec::new();
         walk(root, "", &mut found)?;
@@ -168,14 +152,7 @@ mod tests {
         });
         let crates = parse_metadata(&metadata).unwrap();
         assert_eq!(crates[0].dir, "protocols/udp");
-        assert_eq!(
-            crates[0]
-                .dependencies
-                .iter()
-                .map(|d| d.dev)
-                .collect::<Vec<_>>(),
-            [false, true]
-        );
+        assert_eq!(crates[0].dependencies.iter().map(|d| d.dev).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]

@@ -51,16 +51,12 @@ impl World {
 
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
-        command
-            .current_dir(&self.root)
-            .env(leftovers::MARK, &self.mark);
+        command.current_dir(&self.root).env(leftovers::MARK, &self.mark);
         // What `cargo run` set for us is wrong for the crates that are built next.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
             command.env_remove(name);
         }
-        command
-            .env_remove("CARGO_MANIFEST_DIR")
-            .env_remove("CARGO_MANIFEST_PATH");
+        command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
         command
     }
 
@@ -73,9 +69,7 @@ impl World {
 /// The first digits of a commit's name, as a decimal number.
 fn seed_of(commit: &str) -> Option<String> {
     let digits = commit.get(..8)?;
-    u32::from_str_radix(digits, 16)
-        .ok()
-        .map(|seed| seed.to_string())
+    u32::from_str_radix(digits, 16).ok().map(|seed| seed.to_string())
 }
 
 #[cfg(test)]

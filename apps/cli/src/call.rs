@@ -163,11 +163,7 @@ fn broadcast(client: &Client, wanted: &Wanted<'_>) -> Result<(), Failure> {
 /// Which word is what: their number decides, and whether the file has a procedure of the name.
 fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure> {
     let mut all = args.words.iter().map(String::as_str);
-    let graph = if args.over.is_some() {
-        None
-    } else {
-        all.next()
-    };
+    let graph = if args.over.is_some() { None } else { all.next() };
     let rest: Vec<&str> = all.collect();
     // Without a file, programs come first where there must be one. What is neither is a procedure with a mistake.
     let is_procedure = |name: &str| match model {
@@ -199,12 +195,7 @@ fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure
         }
         arguments => arguments.map(str::to_owned),
     };
-    Ok(Words {
-        graph,
-        service,
-        procedure,
-        arguments,
-    })
+    Ok(Words { graph, service, procedure, arguments })
 }
 
 /// By the file.
@@ -267,20 +258,13 @@ fn by_number<'a>(args: &Args, words: &Words<'_>) -> Result<Wanted<'a>, Failure> 
     let octets = octets.ok_or_else(|| {
         Failure::usage("the arguments are no hexadecimal digits, two for each octet")
     })?;
-    Ok(Wanted {
-        program,
-        number: number(words.procedure, "procedure")?,
-        octets,
-        found: None,
-    })
+    Ok(Wanted { program, number: number(words.procedure, "procedure")?, octets, found: None })
 }
 
 fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
     let mut setup = match (words.graph, args.over.as_deref()) {
         (Some("-"), _) => {
-            return Err(Failure::usage(
-                "the graph cannot come from the standard input",
-            ));
+            return Err(Failure::usage("the graph cannot come from the standard input"));
         }
         (Some(path), _) => Setup::from_file(path).map_err(failure)?,
         (None, Some(SUN)) => Setup::from_text(
@@ -333,10 +317,7 @@ fn failure(error: Error) -> Failure {
             CallCause::TimedOut { .. }
             | CallCause::NobodyThere
             | CallCause::Push(PushError::Unreachable),
-        ) => code(
-            SILENT,
-            Some("is the server running, and is --to its address?"),
-        ),
+        ) => code(SILENT, Some("is the server running, and is --to its address?")),
         ErrorKind::Call(CallCause::Rebooted | CallCause::Cancelled) => code(SILENT, None),
         ErrorKind::Open(OpenError::Address(_))
         | ErrorKind::Call(CallCause::Push(PushError::NotSupported)) => code(

@@ -37,10 +37,7 @@ impl Captures {
                 open(&path, &name).map_err(|error| Failure::file("cannot write", &path, error))?;
             files.push(capture);
         }
-        Ok(Self {
-            files: RefCell::new(files),
-            failed: RefCell::default(),
-        })
+        Ok(Self { files: RefCell::new(files), failed: RefCell::default() })
     }
 
     /// Writes out what is held back, and names the files.
@@ -94,21 +91,13 @@ impl Tap for Captures {
 fn open(path: &Path, link: &str) -> io::Result<Capture> {
     let mut writer = Writer::new(BufWriter::new(File::create(path)?), "xk")?;
     let interface = writer.add_interface(&Interface::new(link, LinkType::ETHERNET))?;
-    Ok(Capture {
-        path: path.to_owned(),
-        writer,
-        interface,
-    })
+    Ok(Capture { path: path.to_owned(), writer, interface })
 }
 
 /// A link's name as the name of a file: whatever a file system might take amiss becomes `_`.
 fn file_name(link: &str) -> String {
     let plain = |c: char| {
-        if c.is_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
+        if c.is_alphanumeric() || c == '-' { c } else { '_' }
     };
     link.chars().map(plain).collect()
 }

@@ -31,11 +31,7 @@ fn check(path: &Path, environment: bool) -> Result<(), Failure> {
     let graph = file::load(path)?;
     show(graph.warnings());
     if environment {
-        show(&xk_compose::check_environment(
-            &graph,
-            None,
-            Severity::Warning,
-        ));
+        show(&xk_compose::check_environment(&graph, None, Severity::Warning));
     }
     let (hosts, protocols) = (graph.host_count(), graph.protocol_count());
     let text = format!(

@@ -38,10 +38,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = xk_compose::check(GRAPH, "internet.kdl", &Catalog::standard())?;
     let folder = folder(args.out.as_deref())?;
     let drawing = xk_compose::draw_text(&graph, None, output::width());
-    output::print(&format!(
-        "{}\n\n{drawing}\n",
-        heading("the graph, graphs/internet.kdl")
-    ));
+    output::print(&format!("{}\n\n{drawing}\n", heading("the graph, graphs/internet.kdl")));
     output::print(
         "alice pings dave through the router; bob sends datagrams of 8 KiB, each in six fragments, to carol, who sends them \
          back.\nOf all frames 5 % are lost on each link, so some messages must be missing, and none may be damaged.\n\n",
@@ -63,10 +60,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     output::print(&format!("\n{}\n", heading("look at")));
     output::print(&format!("{}  (the graph, for a browser)\n", svg.display()));
     for path in captures {
-        output::print(&format!(
-            "{}  (every frame, for Wireshark)\n",
-            path.display()
-        ));
+        output::print(&format!("{}  (every frame, for Wireshark)\n", path.display()));
     }
     output::error(&format!(
         "\n{} of virtual time in {:.2} s, seed {}\n",

@@ -41,9 +41,7 @@ pub(crate) fn children(stack: Pid) -> Vec<Pid> {
     let of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children"));
     let lists: Vec<String> = threads.flatten().filter_map(|t| of(t).ok()).collect();
     let pids = lists.iter().flat_map(|list| list.split_whitespace());
-    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-        .filter(|pid| *pid != stack)
-        .collect()
+    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).filter(|pid| *pid != stack).collect()
 }
 
 /// Passes a signal on to every child but the stack.

@@ -178,10 +178,7 @@ fn serve(
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.
     let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let _ = setrlimit(Resource::Nofile, all);
     user.begin()?;
     let stack = setup.thread().map_err(failed)?;
@@ -195,9 +192,7 @@ fn serve(
     let ended = Instant::now();
     match relay.lost() {
         0 => {}
-        lost => log.warn(&format!(
-            "{lost} datagrams were lost between the stack and the program"
-        )),
+        lost => log.warn(&format!("{lost} datagrams were lost between the stack and the program")),
     }
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
@@ -229,15 +224,10 @@ fn run(
         ));
     }
     let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env(LD_PRELOAD, preload)
-        .env(VARIABLE, ticket);
+    command.args(rest).env(LD_PRELOAD, preload).env(VARIABLE, ticket);
     signals_unsafe::ends_with_us(&mut command, before);
     descendants_unsafe::become_theirs();
-    let child = command
-        .spawn()
-        .map_err(|error| not_run(program.as_ref(), &error))?;
+    let child = command.spawn().map_err(|error| not_run(program.as_ref(), &error))?;
     let pid = Pid::from_child(&child);
     let has_ended = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&has_ended);
@@ -297,9 +287,7 @@ fn library() -> Result<OsString, Failure> {
     let installed = own.with_file_name("../lib/xk").join(LIBRARY);
     // The newer one: cargo leaves an older one where it is.
     let made = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
-    let found = [beside, built, installed]
-        .into_iter()
-        .filter(|path| path.exists());
+    let found = [beside, built, installed].into_iter().filter(|path| path.exists());
     let found = found.max_by_key(made);
     found.map(PathBuf::into_os_string).ok_or_else(|| {
         Failure::new(format!("`{LIBRARY}` is missing beside {}", own.display()))

@@ -24,10 +24,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     let limit = SOURCE_OCTETS_MAX as u64 + 1;
     let mut octets = Vec::new();
     if path.as_os_str() == "-" {
-        std::io::stdin()
-            .take(limit)
-            .read_to_end(&mut octets)
-            .map_err(failed)?;
+        std::io::stdin().take(limit).read_to_end(&mut octets).map_err(failed)?;
     } else {
         let file = std::fs::File::open(path).map_err(failed)?;
         file.take(limit).read_to_end(&mut octets).map_err(failed)?;
@@ -45,12 +42,7 @@ pub(crate) fn pick_host<'g>(
 ) -> Result<HostInstance<'g>, Failure> {
     let all = graph.graph().expand();
     let names: Vec<String> = all.iter().map(|host| host.name.to_string()).collect();
-    let some = names
-        .iter()
-        .take(HOSTS_NAMED)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let some = names.iter().take(HOSTS_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(HOSTS_NAMED);
     let list = match more {
         0 => some,
@@ -69,11 +61,8 @@ pub(crate) fn pick_host<'g>(
             match (all.pop(), all.is_empty()) {
                 (Some(only), true) => Ok(only),
                 (None, _) => Err(Failure::new("the graph has no host")),
-                _ => Err(
-                    Failure::usage(format!("the graph has {} hosts", names.len())).help(format!(
-                        "choose one by --host: {list}; or run all by `xk sim`"
-                    )),
-                ),
+                _ => Err(Failure::usage(format!("the graph has {} hosts", names.len()))
+                    .help(format!("choose one by --host: {list}; or run all by `xk sim`"))),
             }
         }
     }

@@ -34,9 +34,7 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
     let subcommand = command.find_subcommand_mut(topic);
     if let Some(entry) = catalog.find(topic) {
         if subcommand.is_some() {
-            print(&format!(
-                "There is a command of this name too: xk {topic} --help\n\n"
-            ));
+            print(&format!("There is a command of this name too: xk {topic} --help\n\n"));
         }
         print(&text(entry, &catalog));
         return Ok(());
@@ -193,10 +191,7 @@ mod tests {
 
     #[test]
     fn links_lose_their_targets() {
-        assert_eq!(
-            without_links("see [`A`](b::A) and [`C`]."),
-            "see `A` and `C`."
-        );
+        assert_eq!(without_links("see [`A`](b::A) and [`C`]."), "see `A` and `C`.");
     }
 
     #[test]

@@ -66,9 +66,7 @@ pub(crate) struct Devices {
 }
 
 fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Ipv4Addr> {
-    let unknown = MyHost {
-        host: Ipv4Addr::UNSPECIFIED,
-    };
+    let unknown = MyHost { host: Ipv4Addr::UNSPECIFIED };
     Some(protocol.ask(kernel, unknown)?.host)
 }
 
@@ -99,18 +97,12 @@ pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
             first = first.or(Some(mine));
         }
     }
-    Devices {
-        lines,
-        pingable: first.filter(|_| outside),
-    }
+    Devices { lines, pingable: first.filter(|_| outside) }
 }
 
 /// What stands on what in the host.
 pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
     let nodes = host.nodes();
     let below = |node: &xk_lang::Node| node.lowers.iter().map(|name| name.to_string()).collect();
-    nodes
-        .iter()
-        .map(|node| (node.name.to_string(), below(node)))
-        .collect()
+    nodes.iter().map(|node| (node.name.to_string(), below(node))).collect()
 }

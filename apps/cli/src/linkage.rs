@@ -35,7 +35,5 @@ fn found(program: &OsStr) -> Option<PathBuf> {
         return Some(Path::new(program).into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }

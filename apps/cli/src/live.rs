@@ -25,10 +25,7 @@ impl Screen {
         }
         let width = output::width();
         for line in text.lines() {
-            let end = line
-                .char_indices()
-                .nth(width)
-                .map_or(line.len(), |(at, _)| at);
+            let end = line.char_indices().nth(width).map_or(line.len(), |(at, _)| at);
             out.push_str(line.get(..end).unwrap_or_default());
             out.push('\n');
         }

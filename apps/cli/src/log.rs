@@ -88,19 +88,11 @@ impl Verbosity {
         let opened = move |cx: &Kernel, upper: &ProtocolRef, session: &SessionRef| {
             opens.opened(cx, upper, session);
         };
-        runner
-            .kernel()
-            .surround(Rc::new(PassiveOpens(Box::new(opened))));
+        runner.kernel().surround(Rc::new(PassiveOpens(Box::new(opened))));
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let every = Timespec {
-            tv_sec: 0,
-            tv_nsec: LOOK_EVERY_NS,
-        };
-        let times = Itimerspec {
-            it_interval: every,
-            it_value: every,
-        };
+        let every = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY_NS };
+        let times = Itimerspec { it_interval: every, it_value: every };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
         let expired = timer.try_clone()?;
         let look = move |cx: &Kernel| {
@@ -151,11 +143,7 @@ impl Log {
             let lower = lower.as_ref().map_or("?", |protocol| protocol.name());
             let about = session.ask(cx, Describe::default());
             let about = about.map_or_else(String::new, |about| about.text);
-            format!(
-                "{lower}: a peer opens s{} for {}: {about}",
-                head.id().0,
-                upper.name()
-            )
+            format!("{lower}: a peer opens s{} for {}: {about}", head.id().0, upper.name())
         });
     }
 

@@ -68,10 +68,7 @@ pub(crate) fn is_terminal() -> bool {
 /// How wide the terminal is, in columns.
 pub(crate) fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    size.ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns >= 40)
-        .unwrap_or(WIDTH)
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(WIDTH)
 }
 
 /// A number with its thousands apart: `12,345`.
@@ -112,12 +109,7 @@ mod tests {
 
     #[test]
     fn thousands_stand_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_234_567, "1,234,567"),
-        ] {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
     }

@@ -122,11 +122,7 @@ struct Times {
 impl Tally {
     fn note(&self, took: Duration) {
         let mut times = self.times.borrow_mut();
-        times.min = if self.received.get() == 0 {
-            took
-        } else {
-            times.min.min(took)
-        };
+        times.min = if self.received.get() == 0 { took } else { times.min.min(took) };
         times.max = times.max.max(took);
         times.sum += took;
         self.received.set(self.received.get() + 1);
@@ -146,11 +142,7 @@ impl Tally {
     fn summary(&self, destination: Ipv4Addr, took: Duration) -> String {
         let (sent, received) = (self.sent.get(), self.received.get());
         let lost = sent.saturating_sub(received);
-        let share = if sent == 0 {
-            0.0
-        } else {
-            lost as f64 * 100.0 / sent as f64
-        };
+        let share = if sent == 0 { 0.0 } else { lost as f64 * 100.0 / sent as f64 };
         let errors = match self.errors.get() {
             0 => String::new(),
             n => format!(", {n} errors"),
@@ -221,25 +213,15 @@ impl Pinger {
 
     /// Which station on the link did not answer.
     fn unresolved(&self, cx: &Kernel) -> String {
-        let route = HostRoute {
-            host: self.destination,
-            over: None,
-            direct: true,
-        };
+        let route = HostRoute { host: self.destination, over: None, direct: true };
         let route = self.icmp.ask(cx, route);
         let over = route.as_ref().and_then(|route| route.over.as_ref());
         let on = over.map_or_else(String::new, |over| format!(" on `{}`", over.name()));
         match route {
             Some(route) if !route.direct => {
-                format!(
-                    "the router towards {} does not answer ARP{on}",
-                    self.destination
-                )
+                format!("the router towards {} does not answer ARP{on}", self.destination)
             }
-            _ => format!(
-                "{} does not answer ARP{on}: no such station is there",
-                self.destination
-            ),
+            _ => format!("{} does not answer ARP{on}: no such station is there", self.destination),
         }
     }
 
@@ -277,8 +259,7 @@ impl Protocol for Pinger {
         let participants = Participants::pair(Part::Any, Part::Host(self.destination));
         let session = self.icmp.open(cx, Upper::new(this), participants)?;
         *self.session.borrow_mut() = Some(session);
-        cx.schedule_protocol(this, Duration::from_millis(1), 0)
-            .map(drop)
+        cx.schedule_protocol(this, Duration::from_millis(1), 0).map(drop)
     }
 
     fn demux(

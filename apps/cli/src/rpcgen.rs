@@ -63,10 +63,7 @@ pub(crate) fn load(path: &Path) -> Result<Compiled, Failure> {
     let limit = SOURCE_OCTETS_MAX as u64 + 1;
     let mut octets = Vec::new();
     if path.as_os_str() == "-" {
-        std::io::stdin()
-            .take(limit)
-            .read_to_end(&mut octets)
-            .map_err(failed)?;
+        std::io::stdin().take(limit).read_to_end(&mut octets).map_err(failed)?;
     } else {
         let file = std::fs::File::open(path).map_err(failed)?;
         file.take(limit).read_to_end(&mut octets).map_err(failed)?;

@@ -52,9 +52,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let user = args.user.find()?;
     // Before the socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
-    let server = args.control.serve(user, std::process::id(), |failure| {
-        args.log.unless_quiet(|| failure.show())
-    })?;
+    let server = args
+        .control
+        .serve(user, std::process::id(), |failure| args.log.unless_quiet(|| failure.show()))?;
     let kernel = host::build(&graph, &host, user)?;
     host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
@@ -170,11 +170,7 @@ impl Between {
         };
         let stats = runner.stats();
         let last = self.last.replace(stats);
-        let dropped: u64 = kernel
-            .protocols()
-            .iter()
-            .map(|p| p.head().drops().total())
-            .sum();
+        let dropped: u64 = kernel.protocols().iter().map(|p| p.head().drops().total()).sum();
         clear_status();
         output::error(&format!(
             "{:.0}: {} arrivals ({} a second), {} dropped, {} turns and {} sleeps a second",

@@ -84,19 +84,17 @@ fn run(simulation: &mut Simulation, until: Time) {
     }
     let begun = Instant::now();
     let shown = bar.clone();
-    simulation
-        .world_mut()
-        .on_progress(PROGRESS_EVENTS, move |progress| {
-            shown.set_position(progress.now.as_ms());
-            let seconds = begun.elapsed().as_secs_f64().max(1e-9);
-            let speed = progress.stats.frames as f64 / seconds;
-            shown.set_message(format!(
-                "{:.2} of virtual time, {} frames, {} a second",
-                progress.now,
-                output::grouped(progress.stats.frames),
-                output::grouped(speed as u64)
-            ));
-        });
+    simulation.world_mut().on_progress(PROGRESS_EVENTS, move |progress| {
+        shown.set_position(progress.now.as_ms());
+        let seconds = begun.elapsed().as_secs_f64().max(1e-9);
+        let speed = progress.stats.frames as f64 / seconds;
+        shown.set_message(format!(
+            "{:.2} of virtual time, {} frames, {} a second",
+            progress.now,
+            output::grouped(progress.stats.frames),
+            output::grouped(speed as u64)
+        ));
+    });
     simulation.run(until);
     bar.finish_and_clear();
 }

@@ -42,10 +42,7 @@ impl Simulation {
         seed: u64,
         pcap: Option<&Path>,
     ) -> Result<Self, Failure> {
-        let config = SimulationConfig {
-            seed,
-            ..SimulationConfig::default()
-        };
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = xk_compose::simulate(graph, config)?;
         let captures = match pcap {
             Some(folder) => {
@@ -56,12 +53,7 @@ impl Simulation {
             None => None,
         };
         xk_compose::start_world(graph, &mut world)?;
-        let mut simulation = Self {
-            world,
-            captures,
-            anchors: Vec::new(),
-            finishes: false,
-        };
+        let mut simulation = Self { world, captures, anchors: Vec::new(), finishes: false };
         simulation.find_anchors();
         Ok(simulation)
     }
@@ -109,9 +101,7 @@ impl Simulation {
 
     /// Writes captures out, and names their files.
     pub(crate) fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
-        self.captures
-            .as_ref()
-            .map_or(Ok(Vec::new()), |captures| captures.finish())
+        self.captures.as_ref().map_or(Ok(Vec::new()), |captures| captures.finish())
     }
 
     /// A line for each host: what it sent and received on its wires, what it dropped, how far its anchors are.

@@ -39,10 +39,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let user = args.user.find()?;
     user.begin()?;
     let own = Options::default();
-    let options = Options {
-        geometry,
-        peer_uid: args.peer_uid.unwrap_or(own.peer_uid),
-    };
+    let options = Options { geometry, peer_uid: args.peer_uid.unwrap_or(own.peer_uid) };
     // Before its socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
     let switch = Switch::new(&args.path, usize::from(args.ports), &options);
@@ -70,10 +67,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 fn counters(switch: &Switch) -> String {
     let mut text = format!("\n{}\n", heading("counters"));
     for (number, peer, counters, addresses) in switch.ports() {
-        text += &line(
-            &format!("port {number}, process {}, {addresses} addresses", peer.pid),
-            counters,
-        );
+        text +=
+            &line(&format!("port {number}, process {}, {addresses} addresses", peer.pid), counters);
     }
     text += &line("parties that are gone", switch.past());
     let all = switch.counters();

@@ -11,9 +11,7 @@ pub(crate) struct Table {
 impl Table {
     /// A table with these columns.
     pub(crate) fn new(heading: &[&str]) -> Self {
-        Self {
-            rows: vec![heading.iter().map(|&text| text.into()).collect()],
-        }
+        Self { rows: vec![heading.iter().map(|&text| text.into()).collect()] }
     }
 
     /// Adds a row.

@@ -99,9 +99,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 fn send(args: &SendArgs) -> Result<(), Failure> {
     let size = args.size.unwrap_or(args.data.len());
     if size > SIZE_MAX {
-        return Err(Failure::usage(format!(
-            "a size of {size} octets is more than {SIZE_MAX}"
-        )));
+        return Err(Failure::usage(format!("a size of {size} octets is more than {SIZE_MAX}")));
     }
     let data = args.data.as_bytes();
     let source = if data.is_empty() { &[0][..] } else { data };
@@ -120,18 +118,11 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         tally.received.get(),
         tally.errors.get()
     ));
-    if tally.errors.get() > 0 {
-        Err(Failure::Said)
-    } else {
-        Ok(())
-    }
+    if tally.errors.get() > 0 { Err(Failure::Said) } else { Ok(()) }
 }
 
 fn listen(args: &ListenArgs) -> Result<(), Failure> {
-    let job = Job::Listen {
-        port: args.port,
-        count: args.count.unwrap_or(u64::MAX),
-    };
+    let job = Job::Listen { port: args.port, count: args.count.unwrap_or(u64::MAX) };
     let tally = run(&args.place, job, args.limit)?;
     output::print(&format!("{} received\n", tally.received.get()));
     Ok(())
@@ -145,12 +136,7 @@ fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Fa
     let kernel = host::build(&graph, &host, user)?;
     let udp = top::find_kind(&kernel, "udp", &host.name)?;
     let tally = Rc::new(Tally::default());
-    let end = End {
-        udp,
-        job,
-        session: RefCell::default(),
-        tally: Rc::clone(&tally),
-    };
+    let end = End { udp, job, session: RefCell::default(), tally: Rc::clone(&tally) };
     kernel.add_protocol("datagrams", "datagrams", end);
     host::start(&graph, &host, &kernel, user)?;
     let seen = Rc::clone(&tally);
@@ -238,9 +224,7 @@ impl Protocol for End {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let unknown = PeerHost {
-            host: core::net::Ipv4Addr::UNSPECIFIED,
-        };
+        let unknown = PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED };
         let host = lower.ask(cx, unknown).map(|q| q.host);
         let port = lower.ask(cx, PeerPort::default()).map(|q| q.port);
         let from = match (host, port) {
@@ -248,16 +232,9 @@ impl Protocol for End {
             _ => "somebody".into(),
         };
         let start: Vec<u8> = message.octets().take(SHOWN_MAX).collect();
-        let more = if message.len() > SHOWN_MAX {
-            " ..."
-        } else {
-            ""
-        };
+        let more = if message.len() > SHOWN_MAX { " ..." } else { "" };
         let text = start.escape_ascii();
-        output::print(&format!(
-            "{} octets from {from}: {text}{more}\n",
-            message.len()
-        ));
+        output::print(&format!("{} octets from {from}: {text}{more}\n", message.len()));
         let received = self.tally.received.get() + 1;
         self.tally.received.set(received);
         let wanted = match &self.job {
@@ -279,14 +256,7 @@ impl Protocol for End {
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        let Job::Send {
-            count,
-            interval,
-            wait,
-            data,
-            ..
-        } = &self.job
-        else {
+        let Job::Send { count, interval, wait, data, .. } = &self.job else {
             return;
         };
         let sent = self.tally.sent.get();

@@ -30,10 +30,7 @@ pub(crate) struct User {
 impl UserArgs {
     /// Who is meant.
     pub(crate) fn find(&self) -> Result<User, Failure> {
-        let own = User {
-            uid: geteuid(),
-            gid: getegid(),
-        };
+        let own = User { uid: geteuid(), gid: getegid() };
         let wanted = match &self.user {
             Some(name) => named(name)?,
             None if own.uid.is_root() => by_default(),
@@ -47,10 +44,7 @@ impl UserArgs {
 }
 
 fn user(uid: u32, gid: u32) -> User {
-    User {
-        uid: Uid::from_raw(uid),
-        gid: Gid::from_raw(gid),
-    }
+    User { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid) }
 }
 
 /// The one who has called sudo(8), or nobody.
@@ -133,10 +127,7 @@ mod tests {
     fn users_have_names_or_numbers() {
         assert_eq!(named("root").ok(), Some(user(0, 0)));
         assert_eq!(named("0").ok(), Some(user(0, 0)));
-        assert_eq!(
-            named("4294900000").ok(),
-            Some(user(4_294_900_000, 4_294_900_000))
-        );
+        assert_eq!(named("4294900000").ok(), Some(user(4_294_900_000, 4_294_900_000)));
         assert!(named("no such user").is_err() && named("-1").is_err());
     }
 }

@@ -75,11 +75,8 @@ fn of_protocol(
         .into_iter()
         .map(|(reason, count)| json!({"reason": reason.name, "count": count}))
         .collect();
-    let described: Vec<Value> = sessions
-        .iter()
-        .take(sessions_max)
-        .map(|session| of_session(kernel, session))
-        .collect();
+    let described: Vec<Value> =
+        sessions.iter().take(sessions_max).map(|session| of_session(kernel, session)).collect();
     let mut seen = json!({
         "name": protocol.name(),
         "kind": head.kind(),
@@ -98,11 +95,7 @@ fn of_protocol(
             below.iter().any(|name| lower["name"] == name.as_str())
                 && (lower["maps"] == maps || lower["maps_below"] == maps)
         };
-        let key = if before.iter().any(forwarded) {
-            "maps_below"
-        } else {
-            "maps"
-        };
+        let key = if before.iter().any(forwarded) { "maps_below" } else { "maps" };
         seen[key] = maps;
     }
     if let Some(talkers) = protocol.ask(kernel, ListTalkers::default())
@@ -118,11 +111,7 @@ fn of_protocol(
 
 /// A protocol's own sessions, and how many there are.
 fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> (Vec<SessionRef>, usize) {
-    let question = ListSessions {
-        max: SESSIONS_MAX,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let question = ListSessions { max: SESSIONS_MAX, sessions: Vec::new(), total: 0 };
     let Some(list) = protocol.ask(kernel, question) else {
         return (Vec::new(), 0);
     };
@@ -136,9 +125,7 @@ fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> (Vec<SessionRef>, usi
 fn of_session(kernel: &Kernel, session: &SessionRef) -> Value {
     let head = session.head();
     let upper = kernel.protocol(head.upper());
-    let text = session
-        .ask(kernel, Describe::default())
-        .map_or_else(String::new, |d| d.text);
+    let text = session.ask(kernel, Describe::default()).map_or_else(String::new, |d| d.text);
     json!({
         "id": head.id().0,
         "upper": upper.as_ref().map_or("", |p| p.name()),
@@ -159,9 +146,8 @@ fn maps_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Value> {
 
 fn of_talker(from: &DroppedFrom) -> Value {
     let reasons = from.reasons.iter();
-    let reasons: Vec<Value> = reasons
-        .map(|(reason, count)| json!({"reason": reason.name, "count": count}))
-        .collect();
+    let reasons: Vec<Value> =
+        reasons.map(|(reason, count)| json!({"reason": reason.name, "count": count})).collect();
     json!({
         "source": from.source.to_string(),
         "count": from.count,
@@ -195,9 +181,7 @@ fn list(value: &Value) -> &[Value] {
 
 /// The counters of all protocols, the topmost first, and why they dropped.
 pub(crate) fn counters(view: &Value) -> String {
-    let columns = [
-        "protocol", "kind", "on", "sessions", "sent", "received", "demuxed", "dropped",
-    ];
+    let columns = ["protocol", "kind", "on", "sessions", "sent", "received", "demuxed", "dropped"];
     let mut table = Table::new(&columns);
     for p in list(&view["protocols"]).iter().rev() {
         let on: Vec<String> = list(&p["on"]).iter().map(text).collect();
@@ -216,11 +200,7 @@ pub(crate) fn counters(view: &Value) -> String {
     let mut drops = Table::new(&["dropped by", "reason", "count"]);
     for p in list(&view["protocols"]) {
         for drop in list(&p["drops"]) {
-            drops.row([
-                text(&p["name"]),
-                text(&drop["reason"]),
-                number(&drop["count"]),
-            ]);
+            drops.row([text(&p["name"]), text(&drop["reason"]), number(&drop["count"])]);
         }
     }
     if !drops.is_empty() {
@@ -260,11 +240,7 @@ pub(crate) fn reports(view: &Value) -> String {
     let mut out = String::new();
     for p in list(&view["protocols"]) {
         if p.get("report").is_some() {
-            out.push_str(&format!(
-                "{}: {}\n",
-                text(&p["name"]),
-                report_line(&p["report"])
-            ));
+            out.push_str(&format!("{}: {}\n", text(&p["name"]), report_line(&p["report"])));
         }
     }
     out
@@ -296,9 +272,8 @@ pub(crate) fn whole(view: &Value) -> String {
     if !reports.is_empty() {
         out.push_str(&format!("\n{}\n{reports}", heading("reports")));
     }
-    let mut sessions = Table::new(&[
-        "session", "of", "for", "holders", "sent", "received", "state",
-    ]);
+    let mut sessions =
+        Table::new(&["session", "of", "for", "holders", "sent", "received", "state"]);
     let mut maps = Table::new(&["map", "of", "entries", "lookups", "from cache"]);
     for p in list(&view["protocols"]) {
         for s in list(&p["sessions"]) {

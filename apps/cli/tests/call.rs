@@ -14,10 +14,7 @@ const GRAPH: &str = r#"host alone {
 const TO: [&str; 2] = ["--to", "port2049@10.0.0.1"];
 
 fn xk(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xk"))
-        .args(arguments)
-        .output()
-        .expect("xk can be started")
+    Command::new(env!("CARGO_BIN_EXE_xk")).args(arguments).output().expect("xk can be started")
 }
 
 fn file(name: &str) -> String {
@@ -67,11 +64,7 @@ fn calls_by_name_with_json() {
 fn calls_by_number_with_digits() {
     let words = ["536870913", "1", "0000000161000000"];
     let (out, told, code) = call(&words, &["--raw", "--repeat", "3"]);
-    assert_eq!(
-        (out.as_str(), code),
-        ("0000000161000000\n", Some(0)),
-        "{told}"
-    );
+    assert_eq!((out.as_str(), code), ("0000000161000000\n", Some(0)), "{told}");
     assert!(told.starts_with("3 calls: min "), "{told}");
 }
 
@@ -164,11 +157,7 @@ fn calls_a_server_of_onc_rpc_in_another_process() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("its number").port();
     drop(socket);
-    let server = own(
-        "one",
-        "rpc-server.kdl",
-        &[("port2049", &format!("port{port}"))],
-    );
+    let server = own("one", "rpc-server.kdl", &[("port2049", &format!("port{port}"))]);
     let (to, client) = (format!("port{port}@127.0.0.1"), file("rpc-client.kdl"));
     let by_graph = ["call", &client, "--to", &to];
     let by_name = ["call", "--over", "sun", "--to", &to];
@@ -241,19 +230,13 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
         std::env::temp_dir().join(name).display().to_string()
     };
     let (socket, control) = (temporary("shm"), temporary("control"));
-    let server = own(
-        "deadline",
-        "rpc-deadline-server.kdl",
-        &[("xk-deadline.sock", &socket)],
-    );
+    let server = own("deadline", "rpc-deadline-server.kdl", &[("xk-deadline.sock", &socket)]);
     let graph = server.display().to_string();
     let running = Running::start_with(&["run", &graph, "--control", &control, "--for", "60s"]);
     let typed = |line: &str, before: &str| {
         let line = line.replace("xk-deadline.sock", &socket);
         let line = line.replace("xk dump", &format!("xk dump --control {control}"));
-        let folder = Path::new(env!("CARGO_BIN_EXE_xk"))
-            .parent()
-            .expect("a folder");
+        let folder = Path::new(env!("CARGO_BIN_EXE_xk")).parent().expect("a folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let shell = Command::new("sh")
             .args(["-c", &format!("{before}\n{line} 2>&1")])
@@ -283,10 +266,7 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
     }
     assert!(calls > 3, "what is typed is found");
     // Columns are as wide as they must be, and sessions numbered as they come.
-    let is_number = |word: &str| {
-        word.strip_prefix('s')
-            .is_some_and(|n| n.parse::<u32>().is_ok())
-    };
+    let is_number = |word: &str| word.strip_prefix('s').is_some_and(|n| n.parse::<u32>().is_ok());
     let words = |line: &str| {
         let words = line.split_whitespace().filter(|word| !is_number(word));
         words.collect::<Vec<_>>().join(" ")
@@ -327,10 +307,7 @@ fn mistakes_are_told_and_numbered() {
     assert!(told.contains("not JSON"), "{told}");
     let (_, told, code) = by_file(&["relay", "\"00\""], &[]);
     assert_eq!(code, Some(3), "{told}");
-    assert!(
-        told.contains("sunprog: the peer refused the call"),
-        "{told}"
-    );
+    assert!(told.contains("sunprog: the peer refused the call"), "{told}");
     let (_, told, code) = by_file(&["sleep", "5000"], &["--deadline", "500ms"]);
     assert_eq!(code, Some(4), "{told}");
     assert!(told.contains("reqrep: timed out"), "{told}");
@@ -343,21 +320,12 @@ fn rust_from_a_file() {
     let rust = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success());
     assert!(rust.contains("pub trait Procedures1 {"), "{rust}");
-    assert!(
-        rust.contains("pub const PROCEDURES: u32 = 536870913;"),
-        "{rust}"
-    );
+    assert!(rust.contains("pub const PROCEDURES: u32 = 536870913;"), "{rust}");
     let output = xk(&["rpcgen", "--check", &x]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        said.contains("ok, 1 types, 0 constants, 1 programs in 1 versions"),
-        "{said}"
-    );
+    assert!(said.contains("ok, 1 types, 0 constants, 1 programs in 1 versions"), "{said}");
     let output = xk(&["rpcgen", &file("loopback.kdl")]);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        told.contains("loopback.kdl:") && told.contains("error: "),
-        "{told}"
-    );
+    assert!(told.contains("loopback.kdl:") && told.contains("error: "), "{told}");
 }

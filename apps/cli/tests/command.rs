@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 use xk_testkit::signals_unsafe::usual;
 
 fn xk(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xk"))
-        .args(arguments)
-        .output()
-        .expect("xk can be started")
+    Command::new(env!("CARGO_BIN_EXE_xk")).args(arguments).output().expect("xk can be started")
 }
 
 fn text(octets: &[u8]) -> String {
@@ -32,9 +29,7 @@ fn bad(arguments: &[&str], code: i32) -> String {
 }
 
 fn graph(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../graphs")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs").join(name);
     path.display().to_string()
 }
 
@@ -67,10 +62,7 @@ impl Drop for Folder {
 fn good_graphs_are_counted() {
     let internet = graph("internet.kdl");
     let told = good(&["check", &internet]);
-    assert!(
-        told.contains("internet.kdl: ok, 5 hosts, 33 protocols"),
-        "{told}"
-    );
+    assert!(told.contains("internet.kdl: ok, 5 hosts, 33 protocols"), "{told}");
 }
 
 #[test]
@@ -79,12 +71,9 @@ fn all_mistakes_of_all_files_are_told() {
     let path = folder.path("broken.kdl");
     std::fs::write(&path, "host one {\n    loopbak\n    udp ip\n}\n").unwrap();
     let told = bad(&["check", &path, &graph("loopback.kdl"), "no-such-file"], 1);
-    for part in [
-        "broken.kdl:2:5",
-        "did you mean `loopback`?",
-        "broken.kdl:3:9",
-        "cannot read no-such-file",
-    ] {
+    for part in
+        ["broken.kdl:2:5", "did you mean `loopback`?", "broken.kdl:3:9", "cannot read no-such-file"]
+    {
         assert!(told.contains(part), "{part}: {told}");
     }
 }
@@ -114,29 +103,17 @@ fn graphs_are_drawn() {
     let svg = folder.path("internet.svg");
     good(&["draw", &graph("internet.kdl"), "--svg", &svg]);
     let drawn = std::fs::read_to_string(svg).unwrap();
-    assert!(
-        drawn.starts_with("<svg") || drawn.starts_with("<?xml"),
-        "{drawn}"
-    );
+    assert!(drawn.starts_with("<svg") || drawn.starts_with("<?xml"), "{drawn}");
 }
 
 #[test]
 fn manuals_are_complete() {
     for kind in ["udp", "tap", "packet", "ip"] {
         let told = good(&["help", kind]);
-        for part in [
-            "SYNOPSIS",
-            "BEHAVIOUR",
-            "EXAMPLE",
-            "PARAMETERS",
-            "QUESTIONS",
-        ] {
+        for part in ["SYNOPSIS", "BEHAVIOUR", "EXAMPLE", "PARAMETERS", "QUESTIONS"] {
             assert!(told.contains(part), "{kind}: {part}: {told}");
         }
-        assert!(
-            !told.contains("```") && !told.contains("[`"),
-            "{kind}: {told}"
-        );
+        assert!(!told.contains("```") && !told.contains("[`"), "{kind}: {told}");
     }
     assert!(good(&["help"]).contains("Usage: xk"));
     assert!(good(&["help", "sim"]).contains("sim link=NAME"));
@@ -152,24 +129,13 @@ fn one_seed_gives_one_run() {
     let folder = Folder::new("sim");
     let run = |seed: &str, to: &str| {
         let path = folder.path(to);
-        let told = good(&[
-            "sim",
-            &graph("internet.kdl"),
-            "--seed",
-            seed,
-            "--pcap",
-            &path,
-        ]);
+        let told = good(&["sim", &graph("internet.kdl"), "--seed", seed, "--pcap", &path]);
         let octets = ["lan1", "lan2"]
             .map(|link| std::fs::read(format!("{path}/{link}.pcapng")).expect("a capture"));
         (told.replace(&path, "FOLDER"), octets)
     };
     let (first, second, other) = (run("7", "a"), run("7", "b"), run("8", "c"));
-    assert!(
-        first.0.contains("seed 7") && first.0.contains("alice/ping: ok"),
-        "{}",
-        first.0
-    );
+    assert!(first.0.contains("seed 7") && first.0.contains("alice/ping: ok"), "{}", first.0);
     assert!(first.1.iter().all(|octets| octets.len() > 1000));
     assert!(first == second, "{}\n{}", first.0, second.0);
     assert!(first.1 != other.1);
@@ -178,33 +144,21 @@ fn one_seed_gives_one_run() {
 #[test]
 fn a_simulation_ends_in_time_and_tells_failures() {
     let told = good(&["sim", &graph("internet.kdl"), "--until", "300ms"]);
-    assert!(
-        told.contains("ended at 0.300000s") && told.contains("not finished"),
-        "{told}"
-    );
+    assert!(told.contains("ended at 0.300000s") && told.contains("not finished"), "{told}");
     let folder = Folder::new("failing");
     let path = folder.path("lonely.kdl");
     let lonely = "link lan\nhost a {\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp { address \"10.0.0.1/24\"; }\n    \
                   icmp ip\n    probe icmp to=\"10.0.0.2\" count=2 interval=\"10ms\"\n}\n";
     std::fs::write(&path, lonely).unwrap();
     let told = bad(&["sim", &path], 1);
-    assert!(
-        told.contains("failed: a/probe") && told.contains("--seed 1"),
-        "{told}"
-    );
+    assert!(told.contains("failed: a/probe") && told.contains("--seed 1"), "{told}");
 }
 
 #[test]
 fn the_demonstration_works() {
     let folder = Folder::new("demo");
     let told = good(&["demo", "--out", &folder.path("out")]);
-    for part in [
-        "alice",
-        "alice/ping: ok",
-        "bob/client: ok",
-        "internet.svg",
-        "unharmed",
-    ] {
+    for part in ["alice", "alice/ping: ok", "bob/client: ok", "internet.svg", "unharmed"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     for file in ["internet.svg", "lan1.pcapng", "lan2.pcapng"] {
@@ -258,30 +212,16 @@ fn a_run_can_be_looked_into() {
     assert_eq!(dump["protocols"].as_array().map(Vec::len), Some(6));
 
     let told = good(&["trace", "-n", "4", "--control", &control]);
-    assert!(
-        told.contains("udp.push") && told.contains("echo.demux"),
-        "{told}"
-    );
+    assert!(told.contains("udp.push") && told.contains("echo.demux"), "{told}");
 
     let file = folder.path("edge.pcapng");
-    good(&[
-        "capture",
-        "udp>ip",
-        &file,
-        "--for",
-        "500ms",
-        "--control",
-        &control,
-    ]);
+    good(&["capture", "udp>ip", &file, "--for", "500ms", "--control", &control]);
     let captured = std::fs::read(&file).unwrap();
     assert!(captured.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && captured.len() > 300);
 
     let told = bad(&["capture", "udp>loopbak", &file, "--control", &control], 1);
     assert!(told.contains("there are: loopback, ip"), "{told}");
-    let told = bad(
-        &["capture", "probe>loopback", &file, "--control", &control],
-        1,
-    );
+    let told = bad(&["capture", "probe>loopback", &file, "--control", &control], 1);
     assert!(told.contains("stand"), "{told}");
 
     assert_ended_by("INT", &mut running.0, &control);
@@ -372,18 +312,8 @@ fn a_wire_is_listed_with_its_address() {
 fn a_run_ends_in_time_and_counts() {
     let folder = Folder::new("run");
     let control = folder.path("xk.sock");
-    let told = good(&[
-        "run",
-        &graph("loopback.kdl"),
-        "--for",
-        "1s",
-        "--control",
-        &control,
-    ]);
-    assert!(
-        told.contains("host alone") && told.contains("demuxed"),
-        "{told}"
-    );
+    let told = good(&["run", &graph("loopback.kdl"), "--for", "1s", "--control", &control]);
+    assert!(told.contains("host alone") && told.contains("demuxed"), "{told}");
     assert!(told.contains("echo: ok"), "{told}");
 }
 
@@ -397,37 +327,13 @@ fn nobody_listens_where_nothing_runs() {
 #[test]
 fn a_host_pings_itself_and_sends_datagrams() {
     let file = graph("loopback.kdl");
-    let told = good(&[
-        "ping",
-        "--graph",
-        &file,
-        "-c",
-        "3",
-        "-i",
-        "10ms",
-        "127.0.0.1",
-    ]);
+    let told = good(&["ping", "--graph", &file, "-c", "3", "-i", "10ms", "127.0.0.1"]);
     assert!(told.contains("3 sent, 3 received, 0 % lost"), "{told}");
     let to = "port7@127.0.0.1";
-    let told = good(&[
-        "udp", "send", "--graph", &file, "--to", to, "--wait", "5s", "hello",
-    ]);
-    assert!(
-        told.contains("5 octets from port7@127.0.0.1: hello"),
-        "{told}"
-    );
-    let told = text(
-        &xk(&[
-            "udp",
-            "send",
-            "--graph",
-            &file,
-            "--to",
-            "port99@127.0.0.1",
-            "x",
-        ])
-        .stdout,
-    );
+    let told = good(&["udp", "send", "--graph", &file, "--to", to, "--wait", "5s", "hello"]);
+    assert!(told.contains("5 octets from port7@127.0.0.1: hello"), "{told}");
+    let told =
+        text(&xk(&["udp", "send", "--graph", &file, "--to", "port99@127.0.0.1", "x"]).stdout);
     assert!(told.contains("port unreachable"), "{told}");
 }
 
@@ -455,15 +361,9 @@ fn a_ping_says_why_nothing_came_back() {
     let ether = "eth host-eth\narp eth retries=0\nip arp { address \"10.0.0.1/24\"; route \"10.9.0.0/16\" via=\"10.0.0.254\"; }";
     let (_socket, path) = deaf(&folder, ether);
     let told = ping(&path, "10.0.0.2", "2s");
-    assert!(
-        told.contains("why: 10.0.0.2 does not answer ARP on `arp`"),
-        "{told}"
-    );
+    assert!(told.contains("why: 10.0.0.2 does not answer ARP on `arp`"), "{told}");
     let told = ping(&path, "10.9.0.2", "2s");
-    assert!(
-        told.contains("why: the router towards 10.9.0.2 does not answer ARP"),
-        "{told}"
-    );
+    assert!(told.contains("why: the router towards 10.9.0.2 does not answer ARP"), "{told}");
     assert!(ping(&path, "10.8.0.2", "2s").contains("no route"));
     let (_socket, path) = deaf(&folder, "ip host-eth { address \"10.0.0.1/24\"; }");
     let told = ping(&path, "10.0.0.3", "300ms");

@@ -32,11 +32,7 @@ impl Graph {
     }
 
     fn run(&self, program: &[&str]) -> (Option<i32>, String, String) {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.exec(program).output().unwrap();
+        let Output { status, stdout, stderr } = self.exec(program).output().unwrap();
         let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
         (status.code(), text(stdout), text(stderr))
     }
@@ -51,10 +47,7 @@ impl Drop for Graph {
 #[test]
 fn a_missing_graph_is_named() {
     let command = ["exec", "--graph", "/nonexistent/graph.kdl", "--", "true"];
-    let output = Command::new(env!("CARGO_BIN_EXE_xk"))
-        .args(command)
-        .output()
-        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_xk")).args(command).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("/nonexistent/graph.kdl"), "{said}");
@@ -80,11 +73,7 @@ fn a_graph_without_a_transport_is_refused() {
 fn a_missing_program_is_named() {
     let graph = Graph::new("program", ALONE);
     // As shells have it: not there, and there but no program (POSIX, Shell Command Language, 2.8.2).
-    for (program, wanted) in [
-        ("/nonexistent/program", 127),
-        ("/etc/passwd", 126),
-        ("/", 126),
-    ] {
+    for (program, wanted) in [("/nonexistent/program", 127), ("/etc/passwd", 126), ("/", 126)] {
         let (code, _, said) = graph.run(&[program]);
         assert_eq!(code, Some(wanted), "{said}");
         assert!(said.contains(program), "{said}");
@@ -123,11 +112,7 @@ with socket.create_server(('10.0.0.1', 80)) as server:
 fn what_is_in_the_background_is_ended_by_a_signal() {
     let graph = Graph::new("background", ALONE);
     let mut command = graph.exec(&["sh", "-c", "sleep 60 & echo $!"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut pid = String::new();
     let out = child.stdout.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut pid).unwrap();
@@ -205,9 +190,7 @@ fn a_program_does_not_outlive_what_it_stands_on() {
 }
 
 fn kill(signal: &str, pid: u32) {
-    let status = Command::new("kill")
-        .args(["-s", signal, &pid.to_string()])
-        .status();
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
     assert!(status.unwrap().success());
 }
 
@@ -315,10 +298,7 @@ sys.stdin.read()
 /// A directory of this user alone, whatever its umask: sockets are put into no other.
 fn own_folder() -> tempfile::TempDir {
     let alone = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    tempfile::Builder::new()
-        .permissions(alone)
-        .tempdir()
-        .unwrap()
+    tempfile::Builder::new().permissions(alone).tempdir().unwrap()
 }
 
 /// The graph under a program shows what that of `xk run` does, and leaves no socket.

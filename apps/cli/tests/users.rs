@@ -86,18 +86,14 @@ impl Status {
         self.field("Uid") == [user; 4]
             && self.field("Gid") == [group; 4]
             && self.field("Groups").is_empty()
-            && ["CapInh", "CapPrm", "CapEff", "CapAmb"]
-                .into_iter()
-                .all(none)
+            && ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().all(none)
             && self.field("NoNewPrivs") == ["1"]
     }
 }
 
 /// What the system says of each thread.
 fn threads(pid: u32) -> Vec<Status> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
     tasks.flatten().filter_map(status).map(Status).collect()
 }
@@ -150,12 +146,7 @@ fn what_runs_a_graph_does_not_stay_root() {
     // With threads that look in.
     let control = folder.path("xk.sock");
     let running = Running::start(&["run", &graph, "--control", &control], None);
-    becomes(
-        "run with a control socket",
-        running.0.id(),
-        "65534",
-        "65534",
-    );
+    becomes("run with a control socket", running.0.id(), "65534", "65534");
 }
 
 #[test]
@@ -175,9 +166,7 @@ fn a_stack_for_programs_does_not_stay_root_and_programs_do() {
     };
     becomes("the stack", stack, "65534", "65534");
     assert!(threads(stack).len() >= 3, "it has threads");
-    let [program] = &threads(program)[..] else {
-        panic!("one thread")
-    };
+    let [program] = &threads(program)[..] else { panic!("one thread") };
     assert_eq!(program.field("Uid"), ["0"; 4]);
     assert_eq!(program.field("NoNewPrivs"), ["0"]);
 }
@@ -213,15 +202,9 @@ fn the_control_socket_lies_where_others_can_put_nothing() {
     let mut line = String::new();
     while !line.contains("control socket") {
         line.clear();
-        assert!(
-            said.read_line(&mut line).unwrap() > 0,
-            "it says where it is"
-        );
+        assert!(said.read_line(&mut line).unwrap() > 0, "it says where it is");
     }
-    let path = line
-        .split("control socket ")
-        .nth(1)
-        .and_then(|rest| rest.split(')').next());
+    let path = line.split("control socket ").nth(1).and_then(|rest| rest.split(')').next());
     let path = PathBuf::from(path.unwrap());
     assert!(!path.starts_with("/tmp"), "{}", path.display());
     for above in path.ancestors().skip(1) {
@@ -233,9 +216,7 @@ fn the_control_socket_lies_where_others_can_put_nothing() {
     let dump = xk(&["dump", "--pid", &pid.to_string()]).output().unwrap();
     let told = String::from_utf8_lossy(&dump.stdout).into_owned();
     assert!(told.contains("host alone"), "{told}");
-    let status = Command::new("kill")
-        .args(["-INT", &pid.to_string()])
-        .status();
+    let status = Command::new("kill").args(["-INT", &pid.to_string()]).status();
     assert!(status.unwrap().success() && running.0.wait().unwrap().success());
     assert!(!path.exists(), "{} is left", path.display());
 }
@@ -316,8 +297,5 @@ fn another_users_process_is_not_asked() {
     assert!(Path::new(&path).exists());
     let output = xk(&["dump", "--control", &path]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && told.contains("user 65534"),
-        "{told}"
-    );
+    assert!(!output.status.success() && told.contains("user 65534"), "{told}");
 }

@@ -7,12 +7,7 @@ use xk_core::Time;
 use xk_core::event::Wheel;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "event",
-        "timers: schedule and cancel, schedule and go off",
-        "ns",
-        cases,
-    )
+    Benchmark::new("event", "timers: schedule and cancel, schedule and go off", "ns", cases)
 }
 
 fn filled(pending: u64) -> Wheel<u64> {
@@ -34,20 +29,16 @@ fn cases() -> Vec<Case> {
 }
 
 fn schedule_and_cancel(pending: u64) -> Case {
-    Case::new(
-        format!("schedule and cancel, {pending} pending"),
-        500_000,
-        move || {
-            let mut wheel = filled(pending);
-            move |operations| {
-                for n in 0..operations {
-                    if let Ok(handle) = wheel.schedule(Time::from_ns(200_000_000 + n * 1000), n) {
-                        black_box(wheel.cancel(handle));
-                    }
+    Case::new(format!("schedule and cancel, {pending} pending"), 500_000, move || {
+        let mut wheel = filled(pending);
+        move |operations| {
+            for n in 0..operations {
+                if let Ok(handle) = wheel.schedule(Time::from_ns(200_000_000 + n * 1000), n) {
+                    black_box(wheel.cancel(handle));
                 }
             }
-        },
-    )
+        }
+    })
 }
 
 fn schedule_and_go_off() -> Case {

@@ -35,24 +35,15 @@ fn stack(layers: usize, what: Bottom) -> (Rc<Kernel>, SessionRef) {
     for number in xk_null::ENTRY.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let _ = cx.numbers_mut().add(Number {
-        upper: "count",
-        lower: "null",
-        number: 7,
-    });
-    let mut below = cx.add_protocol(
-        "bottom",
-        "bottom",
-        BottomWire::new(what, [2, 0, 0, 0, 0, 1]),
-    );
+    let _ = cx.numbers_mut().add(Number { upper: "count", lower: "null", number: 7 });
+    let mut below = cx.add_protocol("bottom", "bottom", BottomWire::new(what, [2, 0, 0, 0, 0, 1]));
     for layer in 0..layers {
         below = xk_null::add(&cx, &format!("null{layer}"), below, 64);
     }
     let top = cx.add_protocol("count", "top", Count::default());
     cx.start().expect("null layers start on anything");
-    let session = below
-        .open(&cx, Upper::new(&top), Participants::default())
-        .expect("null layers open");
+    let session =
+        below.open(&cx, Upper::new(&top), Participants::default()).expect("null layers open");
     (cx, session)
 }
 
@@ -62,9 +53,7 @@ fn case(row: String, layers: usize, what: Bottom) -> Case {
         move |operations| {
             for _ in 0..operations {
                 if let Ok(message) = cx.pool().alloc(HEADROOM, OCTETS) {
-                    session
-                        .push(&cx, message)
-                        .expect("the bottom takes everything");
+                    session.push(&cx, message).expect("the bottom takes everything");
                 }
             }
         }
@@ -73,13 +62,7 @@ fn case(row: String, layers: usize, what: Bottom) -> Case {
 
 fn cases() -> Vec<Case> {
     let down = LAYERS.map(|n| case(format!("{n} layers, push"), n, Bottom::Sink));
-    let both = LAYERS.map(|n| {
-        case(
-            format!("{n} layers, push and demux + pop"),
-            n,
-            Bottom::Mirror,
-        )
-    });
+    let both = LAYERS.map(|n| case(format!("{n} layers, push and demux + pop"), n, Bottom::Mirror));
     down.into_iter().chain(both).collect()
 }
 
@@ -100,11 +83,7 @@ fn derived(records: &[Record]) -> Vec<Record> {
     };
     let points = |both: bool, pick: fn(&Record) -> f64| -> Vec<(f64, f64)> {
         let rows = &records[if both { LAYERS.len() } else { 0 }..];
-        LAYERS
-            .iter()
-            .zip(rows)
-            .map(|(n, r)| (*n as f64, pick(r)))
-            .collect()
+        LAYERS.iter().zip(rows).map(|(n, r)| (*n as f64, pick(r))).collect()
     };
     let row = |name: &str, figure: [f64; 3], goal: Option<Goal>| Record {
         row: name.into(),
@@ -117,22 +96,14 @@ fn derived(records: &[Record]) -> Vec<Record> {
         ..first.clone()
     };
     let slope = |both, divisor: f64| {
-        [
-            |r: &Record| r.min,
-            |r: &Record| r.median,
-            |r: &Record| r.max,
-        ]
-        .map(|pick| line(&points(both, pick)).0 / divisor)
+        [|r: &Record| r.min, |r: &Record| r.median, |r: &Record| r.max]
+            .map(|pick| line(&points(both, pick)).0 / divisor)
     };
     let median = points(true, |r| r.median);
     let (each, straight) = line(&median);
     let predicted = median[0].1 + each * (LAYERS.len() - 1) as f64;
     let error = (predicted / median[LAYERS.len() - 1].1 - 1.0).abs() * 100.0;
-    let mut crossing = row(
-        "one crossing (slope / 2)",
-        slope(true, 2.0),
-        Some(Goal::AtMost(4.5)),
-    );
+    let mut crossing = row("one crossing (slope / 2)", slope(true, 2.0), Some(Goal::AtMost(4.5)));
     if records.iter().all(|r| r.instructions.is_some()) {
         let counts = points(true, |r| r.instructions.unwrap_or(0.0));
         crossing.instructions = Some(line(&counts).0 / 2.0);
@@ -141,10 +112,6 @@ fn derived(records: &[Record]) -> Vec<Record> {
         row("one push (slope)", slope(false, 1.0), None),
         crossing,
         row("correlation with a straight line", [straight; 3], None),
-        row(
-            "ten layers from one and the slope, error in %",
-            [error; 3],
-            Some(Goal::AtMost(10.0)),
-        ),
+        row("ten layers from one and the slope, error in %", [error; 3], Some(Goal::AtMost(10.0))),
     ]
 }

@@ -12,14 +12,9 @@ use xk_core::map::Map;
 type Key = (u64, u32);
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "map",
-        "look-up of a 12-octet key, counted values",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("../why/map.md"))
+    Benchmark::new("map", "look-up of a 12-octet key, counted values", "ns", cases)
+        .derived(derived)
+        .why(include_str!("../why/map.md"))
 }
 
 const CACHE: &str = "hit in the one-entry cache";
@@ -31,9 +26,7 @@ fn key(n: u64) -> Key {
 /// Steps a generator of full period and answers the entry it points to: an order that visits all entries and
 /// that no prefetcher follows.
 fn next(state: &mut u64, entries: u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % entries
 }
 
@@ -54,11 +47,7 @@ fn cases() -> Vec<Case> {
         }
         move |operations| (0..operations).for_each(|_| drop(black_box(map.get(&key(black_box(3))))))
     });
-    let mut list = vec![
-        empty,
-        counted.less(LOOP),
-        cached.less(LOOP).goal(Goal::AtMost(2.0)),
-    ];
+    let mut list = vec![empty, counted.less(LOOP), cached.less(LOOP).goal(Goal::AtMost(2.0))];
     for entries in [10, 100, 1000, 10_000, 1_000_000] {
         list.push(many(entries));
         list.push(many_std(entries));
@@ -101,12 +90,8 @@ fn many_std(entries: u64) -> Case {
 }
 
 fn derived(records: &[Record]) -> Vec<Record> {
-    let median = |entries: u64| {
-        records
-            .iter()
-            .find(|r| r.row == row(entries) && r.system == "xk")
-            .cloned()
-    };
+    let median =
+        |entries: u64| records.iter().find(|r| r.row == row(entries) && r.system == "xk").cloned();
     let (Some(few), Some(some), Some(million)) = (median(10), median(10_000), median(1_000_000))
     else {
         return Vec::new();
@@ -123,10 +108,6 @@ fn derived(records: &[Record]) -> Vec<Record> {
     };
     vec![
         difference("10,000 entries over 10", &some, None),
-        difference(
-            "a million entries over 10",
-            &million,
-            Some(Goal::AtMost(60.0)),
-        ),
+        difference("a million entries over 10", &million, Some(Goal::AtMost(60.0))),
     ]
 }

@@ -6,13 +6,8 @@ use xk_core::Pool;
 use xk_core::message::PoolConfig;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "message",
-        "messages: allocate, head, split, join, clone",
-        "ns",
-        cases,
-    )
-    .why(include_str!("../why/message.md"))
+    Benchmark::new("message", "messages: allocate, head, split, join, clone", "ns", cases)
+        .why(include_str!("../why/message.md"))
 }
 
 /// The loop alone, which every row below contains.
@@ -24,9 +19,7 @@ fn pool() -> Pool {
 
 fn cases() -> Vec<Case> {
     vec![
-        Case::new(LOOP, 1_000_000, || {
-            |operations| (0..operations).for_each(|n| _ = black_box(n))
-        }),
+        Case::new(LOOP, 1_000_000, || |operations| (0..operations).for_each(|n| _ = black_box(n))),
         alloc_and_free(),
         push_and_pop(),
         push_and_pop_template(),
@@ -52,11 +45,9 @@ fn alloc_and_free() -> Case {
 fn malloc() -> Case {
     let row = "Box of 2 KiB, make and free";
     let make = || drop(black_box(Box::<[u8; 2048]>::new_uninit()));
-    Case::new(row, 300_000, move || {
-        move |operations| (0..operations).for_each(|_| make())
-    })
-    .of("malloc")
-    .less(LOOP)
+    Case::new(row, 300_000, move || move |operations| (0..operations).for_each(|_| make()))
+        .of("malloc")
+        .less(LOOP)
 }
 
 fn push_and_pop() -> Case {
@@ -74,20 +65,16 @@ fn push_and_pop() -> Case {
 }
 
 fn push_and_pop_template() -> Case {
-    Case::new(
-        "push, write and pop a header of 20 octets",
-        1_000_000,
-        || {
-            let mut message = pool().alloc(128, 64).expect("a fresh pool has room");
-            let template = [7; 20];
-            move |operations| {
-                for _ in 0..operations {
-                    let _ = black_box(message.push_array(black_box(&template)));
-                    black_box(message.strip(20));
-                }
+    Case::new("push, write and pop a header of 20 octets", 1_000_000, || {
+        let mut message = pool().alloc(128, 64).expect("a fresh pool has room");
+        let template = [7; 20];
+        move |operations| {
+            for _ in 0..operations {
+                let _ = black_box(message.push_array(black_box(&template)));
+                black_box(message.strip(20));
             }
-        },
-    )
+        }
+    })
     .less(LOOP)
 }
 
@@ -120,11 +107,7 @@ fn split_and_join() -> Case {
                     whole
                 });
             }
-            assert_eq!(
-                message.as_ref().map_or(0, |m| m.len()),
-                OCTETS,
-                "nothing got lost"
-            );
+            assert_eq!(message.as_ref().map_or(0, |m| m.len()), OCTETS, "nothing got lost");
         }
     })
     .less(LOOP)

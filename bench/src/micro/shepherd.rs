@@ -7,20 +7,12 @@ use xk_core::shepherd::{Flow, Limits, Semaphore, Shepherds};
 use xk_run::switch::CoroutineSwitch;
 
 pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "shepherd",
-        "carrying a message, and blocking on the way",
-        "ns",
-        cases,
-    )
-    .why(include_str!("../why/shepherd.md"))
+    Benchmark::new("shepherd", "carrying a message, and blocking on the way", "ns", cases)
+        .why(include_str!("../why/shepherd.md"))
 }
 
 fn shepherds() -> Rc<Shepherds> {
-    Rc::new(Shepherds::new(
-        Box::new(CoroutineSwitch::new()),
-        Limits::default(),
-    ))
+    Rc::new(Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()))
 }
 
 fn cases() -> Vec<Case> {
@@ -34,11 +26,7 @@ pub(crate) fn dispatch() -> Case {
             let left = Rc::clone(&left);
             move || {
                 left.set(left.get() - 1_u64);
-                if left.get() == 0 {
-                    Flow::Stop
-                } else {
-                    Flow::Continue
-                }
+                if left.get() == 0 { Flow::Stop } else { Flow::Continue }
             }
         };
         run_body(shepherds(), left, 1, body)
@@ -56,9 +44,7 @@ fn run_body(
     let body: Rc<dyn Fn() -> Flow> = Rc::new(body);
     move |operations| {
         left.set(per * operations);
-        shepherds
-            .run(Rc::clone(&body))
-            .expect("a shepherd can be made");
+        shepherds.run(Rc::clone(&body)).expect("a shepherd can be made");
     }
 }
 

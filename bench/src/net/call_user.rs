@@ -114,9 +114,7 @@ impl Inner {
     }
 
     fn open(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, String> {
-        let opened = self
-            .lower
-            .open(cx, Upper::new(this), self.participants.clone());
+        let opened = self.lower.open(cx, Upper::new(this), self.participants.clone());
         opened.map_err(|error| format!("open: {error}"))
     }
 }
@@ -126,9 +124,7 @@ impl Protocol for CallUser {
         let inner = &*self.0;
         if inner.task == Task::Execute {
             let participants = inner.participants.clone();
-            let _stands = inner
-                .lower
-                .open_enable(cx, Upper::new(this), participants)?;
+            let _stands = inner.lower.open_enable(cx, Upper::new(this), participants)?;
         }
         Ok(())
     }

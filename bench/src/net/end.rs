@@ -84,12 +84,8 @@ pub(crate) enum System {
 }
 
 /// The wires that calls are measured on.
-const RPC_WIRES: [(Wire, &str); 4] = [
-    (Wire::Shm, "shm"),
-    (Wire::Xdp, "xdp"),
-    (Wire::Packet, "packet"),
-    (Wire::HostUdp, "host-udp"),
-];
+const RPC_WIRES: [(Wire, &str); 4] =
+    [(Wire::Shm, "shm"), (Wire::Xdp, "xdp"), (Wire::Packet, "packet"), (Wire::HostUdp, "host-udp")];
 
 impl System {
     const ALL: [(System, &'static str); 35] = [
@@ -280,11 +276,7 @@ mod tests {
         let calls = Stack::ALL
             .iter()
             .flat_map(|stack| RPC_WIRES.map(|(wire, _)| System::Rpc(*stack, wire)));
-        for system in System::ALL
-            .map(|(system, _)| system)
-            .into_iter()
-            .chain(calls)
-        {
+        for system in System::ALL.map(|(system, _)| system).into_iter().chain(calls) {
             for (task, _) in Task::ALL {
                 let end = End {
                     system,

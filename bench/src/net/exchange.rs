@@ -66,9 +66,9 @@ pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
         Task::Answer | Task::Acknowledge => answer(&mut line),
         Task::Send => send(end, &mut line),
         Task::Receive => receive(end, &mut line),
-        Task::Connect | Task::Accept | Task::Call | Task::Execute => Err(Trouble::Failed(
-            "datagrams have neither connections nor calls".into(),
-        )),
+        Task::Connect | Task::Accept | Task::Call | Task::Execute => {
+            Err(Trouble::Failed("datagrams have neither connections nor calls".into()))
+        }
     }
 }
 
@@ -84,13 +84,7 @@ pub(super) struct Trips {
 impl Trips {
     pub(super) fn new(time: Duration) -> Self {
         let now = Instant::now();
-        Self {
-            begun: now,
-            last: now,
-            warm: time / WARM,
-            time,
-            ns: Vec::with_capacity(TRIPS_MAX),
-        }
+        Self { begun: now, last: now, warm: time / WARM, time, ns: Vec::with_capacity(TRIPS_MAX) }
     }
 
     /// The first answer has come.
@@ -106,8 +100,7 @@ impl Trips {
         self.last = now;
         let since = now.duration_since(self.begun);
         if since >= self.warm {
-            self.ns
-                .push(u32::try_from(trip.as_nanos()).unwrap_or(u32::MAX));
+            self.ns.push(u32::try_from(trip.as_nanos()).unwrap_or(u32::MAX));
         }
         since < self.warm + self.time && self.ns.len() < TRIPS_MAX
     }
@@ -118,9 +111,7 @@ impl Trips {
         let clock = f64::from(clock_ns());
         let at = |share: f64| {
             let place = (self.ns.len().saturating_sub(1) as f64 * share) as usize;
-            self.ns
-                .get(place)
-                .map(|ns| (f64::from(*ns) - clock).max(0.0))
+            self.ns.get(place).map(|ns| (f64::from(*ns) - clock).max(0.0))
         };
         let whole: f64 = self.ns.iter().map(|ns| f64::from(*ns)).sum();
         json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len(), "ns": whole })
@@ -262,10 +253,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(time: Duration) -> Self {
-        Self {
-            time,
-            ..Self::default()
-        }
+        Self { time, ..Self::default() }
     }
 
     /// A message has come.

@@ -54,11 +54,7 @@ fn cases() -> Vec<Case> {
                     rate(&stage.run(&setting)?, octets)
                 });
                 let case = case.of(label);
-                list.push(if label == "xk" {
-                    case.beside("bare")
-                } else {
-                    case
-                });
+                list.push(if label == "xk" { case.beside("bare") } else { case });
             }
         }
     }

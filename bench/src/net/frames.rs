@@ -35,10 +35,7 @@ pub(super) fn header(side: usize) -> [u8; HEADER_OCTETS] {
 
 /// Waits for an arrival as long as a line may.
 pub(super) fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(WAIT.subsec_nanos()),
-    };
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) };
     match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -59,11 +56,7 @@ struct Packet {
 
 impl Packet {
     fn wait(&self) -> io::Result<()> {
-        if self.spins {
-            Ok(())
-        } else {
-            wait(self.device.fd().as_fd())
-        }
+        if self.spins { Ok(()) } else { wait(self.device.fd().as_fd()) }
     }
 }
 
@@ -114,11 +107,7 @@ impl Line for Packet {
 
 pub(super) fn packet(end: &End) -> Result<Value, Trouble> {
     let device = open_packet(VETH[end.side])?;
-    let line = Packet {
-        device,
-        header: header(end.side),
-        spins: end.spins,
-    };
+    let line = Packet { device, header: header(end.side), spins: end.spins };
     exchange::run(end, line)
 }
 
@@ -184,11 +173,7 @@ pub(super) fn tap(end: &End) -> Result<Value, Trouble> {
 /// The host's side of a TAP device: what Linux would send to it, or see of it.
 fn host_of_tap(end: &End) -> Result<Value, Trouble> {
     debug_assert!(matches!(end.task, Task::Send | Task::Receive));
-    let line = Packet {
-        device: open_packet(TAP)?,
-        header: header(1),
-        spins: end.spins,
-    };
+    let line = Packet { device: open_packet(TAP)?, header: header(1), spins: end.spins };
     exchange::run(end, line)
 }
 
@@ -203,12 +188,10 @@ impl Line for Xdp {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
         let header = self.header;
-        Ok(self
-            .socket
-            .transmit_with(HEADER_OCTETS + message.len(), |room| {
-                room[..HEADER_OCTETS].copy_from_slice(&header);
-                room[HEADER_OCTETS..].copy_from_slice(message);
-            }))
+        Ok(self.socket.transmit_with(HEADER_OCTETS + message.len(), |room| {
+            room[..HEADER_OCTETS].copy_from_slice(&header);
+            room[HEADER_OCTETS..].copy_from_slice(message);
+        }))
     }
 
     #[inline]
@@ -262,10 +245,6 @@ impl Line for Xdp {
 pub(super) fn xdp(end: &End) -> Result<Value, Trouble> {
     let socket = XdpSocket::open(VETH[end.side], &xk_xdp::Options::default())
         .map_err(|error| Trouble::Failed(error.to_string()))?;
-    let line = Xdp {
-        socket,
-        header: header(end.side),
-        spins: end.spins,
-    };
+    let line = Xdp { socket, header: header(end.side), spins: end.spins };
     exchange::run(end, line)
 }

@@ -30,10 +30,7 @@ fn stride(octets: usize) -> usize {
 
 /// Sleeps until a word is no longer `old`, but no longer than a line may.
 fn sleep(word: &AtomicU32, old: u32) {
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(WAIT.subsec_nanos()),
-    };
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) };
     // Whatever ends it, the caller looks at the word again.
     let _ = futex::wait(word, futex::Flags::empty(), old, Some(&limit));
 }

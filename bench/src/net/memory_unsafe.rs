@@ -39,14 +39,7 @@ impl Mapped {
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so no mapping that exists is replaced.
         let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                octets,
-                both,
-                MapFlags::SHARED,
-                file.as_fd(),
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), octets, both, MapFlags::SHARED, file.as_fd(), 0)
         }?;
         let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         Ok(Self { base, octets })

@@ -42,11 +42,7 @@ pub(crate) use tcp::streamed;
 
 /// The benchmarks between two processes.
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
-    let mut list = vec![
-        round_trip::benchmark(),
-        stream::benchmark(),
-        frame_rate::benchmark(),
-    ];
+    let mut list = vec![round_trip::benchmark(), stream::benchmark(), frame_rate::benchmark()];
     list.extend(tcp::benchmarks());
     list
 }
@@ -69,17 +65,11 @@ fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
     let also = [
         ("Gb/s", Some(value * octets as f64 * 8.0 / 1e9)),
         ("sent/s", per_second(sent, "sent")),
-        (
-            "lost %",
-            received["lost"].as_f64().map(|share| share * 100.0),
-        ),
+        ("lost %", received["lost"].as_f64().map(|share| share * 100.0)),
     ];
     Ok(Sample {
         value,
-        also: also
-            .into_iter()
-            .filter_map(|(name, x)| Some((name, x?)))
-            .collect(),
+        also: also.into_iter().filter_map(|(name, x)| Some((name, x?))).collect(),
         ..Sample::default()
     })
 }

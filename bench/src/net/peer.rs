@@ -133,10 +133,7 @@ pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Troub
         let mut peer = Peer::start(end)?;
         peer.ready()?;
         peers.push((
-            matches!(
-                end.task,
-                Task::Ask | Task::Receive | Task::Connect | Task::Call
-            ),
+            matches!(end.task, Task::Ask | Task::Receive | Task::Connect | Task::Call),
             end.time,
             peer,
         ));
@@ -145,11 +142,7 @@ pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Troub
     peers.sort_by_key(|(decides, ..)| !decides);
     let mut results = Vec::with_capacity(2);
     for (decides, time, mut peer) in peers {
-        results.push(if decides {
-            peer.result(time + PATIENCE)?
-        } else {
-            peer.end()?
-        });
+        results.push(if decides { peer.result(time + PATIENCE)? } else { peer.end()? });
     }
     match <[Value; 2]>::try_from(results) {
         Ok([found, rest]) => Ok((found, rest)),

@@ -72,20 +72,18 @@ fn goals(case: Case, octets: usize, mode: Mode, system: System) -> Case {
             .goal(Goal::AtMostTimes(3.0))
             .beside(loopback)
             .goal(Goal::TimesAsFast(20.0)),
-        (System::Xk(Wire::Shm), Mode::OneCore) if octets == 1 => case
-            .beside(bare(Wire::Shm))
-            .beside(loopback)
-            .goal(Goal::TimesAsFast(1.5)),
+        (System::Xk(Wire::Shm), Mode::OneCore) if octets == 1 => {
+            case.beside(bare(Wire::Shm)).beside(loopback).goal(Goal::TimesAsFast(1.5))
+        }
         (System::Xk(Wire::Shm), _) => case.beside(bare(Wire::Shm)).beside(loopback),
         (System::Xk(Wire::Xdp), Mode::Spinning) => case
             .beside(bare(Wire::Xdp))
             .goal(Goal::AtMostTimes(1.15))
             .beside(veth)
             .goal(Goal::TimesAsFast(2.0)),
-        (System::Xk(Wire::Xdp), _) => case
-            .beside(bare(Wire::Xdp))
-            .beside(veth)
-            .goal(Goal::TimesAsFast(1.0)),
+        (System::Xk(Wire::Xdp), _) => {
+            case.beside(bare(Wire::Xdp)).beside(veth).goal(Goal::TimesAsFast(1.0))
+        }
         (System::Xk(Wire::Packet), _) => case.beside(bare(Wire::Packet)).beside(veth),
         (System::XkHost, _) => case.beside(loopback),
         (System::Xk(_) | System::Smoltcp, _) => case.beside(veth),

@@ -95,10 +95,7 @@ impl Meeting {
 impl Stage {
     /// One whose frames bear at most so many octets.
     pub(crate) fn with_mtu(mtu_octets: u16) -> Self {
-        Self {
-            mtu_octets: Some(mtu_octets),
-            ..Self::default()
-        }
+        Self { mtu_octets: Some(mtu_octets), ..Self::default() }
     }
 
     /// Runs one round of a case. Answers what the end found that asks or receives, then what the other did.

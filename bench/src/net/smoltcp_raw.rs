@@ -47,25 +47,15 @@ impl Host {
         let buffer =
             || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; HELD], vec![0; octets]);
         let mut socket = udp::Socket::new(buffer(), buffer());
-        socket
-            .bind(mine)
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        socket.bind(mine).map_err(|error| io::Error::other(error.to_string()))?;
         let mut sockets = SocketSet::new(vec![]);
         let udp = sockets.add(socket);
         let peer = IpEndpoint::new(address(1 - end.side), other);
-        Ok(Self {
-            device,
-            interface,
-            sockets,
-            udp,
-            peer,
-            spins: end.spins,
-        })
+        Ok(Self { device, interface, sockets, udp, peer, spins: end.spins })
     }
 
     fn poll(&mut self) {
-        self.interface
-            .poll(Instant::now(), &mut self.device, &mut self.sockets);
+        self.interface.poll(Instant::now(), &mut self.device, &mut self.sockets);
     }
 
     /// Takes arrivals in, after a sleep if it may and there are none.

@@ -43,10 +43,7 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
     };
     let answers = end.task.is_passive();
     let (mine, other) = (port(end, answers), port(end, !answers));
-    Ok((
-        (address(end.side), mine).into(),
-        (address(1 - end.side), other).into(),
-    ))
+    Ok(((address(end.side), mine).into(), (address(1 - end.side), other).into()))
 }
 
 impl Sockets {
@@ -169,18 +166,11 @@ impl Line for Joined {
 
 pub(super) fn run(end: &End) -> Result<Value, Trouble> {
     let sockets = Sockets::open(end).map_err(failed("cannot open a socket"))?;
-    if !matches!(
-        end.system,
-        System::LinuxVethJoined | System::LinuxLoopbackJoined
-    ) {
+    if !matches!(end.system, System::LinuxVethJoined | System::LinuxLoopbackJoined) {
         return exchange::run(end, sockets);
     }
     sockets_unsafe::set_segments(&sockets.socket, end.octets)
         .map_err(failed("no segmentation offload"))?;
-    let joined = Joined {
-        sockets,
-        octets: end.octets,
-        held: Vec::with_capacity(OCTETS_MAX),
-    };
+    let joined = Joined { sockets, octets: end.octets, held: Vec::with_capacity(OCTETS_MAX) };
     exchange::run(end, joined)
 }

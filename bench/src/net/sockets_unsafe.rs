@@ -23,9 +23,5 @@ fn set(socket: &UdpSocket, option: libc::c_int, value: usize) -> io::Result<()> 
             octets,
         )
     };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -28,9 +28,7 @@ impl Space {
     fn new() -> Result<Self, Trouble> {
         let link = aside(|| {
             space_unsafe::leave_for_a_fresh_one().map_err(|error| {
-                Trouble::Skipped(format!(
-                    "needs the right to make network namespaces ({error})"
-                ))
+                Trouble::Skipped(format!("needs the right to make network namespaces ({error})"))
             })?;
             File::open("/proc/thread-self/ns/net").map_err(failed)
         })?;
@@ -80,15 +78,14 @@ impl Space {
     /// Runs a program of a package inside with these words.
     fn program(&self, name: &str, words: &str, package: &str) -> Result<(), Trouble> {
         self.inside(|| {
-            let output = Command::new(name)
-                .args(words.split(' '))
-                .stdin(Stdio::null())
-                .output()
-                .map_err(|error| {
-                    Trouble::Skipped(format!(
-                        "needs the program {name}: {error} (apt install {package})"
-                    ))
-                })?;
+            let output =
+                Command::new(name).args(words.split(' ')).stdin(Stdio::null()).output().map_err(
+                    |error| {
+                        Trouble::Skipped(format!(
+                            "needs the program {name}: {error} (apt install {package})"
+                        ))
+                    },
+                )?;
             if output.status.success() {
                 return Ok(());
             }
@@ -124,16 +121,11 @@ impl Scene {
     pub(super) fn new(mtu_octets: Option<u16>) -> Result<Self, Trouble> {
         if !rustix::process::geteuid().is_root() {
             let words: Vec<String> = std::env::args().collect();
-            return Err(Trouble::Skipped(format!(
-                "needs root (sudo {})",
-                words.join(" ")
-            )));
+            return Err(Trouble::Skipped(format!("needs root (sudo {})", words.join(" "))));
         }
         let spaces = [Space::new()?, Space::new()?];
         let ([one, two], other) = (VETH, spaces[1].path());
-        spaces[0].ip(&format!(
-            "link add {one} type veth peer name {two} netns {other}"
-        ))?;
+        spaces[0].ip(&format!("link add {one} type veth peer name {two} netns {other}"))?;
         for (side, space) in spaces.iter().enumerate() {
             space.ip(&format!("addr add {}/24 dev {}", LINUX[side], VETH[side]))?;
             if let Some(mtu) = mtu_octets {
@@ -141,10 +133,7 @@ impl Scene {
             }
             space.ip(&format!("link set {} up", VETH[side]))?;
         }
-        Ok(Self {
-            spaces,
-            _between: None,
-        })
+        Ok(Self { spaces, _between: None })
     }
 
     /// Makes both with a third between them, which holds the other ends of their devices; answers its path as well. Nothing is left to
@@ -158,19 +147,14 @@ impl Scene {
         let path = between.path();
         for (side, space) in spaces.iter().enumerate() {
             let (mine, other) = (VETH[side], BETWEEN[side]);
-            space.ip(&format!(
-                "link add {mine} type veth peer name {other} netns {path}"
-            ))?;
+            space.ip(&format!("link add {mine} type veth peer name {other} netns {path}"))?;
             space.ip(&format!("addr add {}/24 dev {mine}", LINUX[side]))?;
             for (place, device) in [(space, mine), (&between, other)] {
                 place.leave_nothing_to(device)?;
                 place.ip(&format!("link set {device} up"))?;
             }
         }
-        let scene = Self {
-            spaces,
-            _between: Some(between),
-        };
+        let scene = Self { spaces, _between: Some(between) };
         Ok((scene, path))
     }
 

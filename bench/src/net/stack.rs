@@ -32,15 +32,9 @@ fn wire_line(end: &End, wire: Wire) -> String {
         // What is for its address is the wire's.
         Wire::Xdp => {
             let address = EthAddr(address_of(end.side));
-            format!(
-                "xdp device={} address=\"{address}\" name=wire",
-                VETH[end.side]
-            )
+            format!("xdp device={} address=\"{address}\" name=wire", VETH[end.side])
         }
-        Wire::Tap => format!(
-            "tap device={TAP} host_address=\"{}/24\" name=wire",
-            address(1)
-        ),
+        Wire::Tap => format!("tap device={TAP} host_address=\"{}/24\" name=wire", address(1)),
         Wire::Host => {
             let at = |side: usize| format!("127.0.0.1:{}", port(end, side == 1));
             let (mine, other) = (at(end.side), at(1 - end.side));
@@ -70,11 +64,8 @@ pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
         address(end.side),
     );
     let [mine, other] = [end.side, 1 - end.side].map(address);
-    let place = Place {
-        lower: "udp",
-        participants: participants(end, mine, other),
-        header: Vec::new(),
-    };
+    let place =
+        Place { lower: "udp", participants: participants(end, mine, other), header: Vec::new() };
     run(end, wire.kind(), &text, place)
 }
 
@@ -107,11 +98,7 @@ pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
         false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
         true => Participants::local(Part::Any),
     };
-    let place = Place {
-        lower: "eth",
-        participants,
-        header: Vec::new(),
-    };
+    let place = Place { lower: "eth", participants, header: Vec::new() };
     run(end, Wire::Packet.kind(), &text, place)
 }
 
@@ -130,11 +117,7 @@ pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
         false => Participants::pair(host(end.side), host(1 - end.side)),
         true => Participants::local(Part::Any),
     };
-    let place = Place {
-        lower: "ip",
-        participants,
-        header: Vec::new(),
-    };
+    let place = Place { lower: "ip", participants, header: Vec::new() };
     run(end, Wire::Packet.kind(), &text, place)
 }
 
@@ -198,10 +181,7 @@ pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
         Participant::of(Part::Host(host))
     };
     let is_server = end.task.is_passive();
-    let ends = (
-        host(end.side),
-        host(1 - end.side).with(Part::port(port(end, !is_server))),
-    );
+    let ends = (host(end.side), host(1 - end.side).with(Part::port(port(end, !is_server))));
     run_under(end, wire.kind(), &text, "tcp", |lower| {
         StreamUser::new(end, ends, port(end, is_server), lower)
     })
@@ -238,11 +218,7 @@ pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Troubl
             CallUser::new(end, participants, lower)
         });
     }
-    let place = Place {
-        lower: stack.top(),
-        participants,
-        header: Vec::new(),
-    };
+    let place = Place { lower: stack.top(), participants, header: Vec::new() };
     run(end, wire.kind(), &text, place)
 }
 
@@ -269,15 +245,11 @@ pub(super) fn run_under<T: Top + 'static>(
     let wrong =
         |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
     let graph = xk_compose::check(text, "bench.kdl", &catalog).map_err(|d| wrong(d.to_text()))?;
-    let host = graph
-        .host("end")
-        .ok_or_else(|| wrong("the graph has no host".into()))?;
+    let host = graph.host("end").ok_or_else(|| wrong("the graph has no host".into()))?;
     let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
     if missing.has_errors() {
         let text = missing.to_text();
-        return Err(Trouble::Skipped(
-            text.lines().next().unwrap_or_default().to_owned(),
-        ));
+        return Err(Trouble::Skipped(text.lines().next().unwrap_or_default().to_owned()));
     }
     let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(failed("cannot make a kernel"))?);
     let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
@@ -290,11 +262,7 @@ pub(super) fn run_under<T: Top + 'static>(
     };
     for &(lower, number) in numbers {
         let upper = "user";
-        let _ = kernel.numbers_mut().add(Number {
-            upper,
-            lower,
-            number,
-        });
+        let _ = kernel.numbers_mut().add(Number { upper, lower, number });
     }
     let user = make(lower);
     let found = user.clone();
@@ -305,9 +273,7 @@ pub(super) fn run_under<T: Top + 'static>(
         Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
     ready();
     let turn = Rc::new(move |cx: &Kernel| user.turn(cx, &this));
-    let ended = runner
-        .run(Some(found.limit()), turn)
-        .map_err(failed("the poll loop ended"));
+    let ended = runner.run(Some(found.limit()), turn).map_err(failed("the poll loop ended"));
     drop(runner);
     kernel.stop();
     ended?;

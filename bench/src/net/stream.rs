@@ -81,20 +81,12 @@ fn goals(case: Case, octets: usize, system: System) -> Case {
     match system {
         System::Xk(Wire::Shm) => {
             let case = case.beside(System::Bare(Wire::Shm).name()).beside(loopback);
-            if octets == 64 {
-                case.goal(Goal::AtLeast(10e6))
-            } else {
-                case
-            }
+            if octets == 64 { case.goal(Goal::AtLeast(10e6)) } else { case }
         }
         System::Xk(wire @ (Wire::Xdp | Wire::Packet)) if has_bare => {
             let case = case.beside(System::Bare(wire).name());
             let is_goal = octets == 64 && wire == Wire::Xdp;
-            let case = if is_goal {
-                case.goal(Goal::TimesAsFast(0.9))
-            } else {
-                case
-            };
+            let case = if is_goal { case.goal(Goal::TimesAsFast(0.9)) } else { case };
             case.beside(veth)
         }
         System::XkHost => case.beside(loopback),

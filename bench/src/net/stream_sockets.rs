@@ -39,10 +39,7 @@ fn server(end: &End) -> SocketAddrV4 {
 
 /// Nothing could be done now.
 fn is_pause(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 fn ended() -> io::Error {
@@ -145,14 +142,8 @@ impl Door {
 
     /// Sleeps until somebody comes, but not for long.
     fn wait(&self) -> io::Result<()> {
-        let mut list = [rustix::event::PollFd::new(
-            &self.listener,
-            rustix::event::PollFlags::IN,
-        )];
-        let limit = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: WAIT.as_nanos() as i64,
-        };
+        let mut list = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: WAIT.as_nanos() as i64 };
         match rustix::event::poll(&mut list, Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),

@@ -107,9 +107,7 @@ impl Inner {
 
     /// Sends one message of the agreed length.
     fn ask(&self, cx: &Kernel, session: &SessionRef) {
-        let message = cx
-            .pool()
-            .copy_from(HEADROOM, self.pattern.at(0, self.octets));
+        let message = cx.pool().copy_from(HEADROOM, self.pattern.at(0, self.octets));
         let went = message.is_ok_and(|message| session.push(cx, message).is_ok());
         if !went {
             self.broken.set(Some("a message was not taken"));
@@ -130,8 +128,7 @@ impl Inner {
             };
             self.at.set(at + self.octets as u64);
             if session.push(cx, message).is_err() {
-                self.broken
-                    .set(Some("octets for which there was space were refused"));
+                self.broken.set(Some("octets for which there was space were refused"));
                 return;
             }
         }

@@ -58,10 +58,9 @@ fn stream_cases() -> Vec<Case> {
             let case = case.of(system.name());
             match system {
                 System::XkTcp(Wire::Shm) => case.beside(VETH.name()).beside(LOOPBACK.name()),
-                System::XkTcpLarge => case
-                    .beside(VETH.name())
-                    .goal(Goal::TimesAsFast(3.0))
-                    .beside(LOOPBACK.name()),
+                System::XkTcpLarge => {
+                    case.beside(VETH.name()).goal(Goal::TimesAsFast(3.0)).beside(LOOPBACK.name())
+                }
                 System::XkTcp(Wire::Xdp) => case
                     .beside(PLAIN.name())
                     .goal(Goal::TimesAsFast(1.0))
@@ -180,12 +179,7 @@ fn connect() -> Benchmark {
 /// How long a round of connections measures.
 const CONNECT_TIME: Duration = Duration::from_millis(80);
 
-const CALLERS: [System; 4] = [
-    System::XkTcp(Wire::Shm),
-    System::XkTcp(Wire::Xdp),
-    LOOPBACK,
-    VETH,
-];
+const CALLERS: [System; 4] = [System::XkTcp(Wire::Shm), System::XkTcp(Wire::Xdp), LOOPBACK, VETH];
 
 fn connect_cases() -> Vec<Case> {
     let stage = Stage::default();

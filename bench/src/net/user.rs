@@ -62,11 +62,7 @@ impl User {
     pub(super) fn new(end: &End, place: Place, lower: ProtocolRef) -> Self {
         let mut data = place.header;
         let at = data.len();
-        let least = if matches!(end.task, Task::Send | Task::Receive) {
-            8
-        } else {
-            1
-        };
+        let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };
         data.resize(at + end.octets.max(least), 0x5a);
         Self(Rc::new(Inner {
             task: end.task,
@@ -215,9 +211,7 @@ impl Inner {
     fn received(&self, message: &Message) {
         let mut number = [0; 8];
         if message.copy_to(self.at, &mut number) == number.len() {
-            self.window
-                .borrow_mut()
-                .saw_number(u64::from_le_bytes(number));
+            self.window.borrow_mut().saw_number(u64::from_le_bytes(number));
         }
     }
 }

@@ -63,11 +63,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn sample(times: &[f64]) -> Result<Sample, Trouble> {
-    let at = |share: f64| {
-        times
-            .get((times.len() as f64 * share) as usize)
-            .map(|ns| ns / 1e3)
-    };
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map(|ns| ns / 1e3);
     let none = || Trouble::Failed("no round trip was timed".into());
     Ok(Sample {
         value: at(0.5).ok_or_else(none)?,

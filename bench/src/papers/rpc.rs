@@ -57,15 +57,10 @@ const TABLE_3: [(Stack, f64); 4] = [
     (Stack::ChannelFragmentVip, 1.82),
     (Stack::LayeredVip, 1.93),
 ];
-const REMOVED: [(Stack, f64); 3] = [
-    (Stack::MonolithicVip, 1.79),
-    (Stack::LayeredVip, 1.93),
-    (Stack::LayeredVipSize, 1.78),
-];
-const TABLE_6: [Line; 2] = [
-    ("Sprite RPC", X_KERNEL, [2.19, 858.0, 1.20]),
-    ("Sprite RPC", SPRITE, [2.60, 700.0, 1.20]),
-];
+const REMOVED: [(Stack, f64); 3] =
+    [(Stack::MonolithicVip, 1.79), (Stack::LayeredVip, 1.93), (Stack::LayeredVipSize, 1.78)];
+const TABLE_6: [Line; 2] =
+    [("Sprite RPC", X_KERNEL, [2.19, 858.0, 1.20]), ("Sprite RPC", SPRITE, [2.60, 700.0, 1.20])];
 
 /// All of them, in the papers' order.
 pub(super) fn benchmarks() -> Vec<Benchmark> {
@@ -80,11 +75,7 @@ fn row(stack: &str, what: &str) -> String {
 fn calls(stage: &Stage, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
     let stage = stage.clone();
     let system = System::Rpc(stack, wire);
-    let answer = if stack.has_calls() {
-        Task::Execute
-    } else {
-        Task::Answer
-    };
+    let answer = if stack.has_calls() { Task::Execute } else { Task::Answer };
     let case = Case::measured(row, move |effort| {
         let time = TIME.mul_f64(effort);
         round_trips(&stage, system, (octets, answer), Mode::Spinning, time)
@@ -138,9 +129,7 @@ fn quoted_latencies(lines: &[Line]) -> Vec<Case> {
 
 /// The records of one system's row.
 fn find<'a>(records: &'a [Record], row: &str, system: &str) -> Option<&'a Record> {
-    let mut found = records
-        .iter()
-        .filter(|r| r.row == row && r.system == system);
+    let mut found = records.iter().filter(|r| r.row == row && r.system == system);
     found.find(|r| r.is_measured())
 }
 
@@ -183,20 +172,8 @@ fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
     };
     let two = |(stack, system, [_, rate, ms]): &Line| {
         [
-            figure(
-                row(stack, THROUGHPUT),
-                "kilobytes/s",
-                *system,
-                *rate,
-                Better::Higher,
-            ),
-            figure(
-                row(stack, INCREMENTAL),
-                "us",
-                *system,
-                ms * 1000.0,
-                Better::Lower,
-            ),
+            figure(row(stack, THROUGHPUT), "kilobytes/s", *system, *rate, Better::Higher),
+            figure(row(stack, INCREMENTAL), "us", *system, ms * 1000.0, Better::Lower),
         ]
     };
     lines.iter().flat_map(two).collect()
@@ -219,9 +196,7 @@ fn rates(records: &[Record], stacks: &[Stack]) -> Vec<Record> {
             rate.better = Better::Higher;
             list.push(rate);
             let name = (row(stack.name(), INCREMENTAL), "us");
-            list.push(of_two(name, [sixteen, one], |b, a| {
-                (b - a) / (kilobytes - 1.0)
-            }));
+            list.push(of_two(name, [sixteen, one], |b, a| (b - a) / (kilobytes - 1.0)));
         }
     }
     list
@@ -247,11 +222,7 @@ fn ratios(
         let goal = goal.filter(|_| system != X_KERNEL);
         Some(Record { goal, ..ratio })
     };
-    systems()
-        .into_iter()
-        .chain([X_KERNEL])
-        .filter_map(one)
-        .collect()
+    systems().into_iter().chain([X_KERNEL]).filter_map(one).collect()
 }
 
 fn table_1() -> Benchmark {
@@ -277,11 +248,7 @@ fn table_1() -> Benchmark {
     })
 }
 
-const MONOLITHIC: [Stack; 3] = [
-    Stack::MonolithicEth,
-    Stack::MonolithicIp,
-    Stack::MonolithicVip,
-];
+const MONOLITHIC: [Stack; 3] = [Stack::MonolithicEth, Stack::MonolithicIp, Stack::MonolithicVip];
 
 fn table_2() -> Benchmark {
     Benchmark::new(

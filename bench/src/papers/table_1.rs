@@ -65,9 +65,8 @@ fn processes() -> Vec<Case> {
     (switch.row, switch.goal) = (SWITCH.into(), None);
     let mut dispatch = shepherd::dispatch().beside(LINUX);
     (dispatch.row, dispatch.goal) = (DISPATCH.into(), None);
-    let threads = Case::measured(SWITCH, |effort| {
-        linux::thread_switch((SWITCHES * effort) as u64 + 1)
-    });
+    let threads =
+        Case::measured(SWITCH, |effort| linux::thread_switch((SWITCHES * effort) as u64 + 1));
     let spawned = Case::measured(DISPATCH, |effort| {
         let count = (SWITCHES / 10.0 * effort) as u64 + 1;
         let start = Instant::now();
@@ -87,11 +86,7 @@ fn null_layer() -> (Rc<Kernel>, ProtocolRef, ProtocolRef) {
     for number in xk_null::ENTRY.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let _ = cx.numbers_mut().add(Number {
-        upper: "count",
-        lower: "null",
-        number: 7,
-    });
+    let _ = cx.numbers_mut().add(Number { upper: "count", lower: "null", number: 7 });
     let wire = BottomWire::new(Bottom::Sink, [2, 0, 0, 0, 0, 1]);
     let bottom = cx.add_protocol("bottom", "bottom", wire);
     let null = xk_null::add(&cx, "null", bottom, 64);
@@ -114,9 +109,7 @@ fn sessions() -> Vec<Case> {
         |operations| {
             for _ in 0..operations {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-                socket
-                    .connect((Ipv4Addr::LOCALHOST, 9))
-                    .expect("loopback has a route");
+                socket.connect((Ipv4Addr::LOCALHOST, 9)).expect("loopback has a route");
                 drop(black_box(socket));
             }
         }
@@ -150,9 +143,8 @@ fn boundary() -> Vec<Case> {
         let kept = wire.kept();
         let bottom = cx.add_protocol("bottom", "bottom", wire);
         let top = cx.add_protocol("count", "top", Count::default());
-        let session = bottom
-            .open(&cx, Upper::new(&top), Participants::default())
-            .expect("the wire opens");
+        let session =
+            bottom.open(&cx, Upper::new(&top), Participants::default()).expect("the wire opens");
         let mut message = cx.pool().alloc(64, 1).ok();
         move |operations| {
             for _ in 0..operations {
@@ -168,9 +160,8 @@ fn boundary() -> Vec<Case> {
         let bottom = cx.add_protocol("bottom", "bottom", wire);
         let shelf = Shelf::default();
         let top = cx.add_protocol("count", "top", shelf.clone());
-        let session = bottom
-            .open(&cx, Upper::new(&top), Participants::default())
-            .expect("the wire opens");
+        let session =
+            bottom.open(&cx, Upper::new(&top), Participants::default()).expect("the wire opens");
         let mut message = cx.pool().alloc(64, 1).ok();
         move |operations| {
             for _ in 0..operations {
@@ -189,12 +180,7 @@ fn boundary() -> Vec<Case> {
     });
     let trips = |effort| (SWITCHES * effort) as u64 + 1;
     let wake = Case::measured(EXIT, move |effort| linux::wake_reader(trips(effort)));
-    vec![
-        enter.beside(LINUX),
-        call.of(LINUX),
-        exit.beside(LINUX),
-        wake.of(LINUX),
-    ]
+    vec![enter.beside(LINUX), call.of(LINUX), exit.beside(LINUX), wake.of(LINUX)]
 }
 
 fn copies() -> Vec<Case> {
@@ -212,13 +198,11 @@ fn copies() -> Vec<Case> {
         Case::new(row, 20_000, move || {
             let file = memfd_create("xk-bench", MemfdFlags::CLOEXEC).expect("memory for a file");
             let file = File::from(file);
-            file.write_all_at(&[1; OCTETS], 0)
-                .expect("memory can be written");
+            file.write_all_at(&[1; OCTETS], 0).expect("memory can be written");
             let mut to = vec![0; octets];
             move |operations| {
                 for _ in 0..operations {
-                    file.read_exact_at(black_box(&mut to), 0)
-                        .expect("it was written");
+                    file.read_exact_at(black_box(&mut to), 0).expect("it was written");
                 }
             }
         })

@@ -192,10 +192,7 @@ fn number(
 /// besides among how many open sessions each is through one at random: for profiles.
 pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
     let mut words = argument.split(' ').map(str::parse);
-    let trips: u64 = words
-        .next()
-        .and_then(Result::ok)
-        .ok_or("not a number of round trips")?;
+    let trips: u64 = words.next().and_then(Result::ok).ok_or("not a number of round trips")?;
     let open = words.next().and_then(Result::ok).unwrap_or(1) as usize;
     let talks = Talks::new(open)?;
     let chooser = RefCell::new(Chooser::new(Choice::Random, open));
@@ -212,9 +209,7 @@ pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
         }
         Flow::Continue
     };
-    shepherds
-        .run(Rc::new(body))
-        .map_err(|error| error.to_string())?;
+    shepherds.run(Rc::new(body)).map_err(|error| error.to_string())?;
     Ok(vec![trips as f64])
 }
 
@@ -249,11 +244,7 @@ fn=(3) main
         let counts = attribute(FOUND);
         assert_eq!(counts[UDP], 15, "the library's seven are the session's");
         assert_eq!((counts[BUFFER], counts[OTHER]), (60, 25));
-        assert_eq!(
-            counts.iter().sum::<u64>(),
-            100,
-            "the callee's 100 count once"
-        );
+        assert_eq!(counts.iter().sum::<u64>(), 100, "the callee's 100 count once");
         let shares = shares(&counts).unwrap();
         assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-9);
         assert!(shares[UDP] == 15.0 && super::shares(&Counts::default()).is_none());

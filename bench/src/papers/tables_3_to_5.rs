@@ -29,18 +29,8 @@ const LIBRARY: Foreign = Foreign::OncUdp;
 const STACKS: [(&str, [f64; 2], System, System); 4] = [
     (ETH, [1.68, 4.87], System::XkEth, System::Bare(Wire::Packet)),
     (IP, [1.89, 5.62], System::XkIp, System::LinuxIp),
-    (
-        UDP,
-        [2.00, 5.36],
-        System::Xk(Wire::Packet),
-        System::LinuxVeth,
-    ),
-    (
-        TCP,
-        [3.30, 6.10],
-        System::XkTcp(Wire::Packet),
-        System::LinuxTcpVeth,
-    ),
+    (UDP, [2.00, 5.36], System::Xk(Wire::Packet), System::LinuxVeth),
+    (TCP, [3.30, 6.10], System::XkTcp(Wire::Packet), System::LinuxTcpVeth),
 ];
 
 pub(super) fn table_3() -> Benchmark {
@@ -70,9 +60,8 @@ fn trips(stage: &Stage, row: String, system: System, octets: usize, mode: Mode) 
 fn calls(stage: &Stage, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
     let ours = trips(stage, row.clone(), SUN, 1, mode);
     let programs = programs.clone();
-    let theirs = Case::measured(row, move |effort| {
-        programs.calls(LIBRARY, 1, mode, TIME.mul_f64(effort))
-    });
+    let theirs =
+        Case::measured(row, move |effort| programs.calls(LIBRARY, 1, mode, TIME.mul_f64(effort)));
     [ours.beside(LIBRARY.name()), theirs.of(LIBRARY.name())]
 }
 
@@ -115,10 +104,7 @@ const WIRE: &str = "wire";
 fn cases_4() -> Vec<Case> {
     let stage = Stage::default();
     let mode = Mode::Spinning;
-    let frames = [
-        (WIRE, System::XkFrames(Wire::Packet)),
-        (WIRE, System::Bare(Wire::Packet)),
-    ];
+    let frames = [(WIRE, System::XkFrames(Wire::Packet)), (WIRE, System::Bare(Wire::Packet))];
     let stacks = STACKS.iter().flat_map(|(stack, _, ours, theirs)| {
         // The socket that is Linux's counterpart of ETH stands there as the wire.
         let theirs = (*stack != ETH).then_some((*stack, *theirs));
@@ -166,12 +152,7 @@ fn derived_4(records: &[Record]) -> Vec<Record> {
         ("IP adds", "xk", (IP, System::XkIp), (ETH, System::XkEth)),
         ("ETH adds", "xk", (ETH, System::XkEth), (WIRE, wire)),
         ("interface adds", "xk", (WIRE, wire), (WIRE, bare)),
-        (
-            "UDP adds",
-            "Linux",
-            (UDP, System::LinuxVeth),
-            (IP, System::LinuxIp),
-        ),
+        ("UDP adds", "Linux", (UDP, System::LinuxVeth), (IP, System::LinuxIp)),
         ("IP adds", "Linux", (IP, System::LinuxIp), (WIRE, bare)),
     ];
     let step =
@@ -231,11 +212,7 @@ fn cases_5() -> Vec<Case> {
                 })
             });
             let case = case.of(system.name());
-            list.push(if system == ours {
-                case.beside(theirs.name())
-            } else {
-                case
-            });
+            list.push(if system == ours { case.beside(theirs.name()) } else { case });
         }
         list.push(quoted(row, X_KERNEL, x_kernel));
         list.extend(unix.map(|unix| quoted(row, SUN_OS, unix)));
@@ -252,11 +229,7 @@ fn streams_5() -> Vec<Case> {
     let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
     let pairs = [
         (SMALL_WINDOW, System::XkTcpSmall, System::LinuxTcpSmall),
-        (
-            LARGE_WINDOW,
-            System::XkTcp(Wire::Packet),
-            System::LinuxTcpVethPlain,
-        ),
+        (LARGE_WINDOW, System::XkTcp(Wire::Packet), System::LinuxTcpVethPlain),
     ];
     let mut list = Vec::new();
     for (row, ours, theirs) in pairs {
@@ -267,11 +240,7 @@ fn streams_5() -> Vec<Case> {
                 Ok((gbits.value * 1e9 / 8.0 / KILOBYTE).into())
             });
             let case = case.of(system.name());
-            list.push(if system == ours {
-                case.beside(theirs.name())
-            } else {
-                case
-            });
+            list.push(if system == ours { case.beside(theirs.name()) } else { case });
         }
     }
     list.push(quoted(SMALL_WINDOW, X_KERNEL, 417.0));
@@ -291,9 +260,8 @@ pub(super) fn figure_5() -> Benchmark {
 }
 
 /// The paper's sizes, in octets.
-const SIZES: [usize; 15] = [
-    1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400,
-];
+const SIZES: [usize; 15] =
+    [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400];
 
 fn cases_f5() -> Vec<Case> {
     let stage = Stage::default();

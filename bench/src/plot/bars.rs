@@ -39,17 +39,11 @@ pub(super) fn draw(paper: &mut Paper<'_, '_>, panel: &Panel<'_>, top: i32, width
     paper.legend(&systems, &colours, top, width);
     let top = top + legend_height(&systems, width);
     let bottom = top + height(panel) - legend_height(&systems, width) - AXIS;
-    let labels = rows
-        .iter()
-        .map(|row| text_width(row, 12))
-        .max()
-        .unwrap_or(0);
+    let labels = rows.iter().map(|row| text_width(row, 12)).max().unwrap_or(0);
     let left = labels.min(LABEL_MAX) + 20;
     let measured = || panel.records.iter().filter(|r| r.is_measured());
     let figures = measured().flat_map(|r| {
-        [r.min, r.median, r.max]
-            .into_iter()
-            .chain(r.goal_figures().into_iter().map(|(x, _)| x))
+        [r.min, r.median, r.max].into_iter().chain(r.goal_figures().into_iter().map(|(x, _)| x))
     });
     let scale = Scale::over(figures, left, width - FIGURE);
     for tick in scale.ticks() {
@@ -57,13 +51,7 @@ pub(super) fn draw(paper: &mut Paper<'_, '_>, panel: &Panel<'_>, top: i32, width
         paper.line(vec![(x, top), (x, bottom)], &PALE, 1);
         paper.text(&tick_text(tick), (x, bottom + 10), 11, &GREY, Place::Middle);
     }
-    paper.text(
-        panel.unit,
-        (width - FIGURE / 2, bottom + 10),
-        11,
-        &GREY,
-        Place::Middle,
-    );
+    paper.text(panel.unit, (width - FIGURE / 2, bottom + 10), 11, &GREY, Place::Middle);
     let mut y = top;
     for row in rows {
         y += GAP / 2;
@@ -71,10 +59,7 @@ pub(super) fn draw(paper: &mut Paper<'_, '_>, panel: &Panel<'_>, top: i32, width
         let middle = y + i32::try_from(of_row.len()).unwrap_or(0) * BAR / 2;
         paper.text(row, (left - 8, middle), 12, &INK, Place::Right);
         for record in of_row {
-            let at = systems
-                .iter()
-                .position(|s| *s == record.system)
-                .unwrap_or(0);
+            let at = systems.iter().position(|s| *s == record.system).unwrap_or(0);
             bar(paper, record, &scale, &colours[at], y);
             y += BAR;
         }
@@ -115,11 +100,5 @@ fn bar(paper: &mut Paper<'_, '_>, record: &Record, scale: &Scale, colour: &RGBCo
         paper.line(vec![(x, y - 1), (x, y + BAR + 1)], &colour, 3);
         right = right.max(x);
     }
-    paper.text(
-        &figure(record.median),
-        (right + 5, middle),
-        10,
-        &INK,
-        Place::Left,
-    );
+    paper.text(&figure(record.median), (right + 5, middle), 10, &INK, Place::Left);
 }

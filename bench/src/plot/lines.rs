@@ -56,12 +56,7 @@ struct Line<'a> {
 }
 
 fn lines<'a>(panel: &Panel<'a>) -> Vec<Line<'a>> {
-    let drawn = || {
-        panel
-            .records
-            .iter()
-            .filter(|r| r.is_measured() && number(&r.row).is_some())
-    };
+    let drawn = || panel.records.iter().filter(|r| r.is_measured() && number(&r.row).is_some());
     let kinds = distinct(drawn().map(|r| (r.system, rest(&r.row))));
     let alone = distinct(kinds.iter().map(|(_, rest)| rest)).len() < 2;
     let make = |(system, kind): &(&'static str, String)| {
@@ -75,11 +70,7 @@ fn lines<'a>(panel: &Panel<'a>) -> Vec<Line<'a>> {
         } else {
             format!("{system}, {kind}")
         };
-        Line {
-            name,
-            system,
-            points,
-        }
+        Line { name, system, points }
     };
     kinds.iter().map(make).collect()
 }
@@ -102,18 +93,12 @@ pub(super) fn draw(
     paper.legend(&systems, &palette, top, width);
     let top = top + height(panel) - FIELD - AXIS;
     let bottom = top + FIELD;
-    let names = lines
-        .iter()
-        .map(|l| text_width(&l.name, 11))
-        .max()
-        .unwrap_or(0);
+    let names = lines.iter().map(|l| text_width(&l.name, 11)).max().unwrap_or(0);
     let right = width - names.min(260) - 20;
     let points = || lines.iter().flat_map(|l| &l.points);
     let across = Scale::over(points().map(|(x, _)| *x), LEFT, right);
     let figures = points().flat_map(|(_, r)| {
-        [r.min, r.median, r.max]
-            .into_iter()
-            .chain(r.goal_figures().into_iter().map(|(x, _)| x))
+        [r.min, r.median, r.max].into_iter().chain(r.goal_figures().into_iter().map(|(x, _)| x))
     });
     let up = Scale::over(figures, bottom, top);
     for tick in across.ticks() {
@@ -127,13 +112,7 @@ pub(super) fn draw(
         paper.text(&tick_text(tick), (LEFT - 6, y), 11, &GREY, Place::Right);
     }
     paper.line(vec![(LEFT, top), (LEFT, bottom), (right, bottom)], &GREY, 1);
-    paper.text(
-        x_name,
-        ((LEFT + right) / 2, bottom + 30),
-        12,
-        &INK,
-        Place::Middle,
-    );
+    paper.text(x_name, ((LEFT + right) / 2, bottom + 30), 12, &INK, Place::Middle);
     let mut labels = Vec::new();
     for line in &lines {
         let at = systems.iter().position(|s| *s == line.system).unwrap_or(0);
@@ -152,11 +131,7 @@ fn one(
     colour: &RGBColor,
 ) -> Option<(i32, i32)> {
     let place = |x: &f64, y: f64| (across.place(*x), up.place(y));
-    let points: Vec<_> = line
-        .points
-        .iter()
-        .map(|(x, r)| place(x, r.median))
-        .collect();
+    let points: Vec<_> = line.points.iter().map(|(x, r)| place(x, r.median)).collect();
     for (x, record) in &line.points {
         paper.line(vec![place(x, record.min), place(x, record.max)], colour, 1);
         for (goal, reached) in record.goal_figures() {

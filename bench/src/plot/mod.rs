@@ -42,11 +42,7 @@ struct Panel<'a> {
 /// The drawing of all benchmarks; `caption` stands at its foot.
 pub(crate) fn svg(found: &[(&Benchmark, Vec<Record>)], caption: &str) -> Result<String, String> {
     let panels: Vec<Panel<'_>> = found.iter().flat_map(|(b, list)| panels(b, list)).collect();
-    let height: i32 = panels
-        .iter()
-        .map(|p| HEAD + body_height(p) + FOOT)
-        .sum::<i32>()
-        + 30;
+    let height: i32 = panels.iter().map(|p| HEAD + body_height(p) + FOOT).sum::<i32>() + 30;
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, (WIDTH as u32, height.unsigned_abs()))
@@ -77,11 +73,7 @@ fn panels<'a>(benchmark: &'a Benchmark, records: &'a [Record]) -> Vec<Panel<'a>>
     for record in records {
         match list.iter_mut().find(|p| p.unit == record.unit) {
             Some(panel) => panel.records.push(record),
-            None => list.push(Panel {
-                benchmark,
-                unit: record.unit,
-                records: vec![record],
-            }),
+            None => list.push(Panel { benchmark, unit: record.unit, records: vec![record] }),
         }
     }
     list
@@ -139,11 +131,7 @@ mod tests {
         };
         let text = drawing(
             Plot::Bars,
-            vec![
-                record("1 octet", "xk", 0.11),
-                record("1400 octets", "xk", 900.0),
-                skipped,
-            ],
+            vec![record("1 octet", "xk", 0.11), record("1400 octets", "xk", 900.0), skipped],
         );
         for part in [
             "name &amp; more",

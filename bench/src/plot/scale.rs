@@ -28,11 +28,7 @@ impl Scale {
             (least, high) = (1.0, 1.0);
         }
         let logarithmic = high / least > LINEAR_SPAN_MAX && signed >= 0.0;
-        let low = if logarithmic {
-            least / 1.6
-        } else {
-            signed.min(0.0)
-        };
+        let low = if logarithmic { least / 1.6 } else { signed.min(0.0) };
         Self {
             logarithmic,
             low,
@@ -70,10 +66,7 @@ impl Scale {
             .find(|s| *s >= rough)
             .unwrap_or(rough);
         let first = (self.low / step).ceil() as i64;
-        (first..)
-            .map(|n| n as f64 * step)
-            .take_while(|x| *x <= self.high)
-            .collect()
+        (first..).map(|n| n as f64 * step).take_while(|x| *x <= self.high).collect()
     }
 
     fn ticks_logarithmic(&self) -> Vec<f64> {

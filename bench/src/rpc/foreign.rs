@@ -18,38 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 static RUST: Files = &[
     ("Cargo.toml", include_str!("../../peers/rpc/Cargo.toml")),
     ("Cargo.lock", include_str!("../../peers/rpc/Cargo.lock")),
-    (
-        "common/Cargo.toml",
-        include_str!("../../peers/rpc/common/Cargo.toml"),
-    ),
-    (
-        "common/src/lib.rs",
-        include_str!("../../peers/rpc/common/src/lib.rs"),
-    ),
-    (
-        "common/src/trips.rs",
-        include_str!("../../peers/rpc/common/src/trips.rs"),
-    ),
-    (
-        "grpc/Cargo.toml",
-        include_str!("../../peers/rpc/grpc/Cargo.toml"),
-    ),
-    (
-        "grpc/build.rs",
-        include_str!("../../peers/rpc/grpc/build.rs"),
-    ),
-    (
-        "grpc/src/main.rs",
-        include_str!("../../peers/rpc/grpc/src/main.rs"),
-    ),
-    (
-        "tarpc/Cargo.toml",
-        include_str!("../../peers/rpc/tarpc/Cargo.toml"),
-    ),
-    (
-        "tarpc/src/main.rs",
-        include_str!("../../peers/rpc/tarpc/src/main.rs"),
-    ),
+    ("common/Cargo.toml", include_str!("../../peers/rpc/common/Cargo.toml")),
+    ("common/src/lib.rs", include_str!("../../peers/rpc/common/src/lib.rs")),
+    ("common/src/trips.rs", include_str!("../../peers/rpc/common/src/trips.rs")),
+    ("grpc/Cargo.toml", include_str!("../../peers/rpc/grpc/Cargo.toml")),
+    ("grpc/build.rs", include_str!("../../peers/rpc/grpc/build.rs")),
+    ("grpc/src/main.rs", include_str!("../../peers/rpc/grpc/src/main.rs")),
+    ("tarpc/Cargo.toml", include_str!("../../peers/rpc/tarpc/Cargo.toml")),
+    ("tarpc/src/main.rs", include_str!("../../peers/rpc/tarpc/src/main.rs")),
 ];
 static C: Files = &[
     ("null.x", include_str!("../../peers/tirpc/null.x")),
@@ -122,22 +98,13 @@ impl Programs {
         };
         let server = Server::start(command("serve", server))?;
         let mut calls = command("call", client);
-        calls.args([
-            server.port.to_string(),
-            octets.to_string(),
-            time.as_micros().to_string(),
-        ]);
+        calls.args([server.port.to_string(), octets.to_string(), time.as_micros().to_string()]);
         let found = numbers(&mut calls, time * 2 + PATIENCE)?;
         let [p50, p99, ..] = found[..] else {
             return Err(Trouble::Failed(format!("{} said {found:?}", system.name())));
         };
         let us = |ns: f64| ns / 1000.0;
-        Ok(Sample {
-            value: us(p50),
-            p50: Some(us(p50)),
-            p99: Some(us(p99)),
-            also: Vec::new(),
-        })
+        Ok(Sample { value: us(p50), p50: Some(us(p50)), p99: Some(us(p99)), also: Vec::new() })
     }
 }
 
@@ -165,9 +132,7 @@ impl Server {
             let _ = sender.send(line.and_then(Result::ok).unwrap_or_default());
         });
         let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
-        let port = line
-            .strip_prefix("ready ")
-            .and_then(|port| port.parse().ok());
+        let port = line.strip_prefix("ready ").and_then(|port| port.parse().ok());
         server.port = port.ok_or_else(|| failed(format!("said {line:?}")))?;
         Ok(server)
     }

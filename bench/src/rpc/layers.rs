@@ -27,46 +27,19 @@ fn cases() -> Vec<Case> {
             move |operations| pair.calls(operations)
         })
     };
-    let known = Stack::ALL
-        .into_iter()
-        .filter(|s| s.missing().is_none() && s.takes_frames());
+    let known = Stack::ALL.into_iter().filter(|s| s.missing().is_none() && s.takes_frames());
     known.map(case).collect()
 }
 
 /// A layer: the configuration that has it and one that does not.
 const LAYERS: [(&str, Stack, Stack, Option<f64>); 7] = [
-    (
-        "SELECT adds, on the wire",
-        Stack::LayeredLink,
-        Stack::ChannelLink,
-        Some(TRIVIAL_NS),
-    ),
-    (
-        "SELECT adds",
-        Stack::LayeredVip,
-        Stack::ChannelFragmentVip,
-        Some(TRIVIAL_NS),
-    ),
-    (
-        "VIP adds",
-        Stack::MonolithicVip,
-        Stack::MonolithicEth,
-        Some(TRIVIAL_NS),
-    ),
+    ("SELECT adds, on the wire", Stack::LayeredLink, Stack::ChannelLink, Some(TRIVIAL_NS)),
+    ("SELECT adds", Stack::LayeredVip, Stack::ChannelFragmentVip, Some(TRIVIAL_NS)),
+    ("VIP adds", Stack::MonolithicVip, Stack::MonolithicEth, Some(TRIVIAL_NS)),
     ("IP adds", Stack::MonolithicIp, Stack::MonolithicEth, None),
-    (
-        "CHANNEL adds",
-        Stack::ChannelFragmentVip,
-        Stack::FragmentVip,
-        None,
-    ),
+    ("CHANNEL adds", Stack::ChannelFragmentVip, Stack::FragmentVip, None),
     ("FRAGMENT adds", Stack::FragmentVip, Stack::Vip, None),
-    (
-        "three layers add",
-        Stack::LayeredVip,
-        Stack::MonolithicVip,
-        None,
-    ),
+    ("three layers add", Stack::LayeredVip, Stack::MonolithicVip, None),
 ];
 
 fn derived(records: &[Record]) -> Vec<Record> {
@@ -109,12 +82,8 @@ mod tests {
 
     #[test]
     fn large_arguments_go_in_fragments_and_small_ones_in_one_frame() {
-        let stacks = [
-            Stack::MonolithicVip,
-            Stack::LayeredVip,
-            Stack::LayeredVipSize,
-            Stack::SunUdp,
-        ];
+        let stacks =
+            [Stack::MonolithicVip, Stack::LayeredVip, Stack::LayeredVipSize, Stack::SunUdp];
         for stack in known(&stacks) {
             let pair = Pair::with_octets(stack, 16 * 1024);
             let before = pair.frames();

@@ -34,45 +34,21 @@ type Ours = (&'static str, Stack, Wire);
 const NULL_OURS: [Ours; 8] = [
     ("xk shm, SELECT-CHANNEL", Stack::LayeredLink, Wire::Shm),
     ("xk shm, M.RPC", Stack::MonolithicLink, Wire::Shm),
-    (
-        "xk shm, SELECT-CHANNEL-VIPsize",
-        Stack::LayeredVipSize,
-        Wire::Shm,
-    ),
+    ("xk shm, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Shm),
     ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
     ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
-    (
-        "xk xdp, SELECT-CHANNEL-VIPsize",
-        Stack::LayeredVipSize,
-        Wire::Xdp,
-    ),
-    (
-        "xk packet, SELECT-CHANNEL-VIPsize",
-        Stack::LayeredVipSize,
-        Wire::Packet,
-    ),
+    ("xk xdp, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Xdp),
+    ("xk packet, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Packet),
     SAME_WIRE,
 ];
 /// On the wire of libtirpc: datagrams of the machine over its loopback device.
 const SAME_WIRE: Ours = ("xk host-udp, Sun RPC", Stack::SunHostUdp, Wire::HostUdp);
 const LARGE_OURS: [Ours; 5] = [
-    (
-        "xk shm, SELECT-CHANNEL, frames of 20 KiB",
-        Stack::LayeredLink,
-        Wire::Shm,
-    ),
-    (
-        "xk shm, SELECT-CHANNEL-VIPsize",
-        Stack::LayeredVipSize,
-        Wire::Shm,
-    ),
+    ("xk shm, SELECT-CHANNEL, frames of 20 KiB", Stack::LayeredLink, Wire::Shm),
+    ("xk shm, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Shm),
     ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
     ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
-    (
-        "xk packet, SELECT-CHANNEL-VIPsize",
-        Stack::LayeredVipSize,
-        Wire::Packet,
-    ),
+    ("xk packet, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Packet),
 ];
 
 fn null() -> Benchmark {

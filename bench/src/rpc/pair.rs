@@ -53,11 +53,7 @@ fn host(pool: &Pool, number: u8, stack: Stack) -> Host {
     let host = Host::composed(config, number, &stack.lines("cable", &address), stack.top());
     for (lower, number) in USERS {
         let upper = "user";
-        let _ = host.cx.numbers_mut().add(Number {
-            upper,
-            lower,
-            number,
-        });
+        let _ = host.cx.numbers_mut().add(Number { upper, lower, number });
     }
     host
 }
@@ -71,9 +67,7 @@ impl Pair {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
         let (a, b) = (host(&pool, 1, stack), Rc::new(host(&pool, 2, stack)));
         let procedure = b.cx.add_protocol("user", "user", Procedure);
-        let enabled = b
-            .top
-            .open_enable(&b.cx, Upper::new(&procedure), stack.serves());
+        let enabled = b.top.open_enable(&b.cx, Upper::new(&procedure), stack.serves());
         let _ = enabled.expect("the procedure is free");
         let asker = Asker::default();
         let inner = Rc::new(Inner {
@@ -90,10 +84,7 @@ impl Pair {
             idle: Cell::new(0),
         });
         let turns = Rc::clone(&inner);
-        let pair = Self {
-            inner,
-            body: Rc::new(move || turns.turn()),
-        };
+        let pair = Self { inner, body: Rc::new(move || turns.turn()) };
         pair.calls(WARM);
         pair
     }
@@ -210,9 +201,7 @@ impl Inner {
     fn ask(&self, cx: &Kernel, session: &SessionRef, octets: &[u8]) -> Result<(), String> {
         let before = self.answered.get();
         let message = request(cx, octets).ok_or("no buffers")?;
-        session
-            .push(cx, message)
-            .map_err(|error| error.to_string())?;
+        session.push(cx, message).map_err(|error| error.to_string())?;
         while self.answered.get() == before {
             match self.carry() {
                 0 => self.wait_a_little(),

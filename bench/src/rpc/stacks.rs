@@ -159,10 +159,7 @@ impl Stack {
 
     /// Whether it stands on frames with addresses.
     fn has_hosts(self) -> bool {
-        !matches!(
-            self,
-            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink
-        )
+        !matches!(self, Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink)
     }
 
     /// What is above the host in a participant.
@@ -206,10 +203,5 @@ impl Stack {
 
 /// The numbers of the users, which the catalog's protocols do not know: those for experiments (RFC 3692, section 2.1), and the
 /// same on what carries IP's numbers; on Ethernet the one that `vip` derives.
-pub(crate) const USERS: [(&str, u32); 5] = [
-    ("eth", 0x3900 + 253),
-    ("ip", 253),
-    ("vip", 253),
-    ("fragment", 253),
-    ("channel", 253),
-];
+pub(crate) const USERS: [(&str, u32); 5] =
+    [("eth", 0x3900 + 253), ("ip", 253), ("vip", 253), ("fragment", 253), ("channel", 253)];

@@ -83,13 +83,7 @@ impl Pair {
         let _ = enabled.expect("the port is free");
         let body = Client::default();
         let client = a.cx.add_protocol("client", "client", body.clone());
-        Self {
-            a,
-            b,
-            client,
-            body,
-            now: Time::ZERO,
-        }
+        Self { a, b, client, body, now: Time::ZERO }
     }
 
     fn pass(&mut self) {

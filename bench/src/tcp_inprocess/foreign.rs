@@ -85,9 +85,7 @@ fn measure(built: &Built, segments: u64) -> Result<f64, Trouble> {
     let mut program = Command::new(built.path(PROGRAM));
     let found = numbers(program.arg(segments.to_string()), PATIENCE)?;
     let [ns, answered] = found[..] else {
-        return Err(Trouble::Failed(format!(
-            "the peer's program said {found:?}"
-        )));
+        return Err(Trouble::Failed(format!("the peer's program said {found:?}")));
     };
     if answered < ANSWERED_MIN {
         let times = 1.0 / answered;

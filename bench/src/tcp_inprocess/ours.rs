@@ -37,18 +37,9 @@ impl Pair {
         let _ = enabled.expect("the port is free");
         let client = a.cx.add_protocol("taker", "client", Taker::default());
         let participants = Participants::pair(at(5000, 1), at(7, 2));
-        let session = a
-            .top
-            .open(&a.cx, Upper::new(&client), participants)
-            .expect("the peer is on the link");
-        let mut pair = Self {
-            a,
-            b,
-            session,
-            received,
-            now: Time::ZERO,
-            data: vec![0x5a; WRITE],
-        };
+        let session =
+            a.top.open(&a.cx, Upper::new(&client), participants).expect("the peer is on the link");
+        let mut pair = Self { a, b, session, received, now: Time::ZERO, data: vec![0x5a; WRITE] };
         // The first octets wait for the connection.
         for _ in 0..1000 {
             pair.turn();
@@ -99,9 +90,6 @@ mod tests {
             pair.turn();
         }
         let acknowledgements = pair.b.sent() - acknowledged;
-        assert!(
-            (450..=1100).contains(&acknowledgements),
-            "{acknowledgements}"
-        );
+        assert!((450..=1100).contains(&acknowledgements), "{acknowledgements}");
     }
 }

@@ -59,9 +59,7 @@ impl Pair {
         let peer = IpEndpoint::new(IpAddress::v4(10, 0, 0, 2), 7);
         let Talker { host, sockets, tcp } = &mut pair.a;
         let socket: &mut tcp::Socket<'_> = sockets.get_mut(*tcp);
-        socket
-            .connect(host.interface.context(), peer, 5000)
-            .expect("a fresh socket connects");
+        socket.connect(host.interface.context(), peer, 5000).expect("a fresh socket connects");
         while !pair.a.socket().may_send() {
             pair.turn();
         }
@@ -115,9 +113,6 @@ mod tests {
             pair.turn();
             acknowledgements += pair.a.host.device.waiting();
         }
-        assert!(
-            (450..=1100).contains(&acknowledgements),
-            "{acknowledgements}"
-        );
+        assert!((450..=1100).contains(&acknowledgements), "{acknowledgements}");
     }
 }

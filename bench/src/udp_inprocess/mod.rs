@@ -28,10 +28,9 @@ fn cases() -> Vec<Case> {
             1 => format!("{octets} octets"),
             _ => format!("{octets} octets, batches of {batch}"),
         };
-        let mut case = Case::new(row.clone(), OPERATIONS, move || {
-            ours::Pair::new(1).exchange(octets, batch)
-        })
-        .beside("smoltcp");
+        let mut case =
+            Case::new(row.clone(), OPERATIONS, move || ours::Pair::new(1).exchange(octets, batch))
+                .beside("smoltcp");
         if (octets, batch) == (64, 1) {
             case = case.goal(Goal::AtMost(70.0));
             list.push(
@@ -50,10 +49,7 @@ fn cases() -> Vec<Case> {
         }
         list.push(case);
         list.push(
-            Case::new(row, OPERATIONS, move || {
-                smoltcp_peer::exchange(octets, batch)
-            })
-            .of("smoltcp"),
+            Case::new(row, OPERATIONS, move || smoltcp_peer::exchange(octets, batch)).of("smoltcp"),
         );
     }
     let flows = Case::new("64 octets, 64 flows in turn", OPERATIONS, || {

@@ -25,11 +25,8 @@ impl Pair {
         let count = Count::default();
         let received = Rc::clone(&count.messages);
         let server = b.cx.add_protocol("count", "server", count);
-        let enabled = b.top.open_enable(
-            &b.cx,
-            Upper::new(&server),
-            Participants::local(Part::port(7)),
-        );
+        let enabled =
+            b.top.open_enable(&b.cx, Upper::new(&server), Participants::local(Part::port(7)));
         let _ = enabled.expect("the port is free");
         let client = a.cx.add_protocol("count", "client", Count::default());
         let open = |port| {
@@ -38,22 +35,12 @@ impl Pair {
             opened.expect("the peer is on the link")
         };
         let sessions = (5000..5000 + sessions).map(open).collect();
-        let pair = Self {
-            a,
-            b,
-            sessions,
-            turn: Cell::new(0),
-            received,
-        };
+        let pair = Self { a, b, sessions, turn: Cell::new(0), received };
         // The first message waits for address resolution; then everything is warm.
         for (sent, session) in pair.sessions.iter().enumerate() {
             let _ = session.push(&pair.a.cx, pair.message(64));
             while pair.b.take_from(&pair.a) + pair.a.take_from(&pair.b) > 0 {}
-            assert_eq!(
-                pair.received.get(),
-                sent as u64 + 1,
-                "the pair has connected"
-            );
+            assert_eq!(pair.received.get(), sent as u64 + 1, "the pair has connected");
         }
         pair
     }
@@ -66,18 +53,13 @@ impl Pair {
         }
         let turn = self.turn.get();
         let next = turn + 1;
-        self.turn
-            .set(if next < self.sessions.len() { next } else { 0 });
+        self.turn.set(if next < self.sessions.len() { next } else { 0 });
         &self.sessions[turn]
     }
 
     #[inline]
     fn message(&self, octets: usize) -> Message {
-        self.a
-            .cx
-            .pool()
-            .alloc(HEADROOM, octets)
-            .expect("the pool has room")
+        self.a.cx.pool().alloc(HEADROOM, octets).expect("the pool has room")
     }
 
     /// Sends `count` messages: one alone by `push`, several by `push_burst`.
@@ -108,11 +90,7 @@ impl Pair {
                 self.b.take_from(&self.a);
                 left -= now;
             }
-            assert_eq!(
-                self.received.get() - before,
-                operations,
-                "everything sent arrived"
-            );
+            assert_eq!(self.received.get() - before, operations, "everything sent arrived");
         }
     }
 }

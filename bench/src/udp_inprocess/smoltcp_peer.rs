@@ -39,9 +39,7 @@ pub(crate) fn exchange(octets: usize, batch: u64) -> impl FnMut(u64) {
     let mut turn = move |count: u64| {
         let socket = a.sockets.get_mut::<udp::Socket<'_>>(a.udp);
         for _ in 0..count {
-            socket
-                .send_slice(black_box(&payload), peer)
-                .expect("the socket's buffer has room");
+            socket.send_slice(black_box(&payload), peer).expect("the socket's buffer has room");
         }
         a.poll();
         b.poll();

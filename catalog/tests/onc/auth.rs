@@ -27,8 +27,7 @@ fn prog(cx: &Kernel, name: &str, lowers: &[ProtocolRef]) -> ProtocolRef {
 }
 
 fn number(cx: &Kernel, upper: &ProtocolRef, select: &ProtocolRef, flavor: u32) {
-    cx.numbers_mut()
-        .override_pair(upper.id(), select.id(), flavor);
+    cx.numbers_mut().override_pair(upper.id(), select.id(), flavor);
 }
 
 fn sys_settings() -> xk_authsys::Settings {
@@ -45,12 +44,7 @@ fn sys_settings() -> xk_authsys::Settings {
 /// Whole credentials, and servers that take empty ones besides.
 pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
-    let sys = xk_authsys::add(
-        cx,
-        &format!("authsys-{name}"),
-        select.clone(),
-        sys_settings(),
-    );
+    let sys = xk_authsys::add(cx, &format!("authsys-{name}"), select.clone(), sys_settings());
     number(cx, &sys, &select, 1);
     let none = xk_authnone::add(cx, &format!("authnone-{name}"), select.clone(), 64);
     number(cx, &none, &select, 0);
@@ -60,12 +54,7 @@ pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
 /// The same with shorthands.
 pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
-    let sys = xk_authsys::add(
-        cx,
-        &format!("authsys-{name}"),
-        select.clone(),
-        sys_settings(),
-    );
+    let sys = xk_authsys::add(cx, &format!("authsys-{name}"), select.clone(), sys_settings());
     number(cx, &sys, &select, 1);
     let settings = xk_authshort::Settings::default();
     let lowers = (select.clone(), sys);
@@ -86,11 +75,7 @@ fn callers(net: &Net) -> Rc<RefCell<Vec<Option<Caller>>>> {
 }
 
 fn caller(flavor: u32, user: u32, group: u32) -> Option<Caller> {
-    Some(Caller {
-        flavor,
-        user,
-        group,
-    })
+    Some(Caller { flavor, user, group })
 }
 
 /// A network with a server of NFS version 3, whose procedure 1 gives its arguments back.
@@ -150,19 +135,14 @@ fn a_client_sends_the_standard_s_credential() {
 fn users_who_are_not_accepted_are_told_so() {
     let net = Net::new(3, &sys);
     let call = |procedure: u32, user: u32| {
-        words(&[
-            7, 0, 2, PROGRAM, 1, procedure, 1, 20, 1, 0, user, 0, 0, 0, 0,
-        ])
+        words(&[7, 0, 2, PROGRAM, 1, procedure, 1, 20, 1, 0, user, 0, 0, 0, 0])
     };
     assert_eq!(net.datagram(&call(1, 5)), Some(words(&[7, 1, 1, 1, 5])));
     assert_eq!(net.drops("authsys-server", &TOO_WEAK), 1);
     assert_eq!(net.server.executed.get(), 0);
     // The null procedure is there for everybody.
     assert_eq!(net.datagram(&call(0, 5)), Some(words(&[7, 1, 0, 0, 0, 0])));
-    assert_eq!(
-        net.datagram(&call(1, 1234)),
-        Some(words(&[7, 1, 0, 0, 0, 0]))
-    );
+    assert_eq!(net.datagram(&call(1, 1234)), Some(words(&[7, 1, 0, 0, 0, 0])));
     // Seventeen groups; a name too long; a body too long; a verifier too long.
     for (body, stat) in [
         (&[1, 20, 1, 0, 0, 0, 17, 0, 0][..], 1),
@@ -198,10 +178,7 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     let flavor = |at: usize| net.wire.borrow()[at].1[8 + 27];
     assert_eq!([0, 2, 4].map(flavor), [1, 2, 2]);
     // The reply to the whole credential brought it, in its verifier.
-    assert_eq!(
-        net.wire.borrow()[1].1[8 + 12..8 + 28],
-        words(&[2, 32, 2, 24])
-    );
+    assert_eq!(net.wire.borrow()[1].1[8 + 12..8 + 28], words(&[2, 32, 2, 24]));
     // Too old: the server rejects it, the client says again who he is, and the caller notices nothing.
     net.cx.advance(Duration::from_secs(3600));
     assert_eq!(net.call(&session, b"abcd"), Ok(b"abcd".to_vec()));
@@ -227,10 +204,7 @@ fn nobody_else_can_use_a_shorthand() {
         call
     };
     for octets in [shorthand, all] {
-        assert_eq!(
-            net.datagram(&call(octets)),
-            Some(words(&[7, 1, 0, 0, 0, 0]))
-        );
+        assert_eq!(net.datagram(&call(octets)), Some(words(&[7, 1, 0, 0, 0, 0])));
     }
     let rejected = Some(words(&[7, 1, 1, 1, 2]));
     let mut other = shorthand.to_vec();
@@ -266,10 +240,7 @@ fn answered(
     replies: &[&[u32]],
 ) -> (Result<Vec<u8>, CallCause>, Vec<Vec<u8>>) {
     let replies: Vec<Vec<u8>> = replies.iter().map(|reply| words(reply)).collect();
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let requests = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&requests);
     net.then(move |net| {
@@ -344,11 +315,8 @@ fn users_who_are_not_accepted_get_no_shorthand() {
 
 #[test]
 fn a_request_of_the_largest_size_passes_with_any_credential() {
-    for (seed, build) in [
-        (9, &sys as &crate::net::Build),
-        (10, &short),
-        (11, &crate::net::classic),
-    ] {
+    for (seed, build) in [(9, &sys as &crate::net::Build), (10, &short), (11, &crate::net::classic)]
+    {
         let net = Net::new(seed, build);
         let session = net.open(1);
         let max = session.ask(&net.cx, MaxPacket::default()).unwrap().octets as usize;
@@ -358,10 +326,7 @@ fn a_request_of_the_largest_size_passes_with_any_credential() {
         }
         let fresh = net.open(2);
         let error = net.call(&fresh, &vec![7; max + 1]).expect_err("too big");
-        assert!(
-            matches!(error.cause, CallCause::Push(PushError::TooBig { .. })),
-            "{error}"
-        );
+        assert!(matches!(error.cause, CallCause::Push(PushError::TooBig { .. })), "{error}");
         drop((session, fresh));
         net.finish();
     }

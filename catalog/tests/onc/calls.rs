@@ -37,18 +37,13 @@ fn refusals_come_with_their_reasons() {
     let of = |reason| Rejection::new(reason);
     assert_eq!(rejected(net.call(&net.open(7), b"")), of(&NO_PROCEDURE));
     assert_eq!(rejected(net.call(&net.open(2), b"no")), of(&BAD_ARGUMENTS));
-    net.server
-        .act
-        .replace(Some(Rc::new(|_, _, _| Some(&xk_core::reason::NO_BUFFERS))));
+    net.server.act.replace(Some(Rc::new(|_, _, _| Some(&xk_core::reason::NO_BUFFERS))));
     assert_eq!(rejected(net.call(&net.open(1), b"")), of(&SYSTEM_ERROR));
     let program = net.open_as("*, procedure1@version1@program7@port2049@10.0.0.2");
     assert_eq!(rejected(net.call(&program, b"")), of(&NO_PROGRAM));
     let text = format!("*, procedure0@version9@program{PROGRAM}@port2049@10.0.0.2");
     let version = rejected(net.call(&net.open_as(&text), b""));
-    assert_eq!(
-        (version.reason, version.versions),
-        (&NO_VERSION, Some((1, 1)))
-    );
+    assert_eq!((version.reason, version.versions), (&NO_VERSION, Some((1, 1))));
     assert_eq!(net.drops("sunprog-server", &NO_PROGRAM), 1);
     assert_eq!(net.drops("sunprog-server", &NO_VERSION), 1);
     net.finish();
@@ -62,20 +57,14 @@ fn a_program_withdrawn_is_gone() {
     let enable = net.server.enable.take().unwrap();
     net.tops[1].open_disable(&net.cx, enable);
     // Nobody takes what comes to the port any more, but the peer's session lives on.
-    assert_eq!(
-        rejected(net.call(&session, b"x")),
-        Rejection::new(&NO_PROGRAM)
-    );
+    assert_eq!(rejected(net.call(&session, b"x")), Rejection::new(&NO_PROGRAM));
     net.finish();
 }
 
 #[test]
 fn many_calls_at_once_each_get_their_own_reply() {
     let net = Net::new(4, &classic);
-    net.faults.set(Faults {
-        late: 500,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { late: 500, ..Faults::default() });
     let results = Rc::new(RefCell::new(Vec::new()));
     let sessions = [net.open(1), net.open(3)];
     for n in 0..100u32 {
@@ -98,17 +87,11 @@ fn many_calls_at_once_each_get_their_own_reply() {
 #[test]
 fn the_same_octets_come_again_after_1_2_4_8_and_8_seconds() {
     let net = Net::new(5, &classic);
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let begun = net.cx.now();
     let error = net.call(&net.open(1), b"x").expect_err("nobody hears it");
     assert_eq!(error.cause, CallCause::TimedOut { tries: 6 });
-    assert_eq!(
-        error.describe(&net.cx),
-        "reqrep-client: timed out after 6 tries"
-    );
+    assert_eq!(error.describe(&net.cx), "reqrep-client: timed out after 6 tries");
     assert_eq!(net.cx.now().since(begun), Duration::from_secs(30));
     let wire = net.wire.take();
     assert_eq!(wire.len(), 6);
@@ -122,10 +105,7 @@ fn the_same_octets_come_again_after_1_2_4_8_and_8_seconds() {
 #[test]
 fn a_deadline_ends_the_call_early_and_cancelling_does() {
     let net = Net::new(6, &classic);
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let session = net.open(1);
     let result = Rc::new(RefCell::new(Vec::new()));
     for (deadline_ms, tag) in [(2500, 0), (u64::MAX, 7), (0, 0)] {
@@ -136,9 +116,7 @@ fn a_deadline_ends_the_call_early_and_cancelling_does() {
                 u64::MAX => Time::MAX,
                 ms => net.cx.now().after(Duration::from_millis(ms)),
             };
-            request
-                .set_attribute(CallOptions { deadline, tag })
-                .unwrap();
+            request.set_attribute(CallOptions { deadline, tag }).unwrap();
             let error = session.call(&net.cx, request).map(drop).unwrap_err();
             result.borrow_mut().push((net.cx.now(), error.cause));
         });
@@ -155,10 +133,7 @@ fn a_deadline_ends_the_call_early_and_cancelling_does() {
         [
             (Time::ZERO, CallCause::TimedOut { tries: 0 }),
             (Time::ZERO, CallCause::Cancelled),
-            (
-                Time::ZERO.after(Duration::from_millis(2500)),
-                CallCause::TimedOut { tries: 2 }
-            ),
+            (Time::ZERO.after(Duration::from_millis(2500)), CallCause::TimedOut { tries: 2 }),
         ]
     );
     drop(session);
@@ -168,10 +143,7 @@ fn a_deadline_ends_the_call_early_and_cancelling_does() {
 #[test]
 fn a_session_closed_meanwhile_ends_its_calls() {
     let net = Net::new(7, &classic);
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let session = net.open(1);
     let other = session.clone();
     net.then(move |net| {

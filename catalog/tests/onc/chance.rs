@@ -9,10 +9,7 @@ use xk_core::{Kernel, ProtocolRef};
 
 fn stack(cx: &Kernel, name: &str, below: ProtocolRef, dupcache: usize) -> ProtocolRef {
     let udp = xk_udp::add(cx, &format!("udp-{name}"), below, 1024, true);
-    let settings = xk_reqrep::Settings {
-        dupcache,
-        ..xk_reqrep::Settings::default()
-    };
+    let settings = xk_reqrep::Settings { dupcache, ..xk_reqrep::Settings::default() };
     over(cx, name, udp, settings)
 }
 
@@ -90,16 +87,9 @@ fn zero_or_more_executions_and_at_least_one_for_a_reply() {
 #[test]
 fn with_a_cache_that_holds_them_all_none_is_executed_twice() {
     for seed in 0..seeds() {
-        let faults = Faults {
-            loss: [0, 100, 300][seed as usize % 3],
-            duplicate: 300,
-            late: 200,
-        };
+        let faults = Faults { loss: [0, 100, 300][seed as usize % 3], duplicate: 300, late: 200 };
         let model = run(seed, 64, faults);
         let executed = model.executed.borrow();
-        assert!(
-            executed.values().all(|n| *n == 1),
-            "seed {seed}: {executed:?}"
-        );
+        assert!(executed.values().all(|n| *n == 1), "seed {seed}: {executed:?}");
     }
 }

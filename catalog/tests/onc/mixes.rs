@@ -24,12 +24,7 @@ fn on_tcp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
 }
 
 fn tcp_net(seed: u64, local: &str) -> Rc<Net> {
-    Net::with(
-        seed,
-        &on_tcp,
-        [1, 2].map(|n| Lower::host(host(n), 6)),
-        local,
-    )
+    Net::with(seed, &on_tcp, [1, 2].map(|n| Lower::host(host(n), 6)), local)
 }
 
 fn local() -> String {
@@ -45,10 +40,7 @@ fn calls_of_any_size_go_over_a_stream() {
         assert_eq!(net.call(&session, &arguments), Ok(arguments), "{size}");
     }
     let error = net.call(&session, &[0; 200_000]).expect_err("too big");
-    assert!(matches!(
-        error.cause,
-        CallCause::Push(PushError::TooBig { .. })
-    ));
+    assert!(matches!(error.cause, CallCause::Push(PushError::TooBig { .. })));
     drop(session);
     net.finish();
 }
@@ -56,11 +48,7 @@ fn calls_of_any_size_go_over_a_stream() {
 #[test]
 fn a_lossy_network_costs_no_call_and_none_is_executed_twice() {
     let net = tcp_net(2, &local());
-    net.faults.set(Faults {
-        loss: 50,
-        duplicate: 20,
-        late: 100,
-    });
+    net.faults.set(Faults { loss: 50, duplicate: 20, late: 100 });
     let results = Rc::new(RefCell::new(0));
     let session = net.open(1);
     for n in 0..100u32 {
@@ -85,20 +73,14 @@ fn after_the_connection_broke_the_call_goes_on_over_a_new_one() {
     let session = net.open(3);
     assert!(net.call(&session, b"first").is_ok());
     // The server breaks the connection while it executes.
-    net.server
-        .act
-        .replace(Some(Rc::new(|cx: &Kernel, _, _: &_| {
-            let rm = cx.find_protocol("rm-server").unwrap();
-            let list = xk_core::control::ListSessions {
-                max: 8,
-                sessions: Vec::new(),
-                total: 0,
-            };
-            for session in rm.ask(cx, list).unwrap().sessions {
-                let _ = session.ask(cx, StreamAbort);
-            }
-            None
-        })));
+    net.server.act.replace(Some(Rc::new(|cx: &Kernel, _, _: &_| {
+        let rm = cx.find_protocol("rm-server").unwrap();
+        let list = xk_core::control::ListSessions { max: 8, sessions: Vec::new(), total: 0 };
+        for session in rm.ask(cx, list).unwrap().sessions {
+            let _ = session.ask(cx, StreamAbort);
+        }
+        None
+    })));
     let begun = net.cx.now();
     let other = session.clone();
     net.then(move |net| {
@@ -140,10 +122,7 @@ fn a_bare_link_will_do() {
     let net = Net::with(5, &build, link, &local);
     let text = format!("*, procedure1@version1@program{PROGRAM}@*");
     let session = net.open_as(&text);
-    assert_eq!(
-        net.call(&session, b"over a link"),
-        Ok(b"over a link".into())
-    );
+    assert_eq!(net.call(&session, b"over a link"), Ok(b"over a link".into()));
     drop(session);
     net.finish();
 }
@@ -152,13 +131,9 @@ fn a_bare_link_will_do() {
 fn on_channel(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let limits = xk_channel::Limits::default();
     let channel = xk_channel::add(cx, &format!("channel-{name}"), below, limits);
-    let settings = xk_sunselect::Settings {
-        lines_max: 1,
-        ..xk_sunselect::Settings::default()
-    };
+    let settings = xk_sunselect::Settings { lines_max: 1, ..xk_sunselect::Settings::default() };
     let select = xk_sunselect::add(cx, &format!("sunselect-{name}"), channel.clone(), settings);
-    cx.numbers_mut()
-        .override_pair(select.id(), channel.id(), 0x67);
+    cx.numbers_mut().override_pair(select.id(), channel.id(), 0x67);
     let settings = xk_sunprog::Settings::default();
     let lowers = [select.clone()];
     let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), &lowers, settings);
@@ -183,9 +158,7 @@ fn a_call_taken_back_as_its_turn_comes_is_not_made() {
     net.then(move |net| {
         let mut request = net.cx.message(b"second");
         let deadline = xk_core::Time::MAX;
-        request
-            .set_attribute(CallOptions { deadline, tag: 7 })
-            .unwrap();
+        request.set_attribute(CallOptions { deadline, tag: 7 }).unwrap();
         let result = second.call(&net.cx, request).map(drop);
         *to.borrow_mut() = Some(result.map_err(|error| error.cause));
     });

@@ -145,12 +145,8 @@ pub(crate) fn over(
         xk_sunselect::Settings::default(),
     );
     let settings = xk_sunprog::Settings::default();
-    let prog = xk_sunprog::add(
-        cx,
-        &format!("sunprog-{name}"),
-        core::slice::from_ref(&select),
-        settings,
-    );
+    let prog =
+        xk_sunprog::add(cx, &format!("sunprog-{name}"), core::slice::from_ref(&select), settings);
     cx.numbers_mut().override_pair(prog.id(), select.id(), 0);
     prog
 }
@@ -158,22 +154,14 @@ pub(crate) fn over(
 impl Net {
     pub(crate) fn new(seed: u64, build: &Build) -> Rc<Self> {
         let local = format!("version1@program{PROGRAM}@port{PORT}");
-        Self::with(
-            seed,
-            build,
-            [1, 2].map(|n| Lower::host(host(n), 17)),
-            &local,
-        )
+        Self::with(seed, build, [1, 2].map(|n| Lower::host(host(n), 17)), &local)
     }
 
     /// The same with other things below, and a server of this participant.
     pub(crate) fn with(seed: u64, build: &Build, below: [Lower; 2], local: &str) -> Rc<Self> {
         let cx = TestKernel::with_switch(seed, Box::new(CoroutineSwitch::new()));
         let [a, b] = below;
-        let ends = [
-            Bottom::add(&cx, "below-client", a),
-            Bottom::add(&cx, "below-server", b),
-        ];
+        let ends = [Bottom::add(&cx, "below-client", a), Bottom::add(&cx, "below-server", b)];
         let tops = [
             build(&cx, "client", ends[0].protocol().clone()),
             build(&cx, "server", ends[1].protocol().clone()),
@@ -212,9 +200,7 @@ impl Net {
 
     pub(crate) fn open_as(&self, participants: &str) -> SessionRef {
         let participants = participants.parse().unwrap();
-        self.tops[0]
-            .open(&self.cx, Upper::new(&self.client), participants)
-            .unwrap()
+        self.tops[0].open(&self.cx, Upper::new(&self.client), participants).unwrap()
     }
 
     /// Has something done on a shepherd when [`Net::run`] is called.
@@ -302,11 +288,7 @@ impl Net {
     }
 
     fn put(&self, from: usize, message: Message) {
-        let Faults {
-            loss,
-            duplicate,
-            late,
-        } = self.faults.get();
+        let Faults { loss, duplicate, late } = self.faults.get();
         let chance = |of| self.cx.random().below(1000) < of;
         if chance(loss) {
             return;
@@ -346,10 +328,8 @@ impl Net {
     ) -> Option<Vec<u8>> {
         let len = payload.len() as u16 + 8;
         // Without a checksum, which UDP allows.
-        let mut octets_sent: Vec<u8> = [from, to, len, 0]
-            .into_iter()
-            .flat_map(u16::to_be_bytes)
-            .collect();
+        let mut octets_sent: Vec<u8> =
+            [from, to, len, 0].into_iter().flat_map(u16::to_be_bytes).collect();
         octets_sent.extend(payload);
         let before = self.wire.borrow().len();
         self.then(move |net| {

@@ -195,22 +195,13 @@ fn the_client_reads_every_reply_there_is() {
     let cause = |rest: &[u32]| forged(rest).expect_err("an error").cause;
     assert_eq!(forged(&[0, 0, 0, 0, 7]), Ok(words(&[7])));
     // A verifier that is not empty.
-    assert_eq!(
-        forged(&[0, 2, 5, 0x0102_0304, 0x0500_0000, 0, 7]),
-        Ok(words(&[7]))
-    );
+    assert_eq!(forged(&[0, 2, 5, 0x0102_0304, 0x0500_0000, 0, 7]), Ok(words(&[7])));
     let versions = |cause| match cause {
         CallCause::Rejected(rejection) => (rejection.reason.name, rejection.versions),
         other => panic!("{other}"),
     };
-    assert_eq!(
-        versions(cause(&[0, 0, 0, 2, 2, 3])),
-        ("no such version", Some((2, 3)))
-    );
-    assert_eq!(
-        versions(cause(&[1, 0, 3, 4])),
-        ("wrong RPC version", Some((3, 4)))
-    );
+    assert_eq!(versions(cause(&[0, 0, 0, 2, 2, 3])), ("no such version", Some((2, 3))));
+    assert_eq!(versions(cause(&[1, 0, 3, 4])), ("wrong RPC version", Some((3, 4))));
     assert_eq!(versions(cause(&[1, 1, 5])), ("credentials too weak", None));
     for stat in [1, 3, 4, 5] {
         assert!(matches!(cause(&[0, 0, 0, stat]), CallCause::Rejected(_)));
@@ -257,10 +248,7 @@ fn every_truncation_is_dropped_or_answered_and_never_executed() {
 fn bad_messages_are_counted() {
     let net = Net::new(6, &classic);
     // Neither call nor reply, and a reply that nobody waits for.
-    assert_eq!(
-        net.datagram(&words(&[XID, 2, 2, PROGRAM, 1, 1, 0, 0, 0, 0])),
-        None
-    );
+    assert_eq!(net.datagram(&words(&[XID, 2, 2, PROGRAM, 1, 1, 0, 0, 0, 0])), None);
     assert_eq!(net.datagram(&words(&[XID, 1, 0, 0, 0, 0])), None);
     assert_eq!(net.drops("reqrep-server", &reason::MALFORMED), 1);
     assert_eq!(net.drops("reqrep-server", &xk_reqrep::NO_CALL), 1);

@@ -30,9 +30,7 @@ fn net(seed: u64) -> Rc<Net> {
 
 /// A session to a procedure of the server whose port is to be found.
 fn unknown(net: &Net, procedure: u32) -> SessionRef {
-    net.open_as(&format!(
-        "*, procedure{procedure}@version1@program{PROGRAM}@port0@10.0.0.2"
-    ))
+    net.open_as(&format!("*, procedure{procedure}@version1@program{PROGRAM}@port0@10.0.0.2"))
 }
 
 /// At which port the server's table has a version of the program.
@@ -83,10 +81,7 @@ fn a_call_that_gives_up_early_ends_no_other() {
     let net = net(2);
     let session = unknown(&net, 1);
     assert!(net.call(&session, b"x").is_ok());
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let ends = Rc::new(RefCell::new(Vec::new()));
     for patience_ms in [500, 20_000] {
         let (ends, session) = (Rc::clone(&ends), session.clone());
@@ -102,10 +97,7 @@ fn a_call_that_gives_up_early_ends_no_other() {
         });
     }
     net.run();
-    assert_eq!(
-        *ends.borrow(),
-        [Err(CallCause::TimedOut { tries: 1 }), Ok(())]
-    );
+    assert_eq!(*ends.borrow(), [Err(CallCause::TimedOut { tries: 1 }), Ok(())]);
     drop(session);
     net.finish();
 }
@@ -113,10 +105,7 @@ fn a_call_that_gives_up_early_ends_no_other() {
 #[test]
 fn whoever_waits_for_a_port_can_be_called_back() {
     let net = net(3);
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     let session = unknown(&net, 1);
     let ends = Rc::new(RefCell::new(Vec::new()));
     for tag in [7, 8] {
@@ -124,12 +113,9 @@ fn whoever_waits_for_a_port_can_be_called_back() {
         net.then(move |net| {
             let mut request = net.cx.message(b"x");
             let deadline = xk_core::Time::MAX;
-            request
-                .set_attribute(CallOptions { deadline, tag })
-                .unwrap();
+            request.set_attribute(CallOptions { deadline, tag }).unwrap();
             let end = session.call(&net.cx, request).map(drop);
-            ends.borrow_mut()
-                .push((tag, end.map_err(|error| error.cause)));
+            ends.borrow_mut().push((tag, end.map_err(|error| error.cause)));
         });
     }
     let other = session.clone();
@@ -189,12 +175,7 @@ fn a_call_on_behalf_of_another_reaches_whoever_serves_the_procedure() {
 #[test]
 fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     let below = [1, 2].map(|n| Lower::host(host(n), 17));
-    let net = Net::with(
-        6,
-        &mapped,
-        below,
-        &format!("version1@program{PROGRAM}@port{PORT}"),
-    );
+    let net = Net::with(6, &mapped, below, &format!("version1@program{PROGRAM}@port{PORT}"));
     // From this very host: somebody takes the name before the graph's own server comes.
     let set = [PROGRAM, 2, 17, 9];
     let mut all = vec![7, 0, 2, 100_000, 2, 1, 0, 0, 0, 0];
@@ -202,18 +183,11 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     let reply = net.datagram_of(Part::Host(host(2)), (1023, 111), &words(&all));
     assert_eq!(reply, Some(words(&[7, 1, 0, 0, 0, 0, 1])));
     assert_eq!(port(&net, 2), Some(9));
-    let _for_good = offer(
-        &net,
-        "own",
-        &format!("version2@program{PROGRAM}@port{PORT}"),
-    )
-    .unwrap();
+    let _for_good = offer(&net, "own", &format!("version2@program{PROGRAM}@port{PORT}")).unwrap();
     assert_eq!(port(&net, 2), Some(PORT));
     // Nor any user of this host, whoever his credential says he is: only from a reserved port.
-    let taken = [
-        vec![8, 0, 2, 100_000, 2, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0],
-        vec![PROGRAM, 3, 17, 9],
-    ];
+    let taken =
+        [vec![8, 0, 2, 100_000, 2, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0], vec![PROGRAM, 3, 17, 9]];
     for port in [1024, 40_000] {
         let denied = net.datagram_of(Part::Host(host(2)), (port, 111), &words(&taken.concat()));
         assert_eq!(denied, Some(words(&[8, 1, 1, 1, 5])), "port {port}");

@@ -19,28 +19,16 @@ fn report(net: &Net, kind: NetworkErrorKind, start_len: usize) {
     let session = net.ends[0].held().first().cloned();
     let mut start = [0; 16];
     let wire = net.wire.borrow();
-    let (_, octets) = wire
-        .iter()
-        .rfind(|(from, _)| *from == 0)
-        .expect("a request");
+    let (_, octets) = wire.iter().rfind(|(from, _)| *from == 0).expect("a request");
     start.copy_from_slice(&octets[..16]);
     let udp = net.cx.find_protocol("udp-client").expect("the layer");
-    let error = NetworkError {
-        kind,
-        reporter: None,
-        session,
-        start,
-        start_len,
-    };
+    let error = NetworkError { kind, reporter: None, session, start, start_len };
     let _ = udp.ask(&net.cx, error);
 }
 
 /// Nothing arrives, and a little later the network says so.
 fn reported(net: &Rc<Net>, kind: NetworkErrorKind, start_len: usize) {
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     net.then(move |net| {
         let never = Semaphore::new(0);
         let _ = net.cx.wait(&never, Some(LATER));
@@ -104,10 +92,7 @@ fn other_calls_to_the_peer_go_on() {
     let net = Net::new(1, &classic);
     let session = net.open(1);
     let ends = Rc::new(RefCell::new(Vec::new()));
-    net.faults.set(Faults {
-        loss: 1000,
-        ..Faults::default()
-    });
+    net.faults.set(Faults { loss: 1000, ..Faults::default() });
     for name in ["first", "second"] {
         let (ends, session) = (Rc::clone(&ends), session.clone());
         net.then(move |net| {

@@ -98,17 +98,12 @@ pub(super) fn check(
             .expected("`count=N` or nothing")
             .suggest(&param.name, ["count"]);
     }
-    let names: HashMap<&str, usize> = (0..host.nodes.len())
-        .rev()
-        .map(|at| (host.nodes[at].name.as_str(), at))
-        .collect();
+    let names: HashMap<&str, usize> =
+        (0..host.nodes.len()).rev().map(|at| (host.nodes[at].name.as_str(), at)).collect();
     let lowers = host.nodes.iter().enumerate().map(|(at, node)| {
         // That a node stands on itself was reported when the file was read.
         let find = |name: &xk_lang::Spanned<String>| {
-            names
-                .get(name.as_str())
-                .copied()
-                .filter(|lower| *lower != at)
+            names.get(name.as_str()).copied().filter(|lower| *lower != at)
         };
         node.lowers.iter().map(find).collect()
     });
@@ -116,11 +111,7 @@ pub(super) fn check(
     let mut site = Site {
         host,
         catalog,
-        entries: host
-            .nodes
-            .iter()
-            .map(|node| find_kind(node, catalog, diagnostics))
-            .collect(),
+        entries: host.nodes.iter().map(|node| find_kind(node, catalog, diagnostics)).collect(),
         uppers: turn_round(&lowers),
         lowers,
         above: vec![None; host.nodes.len()],

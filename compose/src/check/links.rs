@@ -17,11 +17,7 @@ pub(super) struct Links<'a> {
 
 /// The links as the simulator wants them. A link with mistakes is as far like it as can be.
 pub(super) fn check(graph: &Graph, diagnostics: &mut Diagnostics) -> Vec<LinkConfig> {
-    let links: Vec<LinkConfig> = graph
-        .links
-        .iter()
-        .map(|link| config(link, diagnostics))
-        .collect();
+    let links: Vec<LinkConfig> = graph.links.iter().map(|link| config(link, diagnostics)).collect();
     if links.iter().any(|link| !link.partitions.is_empty()) {
         check_partitions(graph, diagnostics);
     }
@@ -49,21 +45,14 @@ fn config(link: &Link, diagnostics: &mut Diagnostics) -> LinkConfig {
 }
 
 fn report(link: &Link, error: BuildError, diagnostics: &mut Diagnostics) {
-    let BuildError::Param {
-        name,
-        index,
-        expected,
-    } = &error
-    else {
+    let BuildError::Param { name, index, expected } = &error else {
         diagnostics.error(link.name.span, error.to_string());
         return;
     };
     let property = link.param(name).map(|param| param.value.span);
     let block = link.blocks(name).nth(*index).map(|block| block.span);
     let span = property.or(block).unwrap_or(link.name.span);
-    diagnostics
-        .error(span, format!("this `{name}` does not do"))
-        .expected(expected.as_str());
+    diagnostics.error(span, format!("this `{name}` does not do")).expected(expected.as_str());
 }
 
 /// The hosts that partitions name.
@@ -105,10 +94,7 @@ pub(super) fn check_uses(graph: &Graph, diagnostics: &mut Diagnostics) {
         let wires = host.nodes.iter().filter(|n| *n.kind == *xk_sim::ENTRY.kind);
         for wire in wires {
             if let Some(param) = wire.param("link") {
-                let found = Use {
-                    host,
-                    name: &param.value,
-                };
+                let found = Use { host, name: &param.value };
                 count_ends(graph, &found, &mut ends, diagnostics);
             }
         }
@@ -119,10 +105,7 @@ pub(super) fn check_uses(graph: &Graph, diagnostics: &mut Diagnostics) {
         let two_ends = matches!(kind, Some(Value::Text(word)) if word == "pointtopoint");
         if count == 0 {
             diagnostics
-                .warning(
-                    link.name.span,
-                    format!("no wire hangs on the link `{}`", link.name),
-                )
+                .warning(link.name.span, format!("no wire hangs on the link `{}`", link.name))
                 .help(format!("use it: `sim link={}`", link.name));
         } else if two_ends && count != 2 {
             let what = format!("a point-to-point link has two ends, and on this one hang {count}");

@@ -37,10 +37,7 @@ pub fn check(
             .help("begin with `host NAME { ... }`; `xk help graph` shows how");
     }
     let links = links::check(&graph, &mut diagnostics);
-    let site_links = links::Links {
-        written: &graph.links,
-        configs: &links,
-    };
+    let site_links = links::Links { written: &graph.links, configs: &links };
     let plans = graph
         .hosts
         .iter()

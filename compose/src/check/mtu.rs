@@ -75,8 +75,7 @@ fn with_own(site: &Site<'_>, at: usize, piles: &[Pile]) -> Pile {
         && entry.header_octets > 0
     {
         pile.octets = pile.octets.saturating_add(entry.header_octets);
-        pile.names
-            .insert(0, format!("{} {}", entry.kind, entry.header_octets));
+        pile.names.insert(0, format!("{} {}", entry.kind, entry.header_octets));
     }
     pile
 }
@@ -88,15 +87,11 @@ fn mtu_of(site: &Site<'_>, at: usize, links: Links<'_>) -> Option<(usize, Span, 
     if let Some(param) = node.param("mtu") {
         return Some((octets(&site.params[at])?, param.value.span, None));
     }
-    let link = node
-        .param("link")
-        .filter(|_| *node.kind == *xk_sim::ENTRY.kind)?;
+    let link = node.param("link").filter(|_| *node.kind == *xk_sim::ENTRY.kind)?;
     let name = site.params[at].text("link")?;
     let config = links.configs.iter().find(|config| config.name == name)?;
     let written = links.written.iter().find(|link| *link.name == name);
-    let also = written
-        .and_then(|link| link.param("mtu"))
-        .map(|mtu| mtu.value.span);
+    let also = written.and_then(|link| link.param("mtu")).map(|mtu| mtu.value.span);
     Some((config.mtu_octets, link.value.span, also))
 }
 

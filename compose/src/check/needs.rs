@@ -115,7 +115,5 @@ fn rising(site: &Site<'_>, at: usize, block: &str, diagnostics: &mut Diagnostics
     let mut order = all.clone();
     order.sort_by_key(|&upper| all.iter().filter(|&&low| passes(site, upper, low)).count());
     let names: Vec<&str> = order.into_iter().map(name).collect();
-    diagnostics
-        .error(span, what)
-        .help(format!("write `{} {}`", node.kind, names.join(" ")));
+    diagnostics.error(span, what).help(format!("write `{} {}`", node.kind, names.join(" ")));
 }

@@ -112,11 +112,7 @@ fn edges(site: &Site<'_>, at: usize, targets: &[Vec<Target>]) -> Vec<Edge> {
         }
         let span = lowers.get(place).map_or(Span::default(), |l| l.span);
         for &target in &targets[lower] {
-            edges.push(Edge {
-                upper: at,
-                target,
-                span,
-            });
+            edges.push(Edge { upper: at, target, span });
         }
     }
     edges
@@ -132,9 +128,7 @@ fn own_numbers(
     let node = site.node(at);
     let mut own: Vec<(usize, u32)> = Vec::new();
     for (name, number) in node.numbers(diagnostics) {
-        let edge = edges
-            .iter()
-            .find(|edge| *site.node(edge.target.node).name == *name);
+        let edge = edges.iter().find(|edge| *site.node(edge.target.node).name == *name);
         let Some(edge) = edge else {
             // What it cannot stand on was told, and more about that would mislead.
             let is_told = |(_, lower)| site.misfits.contains(&(at, lower));
@@ -147,10 +141,7 @@ fn own_numbers(
             Ok(number) => own.push((edge.target.node, number)),
             Err(_) => {
                 diagnostics
-                    .error(
-                        number.span,
-                        format!("the type number {number} is too large"),
-                    )
+                    .error(number.span, format!("the type number {number} is too large"))
                     .expected(format!("a whole number from 0 to {}", u32::MAX));
             }
         }
@@ -166,10 +157,8 @@ fn not_below(
     diagnostics: &mut Diagnostics,
 ) {
     let node = site.node(at);
-    let names: Vec<&str> = edges
-        .iter()
-        .map(|edge| site.node(edge.target.node).name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        edges.iter().map(|edge| site.node(edge.target.node).name.as_str()).collect();
     let what = if node.lowers.iter().any(|lower| lower == name) {
         format!("`{name}` does not tell its uppers apart by type numbers")
     } else {
@@ -180,9 +169,7 @@ fn not_below(
         error.help("leave the number away");
     } else {
         let list: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-        error
-            .expected(list.join(", "))
-            .suggest(name, names.iter().copied());
+        error.expected(list.join(", ")).suggest(name, names.iter().copied());
     }
 }
 
@@ -198,16 +185,11 @@ fn missing(site: &Site<'_>, edge: &Edge, diagnostics: &mut Diagnostics) {
         .map(|number| number.upper)
         .collect();
     known.sort_unstable();
-    let between = site
-        .entry(edge.upper)
-        .and_then(|upper| suggest::between(site, upper, edge.target.node));
+    let between =
+        site.entry(edge.upper).and_then(|upper| suggest::between(site, upper, edge.target.node));
     diagnostics
         .error(edge.span, what)
-        .expected(format!(
-            "a protocol that has one on `{}`: {}",
-            lower.kind,
-            known.join(", ")
-        ))
+        .expected(format!("a protocol that has one on `{}`: {}", lower.kind, known.join(", ")))
         .help(match between {
             Some(between) => between,
             None => format!(
@@ -230,10 +212,7 @@ fn clash(
         site.node(edge.upper).name,
         site.node(first).name
     );
-    diagnostics
-        .error(edge.span, what)
-        .also(span, format!("`{}`", site.node(first).name))
-        .help(format!(
-            "give one of them another: `{{ number {lower}=N }}`; the peer's must be the same"
-        ));
+    diagnostics.error(edge.span, what).also(span, format!("`{}`", site.node(first).name)).help(
+        format!("give one of them another: `{{ number {lower}=N }}`; the peer's must be the same"),
+    );
 }

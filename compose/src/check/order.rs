@@ -71,11 +71,7 @@ pub(super) fn depths(site: &Site<'_>, order: &[usize], diagnostics: &mut Diagnos
         let lowers = site.lowers[at].iter().flatten();
         depths[at] = 1 + lowers.map(|lower| depths[*lower]).max().unwrap_or(0);
         if depths[at] == LAYERS_MAX + 1 {
-            let what = format!(
-                "`{}` is layer {} of its host",
-                site.node(at).name,
-                depths[at]
-            );
+            let what = format!("`{}` is layer {} of its host", site.node(at).name, depths[at]);
             diagnostics
                 .error(site.node(at).kind.span, what)
                 .expected(format!("at most {LAYERS_MAX} layers, one on another"))
@@ -87,10 +83,8 @@ pub(super) fn depths(site: &Site<'_>, order: &[usize], diagnostics: &mut Diagnos
 
 /// `cycle` holds each node once, in the order of standing on each other; the last stands on the first.
 fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
-    let mut names: Vec<String> = cycle
-        .iter()
-        .map(|n| format!("`{}`", site.node(*n).name))
-        .collect();
+    let mut names: Vec<String> =
+        cycle.iter().map(|n| format!("`{}`", site.node(*n).name)).collect();
     names.extend(names.first().cloned());
     let edge = |upper: usize, lower: usize| {
         let lowers = &site.node(upper).lowers;
@@ -107,11 +101,7 @@ fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
     let what = format!("a cycle: {}", names.join(" stands on "));
     let error = diagnostics.error(span, what);
     for (span, upper, lower) in edges {
-        let words = format!(
-            "`{}` stands on `{}`",
-            site.node(upper).name,
-            site.node(lower).name
-        );
+        let words = format!("`{}` stands on `{}`", site.node(upper).name, site.node(lower).name);
         error.also(span, words);
     }
     error.help("let one of them stand on something outside the cycle, such as a wire");

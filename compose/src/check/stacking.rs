@@ -27,12 +27,8 @@ pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostic
         false => site.gives[lower],
     };
     let below = site.known_lowers(at).map(gives);
-    site.gives[at] = entry
-        .service
-        .over(below.fold(Guarantees::ALL, Guarantees::common));
-    let inherited = site
-        .known_lowers(at)
-        .find_map(|(_, lower)| site.above[lower]);
+    site.gives[at] = entry.service.over(below.fold(Guarantees::ALL, Guarantees::common));
+    let inherited = site.known_lowers(at).find_map(|(_, lower)| site.above[lower]);
     site.above[at] = match entry.above {
         Family::Inherit => inherited,
         own => Some(own),
@@ -45,16 +41,11 @@ fn count(site: &Site<'_>, at: usize, entry: &Entry, diagnostics: &mut Diagnostic
     if given > max {
         let surplus = &node.lowers[max];
         let what = if max == 0 {
-            format!(
-                "`{}` stands on nothing, so it takes no `{surplus}`",
-                entry.kind
-            )
+            format!("`{}` stands on nothing, so it takes no `{surplus}`", entry.kind)
         } else {
             format!("`{}` takes no further protocol below", entry.kind)
         };
-        diagnostics
-            .error(surplus.span, what)
-            .expected(how_many(min, max));
+        diagnostics.error(surplus.span, what).expected(how_many(min, max));
     } else if given < min {
         let what = match given {
             0 => format!("`{}` must say what it stands on", node.name),
@@ -77,10 +68,7 @@ fn count(site: &Site<'_>, at: usize, entry: &Entry, diagnostics: &mut Diagnostic
 /// Whether the node `at` could stand on `other`, as far as that one is checked.
 pub(super) fn could_stand(site: &Site<'_>, at: usize, other: usize) -> bool {
     let entry = site.entry(at);
-    let above = site
-        .lowers
-        .get(other)
-        .is_some_and(|lowers| lowers.contains(&Some(at)));
+    let above = site.lowers.get(other).is_some_and(|lowers| lowers.contains(&Some(at)));
     let is_taken = on_wire(site, other) && site.uppers(other).iter().any(|upper| *upper != at);
     other != at && !above && !is_taken && entry.is_some_and(|entry| fits(site, entry, other))
 }
@@ -159,10 +147,7 @@ fn families<'a>(families: impl IntoIterator<Item = &'a Family>) -> String {
 /// What a protocol opens its lowers with; that it can also do without addresses is no part of it.
 fn opens(entry: &Entry) -> String {
     let all = entry.below.families;
-    let mut named = all
-        .iter()
-        .filter(|family| **family != Family::Link)
-        .peekable();
+    let mut named = all.iter().filter(|family| **family != Family::Link).peekable();
     match named.peek() {
         Some(_) => families(named),
         None => families(all),
@@ -178,10 +163,7 @@ fn twice(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
         {
             let spanned = &node.lowers[place];
             diagnostics
-                .error(
-                    spanned.span,
-                    format!("`{}` stands on `{spanned}` twice", node.name),
-                )
+                .error(spanned.span, format!("`{}` stands on `{spanned}` twice", node.name))
                 .help("name another in its place, or leave it out")
                 .also(node.lowers[first].span, "the first time");
         }
@@ -224,10 +206,7 @@ fn realm(
     let name = &site.node(lower).name;
     let what = match entry.realm {
         Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
-        realm => format!(
-            "`{}` cannot stand on `{name}`, which is of realm {realm}",
-            upper.kind
-        ),
+        realm => format!("`{}` cannot stand on `{name}`, which is of realm {realm}", upper.kind),
     };
     let Some(spanned) = site.node(at).lowers.get(place) else {
         return false;
@@ -268,10 +247,7 @@ fn family(
         return false;
     };
     let (kind, name) = (upper.kind, &spanned.value);
-    let what = format!(
-        "`{kind}` opens `{name}` with {}, but `{name}` takes {taken}",
-        opens(upper)
-    );
+    let what = format!("`{kind}` opens `{name}` with {}, but `{name}` takes {taken}", opens(upper));
     let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
@@ -297,16 +273,12 @@ fn guarantees(
         return true;
     }
     let needs = upper.below.needs;
-    let (Some(lack), Some(spanned)) = (
-        site.gives[lower].lack(needs),
-        site.node(at).lowers.get(place),
-    ) else {
+    let (Some(lack), Some(spanned)) =
+        (site.gives[lower].lack(needs), site.node(at).lowers.get(place))
+    else {
         return true;
     };
-    let what = format!(
-        "`{}` cannot stand on `{spanned}`: {lack}",
-        site.node(at).name
-    );
+    let what = format!("`{}` cannot stand on `{spanned}`: {lack}", site.node(at).name);
     let help = instead(site, at, lower).or_else(|| suggest::between(site, upper, lower));
     let error = diagnostics.error(spanned.span, what);
     if let Some(help) = help {

@@ -102,9 +102,5 @@ fn words(upper: &Entry, tower: &[&'static Entry], bottom: &str) -> String {
         lines.push(format!("{entry} {lower}"));
         lower = entry;
     }
-    format!(
-        "put {} between: `{}`",
-        names.join(" and "),
-        lines.join("; ")
-    )
+    format!("put {} between: `{}`", names.join(" and "), lines.join("; "))
 }

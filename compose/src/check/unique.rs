@@ -32,10 +32,7 @@ pub(super) fn devices(site: &Site<'_>, diagnostics: &mut Diagnostics) {
             given.unwrap_or(node.kind.span)
         };
         let nodes = [first, at].map(|at| site.node(at).name.as_str());
-        let what = format!(
-            "`{}` and `{}` have one `{name}`: `{value}`",
-            nodes[0], nodes[1]
-        );
+        let what = format!("`{}` and `{}` have one `{name}`: `{value}`", nodes[0], nodes[1]);
         diagnostics
             .error(span(at), what)
             .also(span(first), format!("`{}`", nodes[0]))
@@ -142,10 +139,7 @@ fn own_addresses<'n>(plan: &HostPlan, nodes: &'n [Node], at: usize, host: &str) 
         }),
         _ => None,
     };
-    let property = node
-        .param(name)
-        .and_then(|param| own(&param.value, None))
-        .into_iter();
+    let property = node.param(name).and_then(|param| own(&param.value, None)).into_iter();
     let blocks = node.blocks(name).filter_map(|block| {
         let on = block.param("on").map(|on| &on.value.value);
         let lowers = &plan.places[at].lowers;

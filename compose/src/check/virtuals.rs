@@ -43,10 +43,8 @@ pub(super) fn derive(
 ) {
     let table = site.catalog.numbers();
     let kind = |node: usize| site.entry(node).map(|entry| entry.kind);
-    let all: Vec<(usize, &str)> = edges
-        .iter()
-        .filter_map(|edge| Some((edge.target.node, kind(edge.target.node)?)))
-        .collect();
+    let all: Vec<(usize, &str)> =
+        edges.iter().filter_map(|edge| Some((edge.target.node, kind(edge.target.node)?))).collect();
     edges.retain(|edge| {
         let target = edge.target.node;
         let (Some(derived), Some(upper)) = (edge.target.derived, kind(edge.upper)) else {
@@ -59,9 +57,7 @@ pub(super) fn derive(
         }
         let there = all.iter().find(|(_, kind)| *kind == rule.from);
         let own = there.and_then(|(node, _)| numbers.iter().find(|(n, _)| n == node));
-        let known = own
-            .map(|(_, number)| *number)
-            .or_else(|| table.find_kinds(upper, rule.from));
+        let known = own.map(|(_, number)| *number).or_else(|| table.find_kinds(upper, rule.from));
         let Some(from) = known else {
             // That it has none to follow from is told of that layer, if it stands on it.
             return there.is_none();
@@ -115,10 +111,7 @@ pub(super) fn refuse(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) 
         let span = node.lowers.get(place).map_or(Span::default(), |l| l.span);
         let layer = &site.node(by).name;
         let what = match by == lower {
-            true => format!(
-                "`{}` cannot stand on `{layer}`: {}",
-                node.name, exclusion.why
-            ),
+            true => format!("`{}` cannot stand on `{layer}`: {}", node.name, exclusion.why),
             false => format!(
                 "`{}` cannot stand on `{layer}`, which lies below `{}`: {}",
                 node.name,
@@ -167,23 +160,16 @@ pub(super) fn ways(
         ends.is_empty() || ends.iter().all(on) == way.straight
     };
     let lowers = &site.lowers[at];
-    let wrong = ways
-        .iter()
-        .zip(lowers)
-        .enumerate()
-        .find(|(_, (way, lower))| {
-            lower.is_some_and(|lower| !site.misfits.contains(&(at, lower)) && !leads(lower, way))
-        });
+    let wrong = ways.iter().zip(lowers).enumerate().find(|(_, (way, lower))| {
+        lower.is_some_and(|lower| !site.misfits.contains(&(at, lower)) && !leads(lower, way))
+    });
     let Some((place, (way, Some(lower)))) = wrong else {
         return;
     };
     let node = site.node(at);
     let span = node.lowers.get(place).map_or(Span::default(), |l| l.span);
     let lower = &site.node(*lower).name;
-    let what = format!(
-        "`{}` wants {} in this place, and `{lower}` is not that",
-        node.name, way.is
-    );
+    let what = format!("`{}` wants {} in this place, and `{lower}` is not that", node.name, way.is);
     let error = diagnostics.error(span, what);
     // Those that were given go first, then whatever the host has.
     let fitting = |way: &Way| {
@@ -194,10 +180,8 @@ pub(super) fn ways(
         let given = lowers.iter().flatten().copied();
         given.chain(0..site.lowers.len()).find(fits)
     };
-    let names: Option<Vec<&str>> = ways
-        .iter()
-        .map(|way| Some(site.node(fitting(way)?).name.as_str()))
-        .collect();
+    let names: Option<Vec<&str>> =
+        ways.iter().map(|way| Some(site.node(fitting(way)?).name.as_str())).collect();
     if let Some(names) = names {
         error.help(format!("write `{} {}`", node.kind, names.join(" ")));
     }

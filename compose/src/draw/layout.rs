@@ -67,16 +67,9 @@ fn rows(widths: &[i64], lowers: &[&[usize]], order: &[usize]) -> Layout {
         row[at] = below.unwrap_or(0);
     }
     let mut layout = Layout::default();
-    let cell = |node, row, width: i64| Cell {
-        node,
-        row,
-        left: 0,
-        width: width | 1,
-    };
+    let cell = |node, row, width: i64| Cell { node, row, left: 0, width: width | 1 };
     let boxes = widths.iter().zip(&row).enumerate();
-    layout.cells = boxes
-        .map(|(at, (width, row))| cell(Some(at), *row, *width))
-        .collect();
+    layout.cells = boxes.map(|(at, (width, row))| cell(Some(at), *row, *width)).collect();
     for at in 0..widths.len() {
         for &lower in lowers[at] {
             let mut from = at;
@@ -101,11 +94,7 @@ fn rows(widths: &[i64], lowers: &[&[usize]], order: &[usize]) -> Layout {
 fn neighbours(layout: &Layout, above: bool) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); layout.cells.len()];
     for &(upper, lower) in &layout.lines {
-        let (of, neighbour) = if above {
-            (lower, upper)
-        } else {
-            (upper, lower)
-        };
+        let (of, neighbour) = if above { (lower, upper) } else { (upper, lower) };
         neighbours[of].push(neighbour);
     }
     neighbours
@@ -124,11 +113,7 @@ fn sort(layout: &mut Layout, above: bool) {
         note(row, &mut at_place);
     }
     let count = layout.rows.len();
-    let each: Vec<usize> = if above {
-        (0..count).rev().collect()
-    } else {
-        (0..count).collect()
-    };
+    let each: Vec<usize> = if above { (0..count).rev().collect() } else { (0..count).collect() };
     for row in each {
         let mean = |cell: &usize| {
             let near = &neighbours[*cell];
@@ -137,10 +122,8 @@ fn sort(layout: &mut Layout, above: bool) {
                 n => near.iter().map(|other| at_place[*other]).sum::<f64>() / n as f64,
             }
         };
-        let mut keyed: Vec<(f64, usize)> = layout.rows[row]
-            .iter()
-            .map(|cell| (mean(cell), *cell))
-            .collect();
+        let mut keyed: Vec<(f64, usize)> =
+            layout.rows[row].iter().map(|cell| (mean(cell), *cell)).collect();
         keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
         layout.rows[row] = keyed.into_iter().map(|(_, cell)| cell).collect();
         note(&layout.rows[row], &mut at_place);

@@ -24,10 +24,7 @@ pub(super) fn ends(graph: &Graph) -> Vec<Vec<End>> {
             let Value::Text(text) = &param.value.value else {
                 continue;
             };
-            let end = End {
-                host: at,
-                node: node_at,
-            };
+            let end = End { host: at, node: node_at };
             for (link, ends) in graph.links.iter().zip(&mut ends) {
                 if hangs(host, text, &link.name) {
                     ends.push(end);

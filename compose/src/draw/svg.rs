@@ -52,10 +52,7 @@ pub(super) fn draw(graph: &CheckedGraph, hosts: &[usize]) -> String {
     let mut body = String::new();
     let buses = buses(graph, &drawn, &ends, top + tallest);
     let lowest = buses.iter().map(|bus| bus.y + LINK_GAP).max();
-    let reach = buses
-        .iter()
-        .map(|bus| bus.left + text_width(&bus.label))
-        .max();
+    let reach = buses.iter().map(|bus| bus.left + text_width(&bus.label)).max();
     for bus in &buses {
         bus.lines(&mut body, top + tallest);
     }
@@ -93,11 +90,7 @@ fn in_order(hosts: &[usize], ends: &[Vec<End>]) -> Vec<usize> {
     let place = |host: usize| {
         let links = (0..ends.len()).filter(|link| ends[*link].iter().any(|end| end.host == host));
         let (sum, count) = links.fold((0, 0), |(sum, count), link| (sum + link, count + 1));
-        if count == 0 {
-            0.0
-        } else {
-            sum as f64 / count as f64
-        }
+        if count == 0 { 0.0 } else { sum as f64 / count as f64 }
     };
     let mut order: Vec<(f64, usize)> = hosts.iter().map(|host| (place(*host), *host)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -167,9 +160,7 @@ fn row_edges(layout: &Layout, labels: &[Vec<String>]) -> (Vec<(i64, i64)>, i64) 
     let mut edges = vec![(0, 0); layout.rows.len()];
     let mut y = TITLE + 6;
     for row in (0..layout.rows.len()).rev() {
-        let boxes = layout.rows[row]
-            .iter()
-            .filter_map(|cell| layout.cells[*cell].node);
+        let boxes = layout.rows[row].iter().filter_map(|cell| layout.cells[*cell].node);
         let lines = boxes.map(|node| labels[node].len()).max().unwrap_or(1) as i64;
         edges[row] = (y, y + lines * LINE + 10);
         y = edges[row].1 + ROW_GAP;
@@ -209,11 +200,7 @@ fn node_box(
     );
     let used = lines.len() as i64 * LINE;
     for (number, line) in lines.iter().enumerate() {
-        let weight = if number == 0 {
-            " font-weight=\"bold\""
-        } else {
-            ""
-        };
+        let weight = if number == 0 { " font-weight=\"bold\"" } else { "" };
         let _ = writeln!(
             out,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1c2833\"{weight}>{}</text>",
@@ -280,10 +267,8 @@ impl Bus {
             self.left, self.y, self.right
         );
         let (x, y, label) = (self.left, self.y + 19, escape(&self.label));
-        for style in [
-            "fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"5\"",
-            "fill=\"#21618c\"",
-        ] {
+        for style in ["fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"5\"", "fill=\"#21618c\""]
+        {
             let _ = writeln!(body, "<text x=\"{x}\" y=\"{y}\" {style}>{label}</text>");
         }
     }
@@ -303,9 +288,7 @@ fn buses(graph: &CheckedGraph, drawn: &[Drawn], ends: &[Vec<End>], floor: i64) -
             let Some(foot) = host.feet.get(end.node) else {
                 continue;
             };
-            let taken = used
-                .iter_mut()
-                .find(|(key, _)| *key == (end.host, end.node));
+            let taken = used.iter_mut().find(|(key, _)| *key == (end.host, end.node));
             let shift = match taken {
                 Some((_, count)) => {
                     *count += 1;
@@ -332,13 +315,7 @@ fn buses(graph: &CheckedGraph, drawn: &[Drawn], ends: &[Vec<End>], floor: i64) -
         while buses.iter().any(|bus| in_the_way(bus, y)) {
             y += LINK_GAP;
         }
-        buses.push(Bus {
-            left,
-            right,
-            y,
-            label,
-            feet,
-        });
+        buses.push(Bus { left, right, y, label, feet });
     }
     buses
 }

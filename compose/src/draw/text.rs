@@ -83,12 +83,9 @@ impl Canvas {
             self.set(left, row, '│');
             self.set(right, row, '│');
         }
-        for (column, row, c) in [
-            (left, top, '┌'),
-            (right, top, '┐'),
-            (left, bottom, '└'),
-            (right, bottom, '┘'),
-        ] {
+        for (column, row, c) in
+            [(left, top, '┌'), (right, top, '┐'), (left, bottom, '└'), (right, bottom, '┘')]
+        {
             self.set(column, row, c);
         }
     }
@@ -118,11 +115,7 @@ pub(super) fn draw(graph: &CheckedGraph, hosts: &[usize], columns: usize) -> Str
             .collect();
         names.dedup();
         if !names.is_empty() {
-            out += &format!(
-                "link {}\n     {}\n",
-                label::of_link(link),
-                names.join(" ── ")
-            );
+            out += &format!("link {}\n     {}\n", label::of_link(link), names.join(" ── "));
         }
     }
     out
@@ -188,10 +181,8 @@ fn block(host: &Host, plan: &HostPlan) -> Vec<String> {
 fn stack(canvas: &mut Canvas, host: &Host, plan: &HostPlan) -> (i64, usize) {
     let labels: Vec<Vec<String>> = host.nodes.iter().map(label::of_node).collect();
     let columns = |lines: &Vec<String>| lines.iter().map(|l| l.chars().count()).max();
-    let widths: Vec<i64> = labels
-        .iter()
-        .map(|lines| columns(lines).unwrap_or(0) as i64 + 4)
-        .collect();
+    let widths: Vec<i64> =
+        labels.iter().map(|lines| columns(lines).unwrap_or(0) as i64 + 4).collect();
     let lowers: Vec<&[usize]> = plan.places().iter().map(|place| place.lowers()).collect();
     let mut layout = layout(&widths, &lowers, plan.order(), GAP);
     for cell in &mut layout.cells {
@@ -282,11 +273,7 @@ fn lines(canvas: &mut Canvas, layout: &Layout, row: usize, top: usize) -> usize 
         for column in first + 1..last {
             canvas.lead(column, bend, LEFT | RIGHT);
         }
-        let (towards, back) = if from < to {
-            (RIGHT, LEFT)
-        } else {
-            (LEFT, RIGHT)
-        };
+        let (towards, back) = if from < to { (RIGHT, LEFT) } else { (LEFT, RIGHT) };
         canvas.lead(from, bend, UP | towards);
         canvas.lead(to, bend, DOWN | back);
     }

@@ -101,10 +101,7 @@ impl Net {
     /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may push `largest` octets.
     pub(crate) fn new(source: &str, seed: u64, largest: Option<u32>) -> Self {
         let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
-        let config = SimulationConfig {
-            seed,
-            ..SimulationConfig::default()
-        };
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
         let frames = Rc::new(Frames::default());
         world.network().set_tap(Some(frames.clone()));
@@ -115,18 +112,10 @@ impl Net {
             let Some(low) = cx.find_protocol("low") else {
                 continue;
             };
-            let numbers = [
-                ("ip", NUMBER),
-                ("eth", u32::from(ETHER_TYPE)),
-                ("fragment", 200),
-            ];
+            let numbers = [("ip", NUMBER), ("eth", u32::from(ETHER_TYPE)), ("fragment", 200)];
             for (lower, number) in numbers {
                 let upper = "small";
-                let entry = Number {
-                    upper,
-                    lower,
-                    number,
-                };
+                let entry = Number { upper, lower, number };
                 cx.numbers_mut().add(entry).unwrap();
             }
             let state = Rc::new(State::default());
@@ -135,11 +124,7 @@ impl Net {
             states.push((id, small, low, state));
         }
         start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));
-        let mut net = Self {
-            world,
-            frames,
-            states,
-        };
+        let mut net = Self { world, frames, states };
         for at in 0..net.states.len() {
             let _ = net.enable(at).unwrap();
         }
@@ -149,9 +134,7 @@ impl Net {
     pub(crate) fn enable(&mut self, at: usize) -> Result<Enable, OpenError> {
         let (id, small, low, _) = self.states[at].clone();
         let any = Participants::local(Part::Any);
-        let enabled = self
-            .world
-            .enter(id, |cx| low.open_enable(cx, Upper::new(&small), any));
+        let enabled = self.world.enter(id, |cx| low.open_enable(cx, Upper::new(&small), any));
         enabled.unwrap()
     }
 
@@ -159,9 +142,7 @@ impl Net {
     pub(crate) fn open(&mut self, at: usize, to: &str) -> Result<SessionRef, OpenError> {
         let (id, small, low, _) = self.states[at].clone();
         let both = Participants::pair(Part::Any, Part::Host(to.parse().unwrap()));
-        let opened = self
-            .world
-            .enter(id, |cx| low.open(cx, Upper::new(&small), both));
+        let opened = self.world.enter(id, |cx| low.open(cx, Upper::new(&small), both));
         opened.unwrap()
     }
 
@@ -194,9 +175,7 @@ impl Net {
     pub(crate) fn sent(&self, host: &str) -> Vec<u16> {
         let frames = self.frames.0.take();
         let own = frames.into_iter().filter(|(who, ..)| who == host);
-        own.map(|(_, kind, _)| kind)
-            .filter(|kind| *kind != 0x0806)
-            .collect()
+        own.map(|(_, kind, _)| kind).filter(|kind| *kind != 0x0806).collect()
     }
 }
 

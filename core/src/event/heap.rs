@@ -43,11 +43,7 @@ fn merge<T>(slab: &mut Slab<T>, one: u32, two: u32) -> u32 {
         return one;
     }
     let order = |index: u32| (slab[index].at, slab[index].sequence);
-    let (parent, child) = if order(one) < order(two) {
-        (one, two)
-    } else {
-        (two, one)
-    };
+    let (parent, child) = if order(one) < order(two) { (one, two) } else { (two, one) };
     let elder = core::mem::replace(&mut slab[parent].child, child);
     if let Some(elder) = slab.get_mut(elder) {
         elder.prev = child;

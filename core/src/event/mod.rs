@@ -174,9 +174,7 @@ impl<T> Wheel<T> {
 
     /// Marks a running event as finished; false when it was not running.
     pub fn finish(&mut self, handle: Handle) -> bool {
-        let running = self
-            .node(handle)
-            .is_some_and(|node| node.place == Place::Running);
+        let running = self.node(handle).is_some_and(|node| node.place == Place::Running);
         if running {
             self.slab.give(handle.index);
         }
@@ -212,8 +210,7 @@ impl<T> Wheel<T> {
     /// [`Wheel::pop_due`] nor cancelled.
     #[must_use]
     pub fn is_pending(&self, handle: Handle) -> bool {
-        self.node(handle)
-            .is_some_and(|node| node.place != Place::Running)
+        self.node(handle).is_some_and(|node| node.place != Place::Running)
     }
 
     /// How many events are pending.
@@ -256,9 +253,7 @@ impl<T> Wheel<T> {
     }
 
     fn node(&self, handle: Handle) -> Option<&Node<T>> {
-        self.slab
-            .get(handle.index)
-            .filter(|node| node.sequence == Some(handle.sequence))
+        self.slab.get(handle.index).filter(|node| node.sequence == Some(handle.sequence))
     }
 
     /// Gives out the root of the heap.
@@ -286,9 +281,7 @@ impl<T> Wheel<T> {
         let level = (63 - (tick ^ self.tick).leading_zeros()) / LEVEL_BITS;
         let in_level = (tick >> (level * LEVEL_BITS)) as usize % SLOTS;
         let slot = level as usize * SLOTS + in_level;
-        let slots = self
-            .slots
-            .get_or_insert_with(|| Box::new([NONE; LEVELS * SLOTS]));
+        let slots = self.slots.get_or_insert_with(|| Box::new([NONE; LEVELS * SLOTS]));
         let second = core::mem::replace(&mut slots[slot], index);
         let node = &mut self.slab[index];
         (node.place, node.prev, node.next) = (Place::Slot(slot as u16), NONE, second);

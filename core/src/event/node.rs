@@ -48,12 +48,7 @@ pub(super) struct Slab<T> {
 
 impl<T> Slab<T> {
     pub(super) fn new(nodes_max: usize) -> Slab<T> {
-        Slab {
-            nodes: Vec::new(),
-            free: NONE,
-            used: 0,
-            nodes_max: nodes_max.min(NONE as usize),
-        }
+        Slab { nodes: Vec::new(), free: NONE, used: 0, nodes_max: nodes_max.min(NONE as usize) }
     }
 
     /// How many nodes are not free.

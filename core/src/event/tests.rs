@@ -24,13 +24,7 @@ fn due<T>(wheel: &mut Wheel<T>, now: Time) -> Vec<T> {
 #[test]
 fn never_early_and_in_order_within_a_tick() {
     let mut wheel = Wheel::new(10);
-    for (at, name) in [
-        (1_030, 'c'),
-        (1_025, 'a'),
-        (1_030, 'd'),
-        (1_026, 'b'),
-        (1_024, 'z'),
-    ] {
+    for (at, name) in [(1_030, 'c'), (1_025, 'a'), (1_030, 'd'), (1_026, 'b'), (1_024, 'z')] {
         wheel.schedule(ns(at), name).unwrap();
     }
     assert_eq!(due(&mut wheel, ns(1_023)), []);
@@ -55,16 +49,10 @@ fn cancelling_pending_running_and_finished_events() {
     let (running, payload) = wheel.pop_due(ns(6_000)).unwrap();
     assert_eq!((running, payload), (two, "two"));
     assert_eq!((wheel.len(), wheel.running()), (0, 1));
-    assert_eq!(
-        (wheel.is_pending(two), wheel.deadline(two)),
-        (false, Some(ns(6_000)))
-    );
+    assert_eq!((wheel.is_pending(two), wheel.deadline(two)), (false, Some(ns(6_000))));
     assert_eq!(wheel.cancel(two), Cancel::Running);
     assert!(wheel.finish(two) && !wheel.finish(two));
-    assert_eq!(
-        (wheel.cancel(two), wheel.deadline(two)),
-        (Cancel::Finished, None)
-    );
+    assert_eq!((wheel.cancel(two), wheel.deadline(two)), (Cancel::Finished, None));
 }
 
 #[test]
@@ -74,10 +62,7 @@ fn a_reused_node_does_not_answer_for_an_old_handle() {
     assert_eq!(wheel.schedule(ns(1), 9), Err(Full));
     wheel.cancel(old);
     let new = wheel.schedule(ns(1), 2).unwrap();
-    assert_eq!(
-        (old.index, wheel.cancel(old)),
-        (new.index, Cancel::Finished)
-    );
+    assert_eq!((old.index, wheel.cancel(old)), (new.index, Cancel::Finished));
     let (running, _) = wheel.pop_due(ns(1)).unwrap();
     assert_eq!(wheel.schedule(ns(1), 9), Err(Full));
     assert!(!wheel.finish(old) && wheel.finish(running));
@@ -149,9 +134,8 @@ fn sleeping_until_the_next_expiry_converges() {
 #[test]
 fn a_span_that_became_empty_does_not_stop_the_sleeper() {
     let mut wheel = Wheel::new(100);
-    let crowd: Vec<_> = (0..50)
-        .map(|n| wheel.schedule(ns(10_000_000 + n * 100), n).unwrap())
-        .collect();
+    let crowd: Vec<_> =
+        (0..50).map(|n| wheel.schedule(ns(10_000_000 + n * 100), n).unwrap()).collect();
     wheel.schedule(Time::from_s(1), 99).unwrap();
     wheel.cancel(crowd[0]);
     let bound = wheel.next_expiry().unwrap();
@@ -331,16 +315,10 @@ fn figures_of_the_wheel() {
     let per = |start: Instant| start.elapsed().as_nanos() as f64 / f64::from(OPERATIONS);
     for pending in [0usize, 1_000, 1_000_000] {
         let random = crate::random::Random::new(1);
-        let spans: Vec<_> = (0..1024)
-            .map(|_| 1_000_000 + random.below(60_000_000_000))
-            .collect();
+        let spans: Vec<_> = (0..1024).map(|_| 1_000_000 + random.below(60_000_000_000)).collect();
         let mut wheel = Wheel::new(2_000_000);
         let mut handles: Vec<_> = (0..pending)
-            .map(|n| {
-                wheel
-                    .schedule(ns(1_000_000 + random.below(60_000_000_000)), n)
-                    .unwrap()
-            })
+            .map(|n| wheel.schedule(ns(1_000_000 + random.below(60_000_000_000)), n).unwrap())
             .collect();
         let mut pairs = f64::MAX;
         for _ in 0..5 {

@@ -11,37 +11,16 @@ pub struct Guarantees(u16);
 /// Each guarantee by itself: what a layer that lacks it does, for the person who wanted it.
 const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::OPEN, "nothing can stand on it"),
-    (
-        Guarantees::ENABLE,
-        "nothing can be served on it: it takes no enables",
-    ),
-    (
-        Guarantees::EXACT,
-        "it delivers short messages with octets behind them that were not sent",
-    ),
-    (
-        Guarantees::STREAM,
-        "it does not carry a stream, which opens and ends",
-    ),
-    (
-        Guarantees::NEIGHBOURS,
-        "it leads to hosts by its own routes, and is no link to neighbours",
-    ),
+    (Guarantees::ENABLE, "nothing can be served on it: it takes no enables"),
+    (Guarantees::EXACT, "it delivers short messages with octets behind them that were not sent"),
+    (Guarantees::STREAM, "it does not carry a stream, which opens and ends"),
+    (Guarantees::NEIGHBOURS, "it leads to hosts by its own routes, and is no link to neighbours"),
     (Guarantees::RESOLVER, "it resolves no addresses"),
-    (
-        Guarantees::WHOLE,
-        "it carries a stream, which does not keep messages apart",
-    ),
+    (Guarantees::WHOLE, "it carries a stream, which does not keep messages apart"),
     (Guarantees::ORDER, "messages may overtake each other on it"),
     (Guarantees::RELIABLE, "messages may be lost on it"),
-    (
-        Guarantees::REPLY,
-        "what comes up from it names no session that leads back to the sender",
-    ),
-    (
-        Guarantees::PROMPT,
-        "sending on it waits for the peer, who may be waiting for us",
-    ),
+    (Guarantees::REPLY, "what comes up from it names no session that leads back to the sender"),
+    (Guarantees::PROMPT, "sending on it waits for the peer, who may be waiting for us"),
 ];
 
 impl Guarantees {
@@ -116,15 +95,9 @@ pub struct Service {
 
 impl Service {
     /// An upper end of the graph: nothing stands on it.
-    pub const TOP: Self = Self {
-        adds: Guarantees::NONE,
-        keeps: Guarantees::NONE,
-    };
+    pub const TOP: Self = Self { adds: Guarantees::NONE, keeps: Guarantees::NONE };
     /// That of the layers below, whatever it is.
-    pub const SAME: Self = Self {
-        adds: Guarantees::NONE,
-        keeps: Guarantees::ALL,
-    };
+    pub const SAME: Self = Self { adds: Guarantees::NONE, keeps: Guarantees::ALL };
 
     /// A wire: it may lose messages and let them overtake each other.
     pub const WIRE: Self = Self {
@@ -142,10 +115,7 @@ impl Service {
     /// A layer of its own: these by itself, all others as the layers below but for those lost.
     #[must_use]
     pub const fn changing(adds: Guarantees, lost: Guarantees) -> Self {
-        Self {
-            adds,
-            keeps: Guarantees::ALL.without(lost).without(Guarantees::RESOLVER),
-        }
+        Self { adds, keeps: Guarantees::ALL.without(lost).without(Guarantees::RESOLVER) }
     }
 
     /// A layer of its own: these by itself, all others as the layers below.

@@ -98,13 +98,7 @@ pub struct Below {
 }
 
 /// One protocol below, of which nothing is said yet.
-const ONE: Below = Below {
-    min: 1,
-    max: 1,
-    realms: &[],
-    families: &[],
-    needs: Guarantees::NONE,
-};
+const ONE: Below = Below { min: 1, max: 1, realms: &[], families: &[], needs: Guarantees::NONE };
 
 /// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer, and what it needs on another; and of
 /// one without a header that chooses among several below, how its uppers are known there, where each way leads, and in which order.
@@ -332,20 +326,8 @@ impl Entry {
 
     /// The lower end of a graph: it stands on nothing, takes no addresses, and may lose messages.
     pub const fn wire(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        let below = Below {
-            min: 0,
-            max: 0,
-            realms: &[],
-            families: &[],
-            needs: Guarantees::NONE,
-        };
-        Self::new(
-            (kind, manual),
-            (Realm::Wire, Family::Link),
-            below,
-            Service::WIRE,
-            build,
-        )
+        let below = Below { min: 0, max: 0, realms: &[], families: &[], needs: Guarantees::NONE };
+        Self::new((kind, manual), (Realm::Wire, Family::Link), below, Service::WIRE, build)
     }
 
     /// What fits any edge of a graph and changes neither addresses nor guarantees.
@@ -370,13 +352,7 @@ impl Entry {
 
     /// The upper end of a graph: an application, which takes its addresses from a parameter.
     pub const fn top(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        Self::new(
-            (kind, manual),
-            (Realm::Top, Family::Any),
-            ONE,
-            Service::TOP,
-            build,
-        )
+        Self::new((kind, manual), (Realm::Top, Family::Any), ONE, Service::TOP, build)
     }
 
     /// One line about it.
@@ -476,11 +452,7 @@ impl Entry {
     /// Its type numbers as entries of the table.
     pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
         let upper = self.kind;
-        self.numbers.iter().map(move |&(lower, number)| Number {
-            upper,
-            lower,
-            number,
-        })
+        self.numbers.iter().map(move |&(lower, number)| Number { upper, lower, number })
     }
 
     /// The manual as text: the crate documentation without its comment marks.

@@ -37,10 +37,7 @@ pub enum ParamKind {
 impl ParamKind {
     /// A whole number within `bounds`.
     pub const fn integer(bounds: RangeInclusive<i64>) -> Self {
-        Self::Integer {
-            min: *bounds.start(),
-            max: *bounds.end(),
-        }
+        Self::Integer { min: *bounds.start(), max: *bounds.end() }
     }
 }
 
@@ -67,13 +64,7 @@ impl ParamSpec {
         default: Option<Value<&'static str>>,
         doc: &'static str,
     ) -> Self {
-        Self {
-            name,
-            kind,
-            default,
-            required: false,
-            doc,
-        }
+        Self { name, kind, default, required: false, doc }
     }
 }
 
@@ -140,10 +131,7 @@ pub const fn optional(name: &'static str, kind: ParamKind, doc: &'static str) ->
 
 /// A parameter that the graph must give.
 pub const fn required(name: &'static str, kind: ParamKind, doc: &'static str) -> ParamSpec {
-    ParamSpec {
-        required: true,
-        ..ParamSpec::new(name, kind, None, doc)
-    }
+    ParamSpec { required: true, ..ParamSpec::new(name, kind, None, doc) }
 }
 
 /// A structured parameter that an entry allows: `route "10.0.0.0/8" via="10.0.0.1"`. [`block`]
@@ -173,14 +161,7 @@ pub const fn block(
     properties: &'static [ParamSpec],
     doc: &'static str,
 ) -> BlockSpec {
-    BlockSpec {
-        name,
-        arguments,
-        properties,
-        max: *count.end(),
-        min: *count.start(),
-        doc,
-    }
+    BlockSpec { name, arguments, properties, max: *count.end(), min: *count.start(), doc }
 }
 
 /// A parameter's value: as a graph gives it, or, of static text, as an entry has it by default.
@@ -217,27 +198,13 @@ impl From<Value<&'static str>> for Value {
 }
 
 /// The units of time of graphs, in nanoseconds.
-const TIMES: &[(u128, &str)] = &[
-    (3_600_000_000_000, "h"),
-    (1_000_000_000, "s"),
-    (1_000_000, "ms"),
-    (1000, "us"),
-    (1, "ns"),
-];
+const TIMES: &[(u128, &str)] =
+    &[(3_600_000_000_000, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 /// The units of sizes of graphs, in octets.
-const SIZES: &[(u128, &str)] = &[
-    (1 << 30, "GiB"),
-    (1 << 20, "MiB"),
-    (1 << 10, "KiB"),
-    (1, ""),
-];
+const SIZES: &[(u128, &str)] = &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "")];
 /// The units of rates of graphs, in bits per second.
-const RATES: &[(u128, &str)] = &[
-    (1_000_000_000, "Gbit"),
-    (1_000_000, "Mbit"),
-    (1000, "kbit"),
-    (1, "bit"),
-];
+const RATES: &[(u128, &str)] =
+    &[(1_000_000_000, "Gbit"), (1_000_000, "Mbit"), (1000, "kbit"), (1, "bit")];
 
 /// Writes `value` in the largest unit of which it is a multiple, `zero` if it is 0.
 fn in_units(
@@ -288,10 +255,7 @@ impl Params {
 
     /// The blocks of this name, in the graph's order.
     pub fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Params> {
-        self.blocks
-            .iter()
-            .filter(move |(n, _)| *n == name)
-            .map(|(_, b)| b)
+        self.blocks.iter().filter(move |(n, _)| *n == name).map(|(_, b)| b)
     }
 
     /// The value, if given or defaulted.
@@ -389,16 +353,10 @@ mod tests {
     fn values_are_written_in_the_largest_unit_that_is_exact() {
         let written = |value: Value<&str>| value.to_string();
         let time = |n| written(Value::Duration(Duration::from_nanos(n)));
-        assert_eq!(
-            [0, 1_500_000, 60_000_000_000].map(time),
-            ["0s", "1500us", "60s"]
-        );
+        assert_eq!([0, 1_500_000, 60_000_000_000].map(time), ["0s", "1500us", "60s"]);
         assert_eq!(time(7_200_000_000_000), "2h");
         let size = |n| written(Value::Octets(n));
-        assert_eq!(
-            [0, 1500, 65_536, 4 << 20].map(size),
-            ["0", "1500", "64KiB", "4MiB"]
-        );
+        assert_eq!([0, 1500, 65_536, 4 << 20].map(size), ["0", "1500", "64KiB", "4MiB"]);
         assert_eq!(written(Value::Rate(100_000_000)), "100Mbit");
         assert_eq!(written(Value::Fraction(0.05)), "5%");
         assert_eq!(written(Value::Bool(true)), "#true");

@@ -62,12 +62,7 @@ impl<K: Key> Lru<K> {
     pub fn new(secret: Secret, keys_max: usize) -> Lru<K> {
         Lru {
             places: Map::new(secret, keys_max.min(NONE as usize - 1)),
-            list: RefCell::new(List {
-                nodes: Vec::new(),
-                free: NONE,
-                newest: NONE,
-                oldest: NONE,
-            }),
+            list: RefCell::new(List { nodes: Vec::new(), free: NONE, newest: NONE, oldest: NONE }),
         }
     }
 
@@ -187,11 +182,7 @@ impl<K: Copy> List<K> {
                 node.key = key;
                 self.free = node.older;
             }
-            None => self.nodes.push(Node {
-                key,
-                newer: NONE,
-                older: NONE,
-            }),
+            None => self.nodes.push(Node { key, newer: NONE, older: NONE }),
         }
         self.attach_newest(place);
     }

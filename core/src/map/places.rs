@@ -28,10 +28,7 @@ pub(super) struct Mix {
 impl Mix {
     /// Keyed by what tells nothing of `secret`, whatever becomes known of it.
     pub(super) fn new(secret: &Secret) -> Mix {
-        Mix {
-            state: secret.hash(&[0]),
-            factor: secret.hash(&[1]) | 1,
-        }
+        Mix { state: secret.hash(&[0]), factor: secret.hash(&[1]) | 1 }
     }
 
     #[inline(always)]

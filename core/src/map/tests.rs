@@ -17,10 +17,7 @@ fn binds_once_and_up_to_the_bound() {
     assert_eq!(map.bind(3, 'c'), Err(BindError::Full));
     assert_eq!(map.replace(3, 'c'), Err(BindError::Full));
     assert_eq!(map.replace(2, 'd'), Ok(Some('b')));
-    assert_eq!(
-        (map.get(&1), map.get(&2), map.get(&3)),
-        (Some('a'), Some('d'), None)
-    );
+    assert_eq!((map.get(&1), map.get(&2), map.get(&3)), (Some('a'), Some('d'), None));
     assert_eq!((map.len(), map.entries_max()), (2, 2));
     assert_eq!(Map::new(SECRET, 0).bind((), 'a'), Err(BindError::Full));
 }
@@ -34,14 +31,7 @@ fn the_cache_answers_repeated_lookups_and_forgets_what_is_unbound() {
     for _ in 0..10 {
         assert_eq!(map.get(&7), Some(7));
     }
-    assert_eq!(
-        map.stats(),
-        MapStats {
-            entries: 50,
-            lookups: 10,
-            cache_hits: 9
-        }
-    );
+    assert_eq!(map.stats(), MapStats { entries: 50, lookups: 10, cache_hits: 9 });
     assert_eq!(map.replace(7, 70), Ok(Some(7)));
     assert_eq!(map.get(&7), Some(70));
     assert_eq!(map.unbind(&7), Some(70));
@@ -126,12 +116,7 @@ fn closures_may_change_the_map() {
 fn keys_are_hashed_as_siphash_1_3_of_their_octets() {
     let hasher = SECRET.hasher();
     let octets = [192, 0, 2, 1, 192, 0, 2, 2, 0x35, 0x82, 0, 80];
-    let parts = (
-        [192u8, 0, 2, 1],
-        [192u8, 0, 2, 2],
-        u16::from_le_bytes([0x35, 0x82]),
-        [0u8, 80],
-    );
+    let parts = ([192u8, 0, 2, 1], [192u8, 0, 2, 2], u16::from_le_bytes([0x35, 0x82]), [0u8, 80]);
     assert_eq!(hash(&hasher, &parts), hasher.hash(&octets));
     assert_eq!(hash(&hasher, &octets), hasher.hash(&octets));
     // SipHash-1-3 of nothing, under the key 00 01 .. 0f.
@@ -194,10 +179,7 @@ fn keys_aimed_at_one_place_are_found_and_miss_it_under_another_secret() {
     let aimed: Vec<_> = aimed.take(AIMED).collect();
     let others = (0..64 - AIMED as u32).map(|n| (9, n));
     let both: Vec<_> = aimed.iter().copied().chain(others).collect();
-    let (known, unknown) = (
-        hits_of(SECRET, &both),
-        hits_of(Secret::known([5, 6]), &both),
-    );
+    let (known, unknown) = (hits_of(SECRET, &both), hits_of(Secret::known([5, 6]), &both));
     // What is aimed at the place misses it; those beside it do not.
     let beside = (64 - AIMED as u64) * 1000 / 64;
     assert!(known < beside + 20 && known > beside - 100, "{known} hits");

@@ -64,12 +64,7 @@ impl HeapArena {
         let skip = block.as_ptr().align_offset(PAGE) % PAGE;
         // SAFETY: `skip` is less than a page, and the block has a page more than the arena.
         let base = unsafe { block.add(skip) };
-        Ok(Self {
-            block,
-            base,
-            layout,
-            octets,
-        })
+        Ok(Self { block, base, layout, octets })
     }
 }
 

@@ -76,9 +76,7 @@ impl Attributes {
     /// Out of line: most messages bear none, and the callers see that at once.
     #[inline(never)]
     fn position(&self, key: u32) -> Option<usize> {
-        self.keys[..self.len()]
-            .iter()
-            .position(|kept| kept.get() == key)
+        self.keys[..self.len()].iter().position(|kept| kept.get() == key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, [u8; ATTRIBUTE_OCTETS])> {

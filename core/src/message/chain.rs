@@ -354,11 +354,7 @@ impl Message {
             head.rest.set(head.rest.get() - first.len());
         }
         last.next.set(first.next.get());
-        head.tail.set(Some(if other_last == first {
-            last
-        } else {
-            other_last
-        }));
+        head.tail.set(Some(if other_last == first { last } else { other_last }));
         first.release();
     }
 
@@ -390,9 +386,8 @@ impl Message {
         }
         let pool = head.pool;
         let failure = |_| PullUpError::NoBuffers;
-        let mut fresh = Self::at_buffer_end(pool, n)
-            .ok_or_else(|| pool.count_failure())
-            .map_err(failure)?;
+        let mut fresh =
+            Self::at_buffer_end(pool, n).ok_or_else(|| pool.count_failure()).map_err(failure)?;
         if let Some(header) = fresh.front_mut() {
             message.copy_to(0, header);
         }

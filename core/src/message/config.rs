@@ -44,22 +44,10 @@ impl PoolConfig {
             octets_max,
             descriptors_max: 1 << 16,
             classes: vec![
-                SizeClass {
-                    octets: 256,
-                    octets_max: octets_max / 4,
-                },
-                SizeClass {
-                    octets: 2048,
-                    octets_max: half,
-                },
-                SizeClass {
-                    octets: 16 * 1024 + LARGE_HEADROOM,
-                    octets_max: half,
-                },
-                SizeClass {
-                    octets: 64 * 1024 + LARGE_HEADROOM,
-                    octets_max: half,
-                },
+                SizeClass { octets: 256, octets_max: octets_max / 4 },
+                SizeClass { octets: 2048, octets_max: half },
+                SizeClass { octets: 16 * 1024 + LARGE_HEADROOM, octets_max: half },
+                SizeClass { octets: 64 * 1024 + LARGE_HEADROOM, octets_max: half },
             ],
         }
     }
@@ -71,16 +59,9 @@ impl PoolConfig {
                 && class.octets.is_multiple_of(BUFFER_ALIGN)
                 && u32::try_from(class.octets).is_ok()
         });
-        let rising = self
-            .classes
-            .windows(2)
-            .all(|pair| pair[0].octets < pair[1].octets);
+        let rising = self.classes.windows(2).all(|pair| pair[0].octets < pair[1].octets);
         let count_fits = (1..=CLASSES_MAX).contains(&self.classes.len());
-        if sizes_fit && rising && count_fits {
-            Ok(())
-        } else {
-            Err(PoolError::BadClasses)
-        }
+        if sizes_fit && rising && count_fits { Ok(()) } else { Err(PoolError::BadClasses) }
     }
 }
 

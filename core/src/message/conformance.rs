@@ -38,18 +38,9 @@ fn small_config() -> PoolConfig {
         octets_max: 1 << 16,
         descriptors_max: 100,
         classes: vec![
-            SizeClass {
-                octets: 128,
-                octets_max: 1 << 13,
-            },
-            SizeClass {
-                octets: 512,
-                octets_max: 1 << 14,
-            },
-            SizeClass {
-                octets: 1024,
-                octets_max: 1 << 15,
-            },
+            SizeClass { octets: 128, octets_max: 1 << 13 },
+            SizeClass { octets: 512, octets_max: 1 << 14 },
+            SizeClass { octets: 1024, octets_max: 1 << 15 },
         ],
     }
 }
@@ -76,40 +67,22 @@ fn is_used_up_and_given_back(arena: impl Arena + 'static) {
         let mut messages = Vec::new();
         while let Ok(mut message) = pool.alloc(0, 1024) {
             let front = message.front_mut().expect("a new message is unshared");
-            assert_eq!(
-                front.as_ptr().addr() % BUFFER_ALIGN,
-                0,
-                "buffers are aligned"
-            );
+            assert_eq!(front.as_ptr().addr() % BUFFER_ALIGN, 0, "buffers are aligned");
             if round == 0 {
-                assert!(
-                    front.iter().all(|octet| *octet == 0),
-                    "an arena begins with zeros"
-                );
+                assert!(front.iter().all(|octet| *octet == 0), "an arena begins with zeros");
             }
             front.fill(messages.len() as u8);
             messages.push(message);
         }
-        assert_eq!(
-            messages.len(),
-            32,
-            "the class takes its whole share and no more"
-        );
+        assert_eq!(messages.len(), 32, "the class takes its whole share and no more");
         for (at, message) in messages.iter().enumerate() {
-            assert!(
-                message.octets().all(|octet| octet == at as u8),
-                "no two buffers overlap"
-            );
+            assert!(message.octets().all(|octet| octet == at as u8), "no two buffers overlap");
             let slice = message.slices().next().expect("it has octets");
             assert!(
                 slice.offset + slice.octets.len() <= 1 << 16 && slice.offset % BUFFER_ALIGN == 0
             );
         }
-        assert_eq!(
-            pool.stats().failures,
-            u64::from(round) + 1,
-            "a refusal is counted"
-        );
+        assert_eq!(pool.stats().failures, u64::from(round) + 1, "a refusal is counted");
     }
     let stats = pool.stats();
     assert_eq!((stats.descriptors_live, stats.buffers_live), (0, 0));
@@ -127,26 +100,17 @@ fn drops_in_any_order<A: Arena + 'static>(make: &impl Fn(usize) -> A) {
     first.join(second);
     let clone = first.try_clone().expect("room");
     drop(first);
-    assert!(
-        clone.eq_octets(b"firstsecond"),
-        "messages outlive the handles of their pool"
-    );
+    assert!(clone.eq_octets(b"firstsecond"), "messages outlive the handles of their pool");
 }
 
 fn two_pools_join<A: Arena + 'static>(make: &impl Fn(usize) -> A) {
-    let (one, two) = (
-        small_pool(Box::new(make(1 << 16))),
-        small_pool(Box::new(make(1 << 16))),
-    );
+    let (one, two) = (small_pool(Box::new(make(1 << 16))), small_pool(Box::new(make(1 << 16))));
     let mut message = one.copy_from(0, b"one ").expect("room");
     message.join(two.copy_from(0, b"two").expect("room"));
     assert!(!message.lies_in(&one) && !message.lies_in(&two));
     drop(two);
     assert!(message.strip(5));
-    assert!(
-        message.eq_octets(b"wo"),
-        "a pool lives while one of its buffers does"
-    );
+    assert!(message.eq_octets(b"wo"), "a pool lives while one of its buffers does");
     drop(message);
     let stats = one.stats();
     assert_eq!((stats.descriptors_live, stats.buffers_live), (0, 0));
@@ -200,22 +164,14 @@ struct Script<'a> {
 /// At the first difference.
 pub fn run_script(pool: &Pool, script: &[u8]) {
     let before = pool.stats();
-    let mut script = Script {
-        octets: script,
-        pool,
-        pairs: Vec::new(),
-        stamp: 0,
-    };
+    let mut script = Script { octets: script, pool, pairs: Vec::new(), stamp: 0 };
     while !script.octets.is_empty() {
         script.step();
         script.compare();
     }
     drop(script);
     let after = pool.stats();
-    assert_eq!(
-        after.descriptors_live, before.descriptors_live,
-        "descriptors leak"
-    );
+    assert_eq!(after.descriptors_live, before.descriptors_live, "descriptors leak");
     assert_eq!(after.buffers_live, before.buffers_live, "buffers leak");
 }
 
@@ -255,11 +211,7 @@ impl Script<'_> {
     fn compare(&self) {
         for pair in &self.pairs {
             assert_eq!(pair.message.len(), pair.octets.len(), "length");
-            assert!(
-                pair.message.eq_octets(&pair.octets),
-                "octets of {:?}",
-                pair.message
-            );
+            assert!(pair.message.eq_octets(&pair.octets), "octets of {:?}", pair.message);
             assert_eq!(pair.message.attribute::<Mark>(), pair.mark, "attribute");
             let len: usize = pair.message.slices().map(|slice| slice.octets.len()).sum();
             assert_eq!(len, pair.octets.len(), "slices");
@@ -303,11 +255,7 @@ impl Script<'_> {
         self.fill(&mut octets);
         if let Ok(message) = self.pool.copy_from(headroom, &octets) {
             assert!(message.headroom() >= headroom, "the headroom asked for");
-            self.pairs.push(Pair {
-                message,
-                octets,
-                mark: None,
-            });
+            self.pairs.push(Pair { message, octets, mark: None });
         }
     }
 
@@ -375,22 +323,15 @@ impl Script<'_> {
         let len = pair.octets.len();
         let at = self.up_to(len + 1);
         let takes_front = self.next().is_multiple_of(2);
-        let split = if takes_front {
-            pair.message.split_front(at)
-        } else {
-            pair.message.split_off(at)
-        };
+        let split =
+            if takes_front { pair.message.split_front(at) } else { pair.message.split_off(at) };
         match split {
             Ok(message) => {
                 let mut octets = pair.octets.split_off(at);
                 if takes_front {
                     core::mem::swap(&mut octets, &mut pair.octets);
                 }
-                self.pairs.push(Pair {
-                    message,
-                    octets,
-                    mark: pair.mark,
-                });
+                self.pairs.push(Pair { message, octets, mark: pair.mark });
             }
             Err(SplitError::TooShort) => assert!(at > len),
             Err(SplitError::NoBuffers) => assert!(at <= len),
@@ -404,11 +345,7 @@ impl Script<'_> {
         let Ok(message) = pair.message.split_off(at) else {
             return pair;
         };
-        let back = Pair {
-            message,
-            octets: pair.octets.split_off(at),
-            mark: pair.mark,
-        };
+        let back = Pair { message, octets: pair.octets.split_off(at), mark: pair.mark };
         let (mut pair, back) = if self.next().is_multiple_of(2) {
             (pair, self.clone_one(back))
         } else {
@@ -434,11 +371,7 @@ impl Script<'_> {
         if self.pairs.len() + 1 < MESSAGES_MAX
             && let Ok(message) = pair.message.try_clone()
         {
-            self.pairs.push(Pair {
-                message,
-                octets: pair.octets.clone(),
-                mark: pair.mark,
-            });
+            self.pairs.push(Pair { message, octets: pair.octets.clone(), mark: pair.mark });
         }
         pair
     }
@@ -465,11 +398,7 @@ impl Script<'_> {
     fn pull_up(&mut self, mut pair: Pair) -> Pair {
         let n = self.up_to(300);
         match pair.message.pull_up(n) {
-            Ok(()) => assert_eq!(
-                pair.message.peek_slice(n),
-                pair.octets.get(..n),
-                "pulled up"
-            ),
+            Ok(()) => assert_eq!(pair.message.peek_slice(n), pair.octets.get(..n), "pulled up"),
             Err(PullUpError::TooShort) => assert!(n > pair.octets.len()),
             Err(PullUpError::TooLong) => assert!(n > super::PULL_UP_OCTETS_MAX),
             Err(PullUpError::NoBuffers) => {}
@@ -489,11 +418,7 @@ impl Script<'_> {
         let mut copy = vec![0; octets.len()];
         let done = pair.message.copy_to(offset, &mut copy);
         assert_eq!(done, octets.len().min(len - offset));
-        assert_eq!(
-            copy[..done],
-            pair.octets[offset..offset + done],
-            "copied out"
-        );
+        assert_eq!(copy[..done], pair.octets[offset..offset + done], "copied out");
 
         if self.next().is_multiple_of(3) {
             assert_eq!(pair.message.remove_attribute::<Mark>(), pair.mark.take());

@@ -87,8 +87,7 @@ impl Desc {
     pub(super) fn refresh_room(&self) {
         let buf = self.buf.get();
         if buf.refs.get() == 1 {
-            self.room_end
-                .set(buf.base.wrapping_add(buf.capacity as usize));
+            self.room_end.set(buf.base.wrapping_add(buf.capacity as usize));
         }
     }
 

@@ -37,11 +37,7 @@ struct Fresh<T> {
 
 impl<T> Fresh<T> {
     const fn new() -> Self {
-        Self {
-            next: Cell::new(core::ptr::null_mut()),
-            left: Cell::new(0),
-            taken: Cell::new(0),
-        }
+        Self { next: Cell::new(core::ptr::null_mut()), left: Cell::new(0), taken: Cell::new(0) }
     }
 
     fn refill(&self, slab: NonNull<T>, count: u32) {
@@ -113,9 +109,7 @@ pub(super) struct PoolCore {
 impl PoolCore {
     /// Room for `count` nodes, not initialised, freed with the pool.
     fn slab<T>(&self, count: u32) -> Option<NonNull<T>> {
-        let layout = Layout::array::<T>(count as usize)
-            .ok()
-            .filter(|layout| layout.size() != 0)?;
+        let layout = Layout::array::<T>(count as usize).ok().filter(|layout| layout.size() != 0)?;
         let mut slabs = self.slabs.try_borrow_mut().ok()?;
         slabs.try_reserve(1).ok()?;
         // SAFETY: the layout's size is not zero.
@@ -152,11 +146,7 @@ impl PoolCore {
                 next = desc.next.get();
             }
             let high_water = class.fresh.taken.get();
-            ClassStats {
-                octets: class.octets,
-                live: high_water - free,
-                high_water,
-            }
+            ClassStats { octets: class.octets, live: high_water - free, high_water }
         };
         PoolStats {
             descriptors_live: (alive & (ONE_BUF - 1)) as u32,
@@ -202,10 +192,7 @@ impl CoreRef {
     #[cold]
     #[inline(never)]
     fn take_both_slow(self, octets: usize) -> Option<(DescRef, usize)> {
-        let first = self
-            .classes
-            .iter()
-            .position(|class| octets <= class.octets)?;
+        let first = self.classes.iter().position(|class| octets <= class.octets)?;
         let buf = (first..CLASSES_MAX).find_map(|at| self.any_buf(at))?;
         buf.refs.set(1);
         let Some(desc) = self.unlist_desc(buf) else {
@@ -290,15 +277,9 @@ impl CoreRef {
     fn grow_class(self, class: &Class) -> Option<()> {
         // Buffers of a power of two lie on its multiples within a page, as a device expects that shares the arena.
         let align = 1 << class.octets.trailing_zeros().min(PAGE_BITS);
-        let begin = self
-            .arena_used
-            .get()
-            .next_multiple_of(align)
-            .min(self.arena_octets);
+        let begin = self.arena_used.get().next_multiple_of(align).min(self.arena_octets);
         let octets_free = (self.arena_octets - begin).min(class.octets_left.get());
-        let count = octets_free
-            .checked_div(class.octets)?
-            .min((SLAB_OCTETS / class.octets).max(1));
+        let count = octets_free.checked_div(class.octets)?.min((SLAB_OCTETS / class.octets).max(1));
         let slab = self.slab::<Buf>(u32::try_from(count).ok()?)?;
         let octets = count * class.octets;
         class.fresh_base.set(self.arena_base.wrapping_add(begin));
@@ -447,13 +428,7 @@ impl Pool {
         if let Some(message) = Message::in_one_buffer(self.core, headroom, len) {
             return Ok(message);
         }
-        let largest = self
-            .core
-            .classes
-            .iter()
-            .map(|class| class.octets)
-            .max()
-            .unwrap_or(0);
+        let largest = self.core.classes.iter().map(|class| class.octets).max().unwrap_or(0);
         let fits_one = headroom.saturating_add(len) <= largest;
         if fits_one || headroom >= largest {
             return Err(self.core.count_failure());
@@ -509,9 +484,7 @@ impl Pool {
     pub fn region(&self) -> (NonNull<u8>, usize) {
         let base = self.core.arena_base;
         // An arena's base is not null; the answer for one that is has no octets.
-        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| {
-            (base, self.core.arena_octets)
-        })
+        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| (base, self.core.arena_octets))
     }
 
     /// Whether `self` and `other` are handles of the same pool.

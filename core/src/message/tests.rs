@@ -153,15 +153,9 @@ fn a_part_is_cloned_out_of_the_midst() {
             part.push_array(b"x").unwrap();
             assert!(message.eq_octets(b"frontback"));
         }
-        assert_eq!(
-            message.try_clone_part(at, 10 - at).unwrap_err(),
-            SplitError::TooShort
-        );
+        assert_eq!(message.try_clone_part(at, 10 - at).unwrap_err(), SplitError::TooShort);
     }
-    assert_eq!(
-        message.try_clone_part(usize::MAX, 2).unwrap_err(),
-        SplitError::TooShort
-    );
+    assert_eq!(message.try_clone_part(usize::MAX, 2).unwrap_err(), SplitError::TooShort);
     assert_eq!(live(&pool), (2, 2));
     message.push_array(b"header").unwrap();
     assert_eq!(live(&pool), (2, 2));
@@ -228,10 +222,7 @@ fn exhaustion_is_counted_and_changes_nothing() {
     let config = PoolConfig {
         octets_max: 512,
         descriptors_max: 2,
-        classes: alloc::vec![SizeClass {
-            octets: 256,
-            octets_max: 512
-        }],
+        classes: alloc::vec![SizeClass { octets: 256, octets_max: 512 }],
     };
     let pool = Pool::new(&config).unwrap();
     let mut message = pool.copy_from(0, b"headerdata").unwrap();
@@ -247,18 +238,8 @@ fn exhaustion_is_counted_and_changes_nothing() {
     assert_eq!(pool.stats().failures, 5);
     drop(message);
     let stats = pool.stats();
-    assert_eq!(
-        (
-            stats.descriptors_live,
-            stats.buffers_live,
-            stats.octets_used
-        ),
-        (0, 0, 512)
-    );
-    assert_eq!(
-        (stats.descriptors_high_water, stats.classes[0].high_water),
-        (2, 2)
-    );
+    assert_eq!((stats.descriptors_live, stats.buffers_live, stats.octets_used), (0, 0, 512));
+    assert_eq!((stats.descriptors_high_water, stats.classes[0].high_water), (2, 2));
 }
 
 #[test]
@@ -267,14 +248,8 @@ fn a_full_class_falls_back_on_a_larger_one() {
         octets_max: 4096,
         descriptors_max: 16,
         classes: alloc::vec![
-            SizeClass {
-                octets: 64,
-                octets_max: 64
-            },
-            SizeClass {
-                octets: 128,
-                octets_max: 256
-            }
+            SizeClass { octets: 64, octets_max: 64 },
+            SizeClass { octets: 128, octets_max: 256 }
         ],
     };
     let pool = Pool::new(&config).unwrap();
@@ -286,18 +261,9 @@ fn a_full_class_falls_back_on_a_larger_one() {
 #[test]
 fn bad_classes_are_refused() {
     let refused = |classes: &[usize]| {
-        let classes = classes
-            .iter()
-            .map(|octets| SizeClass {
-                octets: *octets,
-                octets_max: 4096,
-            })
-            .collect();
-        let config = PoolConfig {
-            octets_max: 4096,
-            descriptors_max: 1,
-            classes,
-        };
+        let classes =
+            classes.iter().map(|octets| SizeClass { octets: *octets, octets_max: 4096 }).collect();
+        let config = PoolConfig { octets_max: 4096, descriptors_max: 1, classes };
         Pool::new(&config).err() == Some(PoolError::BadClasses)
     };
     assert!(
@@ -325,19 +291,13 @@ fn attributes_follow_the_head() {
     assert_eq!(message.remove_attribute::<D>(), None);
 
     let mut back = message.split_off(5).unwrap();
-    assert_eq!(
-        (back.attribute(), back.attribute::<B>()),
-        (Some(A(3)), Some(B(2)))
-    );
+    assert_eq!((back.attribute(), back.attribute::<B>()), (Some(A(3)), Some(B(2))));
     assert_eq!(back.try_clone().unwrap().attribute(), Some(C(4)));
     let mut copy = pool.empty(0).unwrap();
     for (key, value) in back.attributes_encoded() {
         copy.set_attribute_encoded(key, value).unwrap();
     }
-    assert_eq!(
-        (copy.attribute(), copy.attribute::<C>()),
-        (Some(A(3)), Some(C(4)))
-    );
+    assert_eq!((copy.attribute(), copy.attribute::<C>()), (Some(A(3)), Some(C(4))));
     back.set_attribute(A(9)).unwrap();
     message.push_array(b"header").unwrap();
     assert_eq!(message.attribute(), Some(A(3)));

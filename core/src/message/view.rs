@@ -31,16 +31,8 @@ impl<'a> Iterator for Slices<'a> {
             self.next = desc.next.get();
             // Only the head may be empty.
             if desc.len() != 0 {
-                let offset = desc
-                    .buf
-                    .get()
-                    .pool
-                    .offset(desc.data.get())
-                    .unwrap_or(usize::MAX);
-                return Some(Slice {
-                    offset,
-                    octets: self.message.octets_of(desc),
-                });
+                let offset = desc.buf.get().pool.offset(desc.data.get()).unwrap_or(usize::MAX);
+                return Some(Slice { offset, octets: self.message.octets_of(desc) });
             }
         }
     }
@@ -52,10 +44,7 @@ impl Message {
     /// The slices that have octets, from the front.
     #[inline]
     pub fn slices(&self) -> Slices<'_> {
-        Slices {
-            message: self,
-            next: Some(self.head),
-        }
+        Slices { message: self, next: Some(self.head) }
     }
 
     /// The octets of the slices, from the front, for whoever does not ask where they lie.
@@ -76,8 +65,7 @@ impl Message {
 
     /// All octets, one by one, from the front.
     pub fn octets(&self) -> impl Iterator<Item = u8> + '_ {
-        self.octet_slices()
-            .flat_map(|octets| octets.iter().copied())
+        self.octet_slices().flat_map(|octets| octets.iter().copied())
     }
 
     /// Copies octets from `offset` on into `to`; answers how many there were.

@@ -210,11 +210,7 @@ impl Arrivals {
         let slots = slots.unwrap_or_else(|| Rc::new(Slots::new(Rc::clone(&self.queue))));
         slots.fill(&mut self.queue.borrow_mut(), count.min(BURST_MAX));
         cx.begin_burst(&slots);
-        let burst = Burst {
-            slots: &slots,
-            end: slots.end(),
-            front: 0,
-        };
+        let burst = Burst { slots: &slots, end: slots.end(), front: 0 };
         while burst.goes_on(session) {
             drop(session.pop_burst(cx, burst));
         }

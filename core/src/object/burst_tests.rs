@@ -87,23 +87,14 @@ impl Bench {
         let (top, sent) = (Top::default(), Rc::default());
         let seen = Rc::clone(&top.seen);
         let top = cx.add_protocol("top", "top", top);
-        let body = Below {
-            upper: top.clone(),
-            sent: Rc::clone(&sent),
-        };
+        let body = Below { upper: top.clone(), sent: Rc::clone(&sent) };
         let session = cx.new_session(&top, &top, body);
         let arrivals = Arrivals::default();
         for octet in contents {
             let message = cx.pool().copy_from(0, &[b'.', *octet]).unwrap();
             arrivals.queue_mut().push_back(message);
         }
-        Self {
-            cx,
-            session,
-            seen,
-            sent,
-            arrivals,
-        }
+        Self { cx, session, seen, sent, arrivals }
     }
 
     fn deliver(&self, count: usize) -> (usize, Vec<u8>) {
@@ -133,10 +124,7 @@ fn a_refusal_keeps_nobody_back() {
     assert_eq!(bench.deliver(32), (6, b"1r2rr3".to_vec()));
     let top = bench.session.protocol(&bench.cx).unwrap();
     assert_eq!(top.head().drops().of(&reason::PROHIBITED), 3);
-    assert_eq!(
-        (top.head().received(), bench.session.head().received()),
-        (6, 6)
-    );
+    assert_eq!((top.head().received(), bench.session.head().received()), (6, 6));
 }
 
 #[test]
@@ -178,9 +166,7 @@ fn all_of_an_outgoing_burst_go_and_the_first_error_is_told() {
         message.len().is_multiple_of(2) && message.push_array(&[0; 10]).is_ok()
     };
     let alone = |message| bench.session.push(&bench.cx, message);
-    let result = bench
-        .session
-        .push_prepared(&bench.cx, &mut burst, prepare, alone);
+    let result = bench.session.push_prepared(&bench.cx, &mut burst, prepare, alone);
     assert_eq!((result, burst.len()), (Ok(()), 0));
     assert_eq!(bench.sent.take(), [12, 3, 14, 16, 5]);
     assert_eq!(bench.session.head().sent(), 9);

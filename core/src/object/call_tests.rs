@@ -68,15 +68,9 @@ fn an_error_names_the_layer_that_made_it() {
     assert_eq!((through.head().sent(), echo.head().sent()), (1, 1));
 
     let error = through.call(&cx, message(b"")).unwrap_err();
-    assert_eq!(
-        error.cause,
-        CallCause::Rejected(Rejection::new(&NO_PROCEDURE))
-    );
+    assert_eq!(error.cause, CallCause::Rejected(Rejection::new(&NO_PROCEDURE)));
     assert_eq!(error.layer, Some(below.id()));
-    assert_eq!(
-        error.describe(&cx),
-        "below: the peer refused the call: no such procedure"
-    );
+    assert_eq!(error.describe(&cx), "below: the peer refused the call: no such procedure");
 
     assert!(echo.call_pop(&cx, message(b"up")).is_ok());
     assert!(echo.call_pop(&cx, message(b"")).is_err());
@@ -85,10 +79,7 @@ fn an_error_names_the_layer_that_made_it() {
 
     echo.abort(&cx);
     let error = through.call(&cx, message(b"late")).unwrap_err();
-    assert_eq!(
-        (error.cause, error.layer),
-        (CallCause::Closed, Some(below.id()))
-    );
+    assert_eq!((error.cause, error.layer), (CallCause::Closed, Some(below.id())));
     assert!(echo.call_pop(&cx, message(b"late")).is_err());
     assert_eq!(below.head().drops().of(&reason::CLOSED), 2);
 }

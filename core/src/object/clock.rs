@@ -39,11 +39,7 @@ impl<K> Clocks<K> {
         let at = match clocks.iter().position(|clock| clock.upper == upper) {
             Some(at) => at,
             None => {
-                clocks.push(Clock {
-                    upper,
-                    entries: VecDeque::new(),
-                    passive: 0,
-                });
+                clocks.push(Clock { upper, entries: VecDeque::new(), passive: 0 });
                 clocks.len() - 1
             }
         };
@@ -73,11 +69,7 @@ impl<K> Clocks<K> {
     /// Enters a session that has just been bound.
     pub(super) fn enter(&self, key: K, session: SessionRef) {
         let passive = session.head().is_passive();
-        let entry = Entry {
-            key,
-            received: if passive { 1 } else { 0 },
-            session,
-        };
+        let entry = Entry { key, received: if passive { 1 } else { 0 }, session };
         self.with(entry.session.head().upper(), |clock| {
             clock.passive += usize::from(passive);
             clock.entries.push_back(entry);
@@ -130,9 +122,7 @@ impl<K> Clocks<K> {
     #[cold]
     pub(super) fn meets(&self, scan_max: usize, crowd: Crowd) -> bool {
         let clocks = self.0.borrow();
-        let mut next = clocks
-            .iter()
-            .flat_map(|clock| clock.entries.iter().take(scan_max));
+        let mut next = clocks.iter().flat_map(|clock| clock.entries.iter().take(scan_max));
         next.any(|entry| crowd.has(entry.session.head().source()))
     }
 

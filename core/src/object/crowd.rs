@@ -45,11 +45,7 @@ impl Crowds {
     /// For a table with room for so many; `key` keeps strangers from choosing where they are
     /// counted.
     pub(super) fn new(key: u64, room: usize) -> Self {
-        Self {
-            counts: OnceCell::new(),
-            key: key.wrapping_mul(SPREAD) | 1,
-            room: Cell::new(room),
-        }
+        Self { counts: OnceCell::new(), key: key.wrapping_mul(SPREAD) | 1, room: Cell::new(room) }
     }
 
     pub(super) fn set_room(&self, room: usize) {

@@ -114,10 +114,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal for this reason.
     pub fn new(reason: &'static Reason) -> Self {
-        Self {
-            reason,
-            versions: None,
-        }
+        Self { reason, versions: None }
     }
 }
 
@@ -132,17 +129,12 @@ impl fmt::Display for CallCause {
             Self::Rebooted => {
                 f.write_str("the server has rebooted; the call may have been executed")
             }
-            Self::Rejected(Rejection {
-                reason,
-                versions: None,
-            }) => write!(f, "the peer refused the call: {reason}"),
-            Self::Rejected(Rejection {
-                reason,
-                versions: Some((low, high)),
-            }) => write!(
-                f,
-                "the peer refused the call: {reason} (it has versions {low} to {high})"
-            ),
+            Self::Rejected(Rejection { reason, versions: None }) => {
+                write!(f, "the peer refused the call: {reason}")
+            }
+            Self::Rejected(Rejection { reason, versions: Some((low, high)) }) => {
+                write!(f, "the peer refused the call: {reason} (it has versions {low} to {high})")
+            }
             Self::BadReply => f.write_str("the reply is malformed"),
             Self::NoShepherds => f.write_str("no shepherd left to wait"),
             Self::Push(e) => write!(f, "the request was not sent: {e}"),
@@ -166,10 +158,7 @@ impl CallError {
     #[cold]
     #[must_use]
     pub fn at(self, layer: ProtocolId) -> Self {
-        Self {
-            layer: self.layer.or(Some(layer)),
-            ..self
-        }
+        Self { layer: self.layer.or(Some(layer)), ..self }
     }
 
     /// A refusal by the peer.

@@ -162,8 +162,7 @@ pub trait Protocol {
     /// Answers a question, or forwards it. The default forwards to [`Protocol::lower`].
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let _ = this;
-        self.lower()
-            .map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+        self.lower().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
     /// True for a layer on which those above have the type numbers that they have on its
@@ -274,8 +273,7 @@ pub trait Session {
     /// Answers a question, or forwards it. The default forwards to [`Session::lower`].
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let _ = this;
-        self.lower()
-            .map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+        self.lower().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
     /// The session below that unknown questions are forwarded to.

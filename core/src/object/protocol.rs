@@ -68,8 +68,7 @@ impl ProtocolHead {
 
     pub(crate) fn fold(&self, sent: u64, received: u64) {
         self.folded_sent.set(self.folded_sent.get() + sent);
-        self.folded_received
-            .set(self.folded_received.get() + received);
+        self.folded_received.set(self.folded_received.get() + received);
     }
 }
 
@@ -112,19 +111,13 @@ pub struct Upper<'a> {
 impl<'a> Upper<'a> {
     /// A protocol that receives under its own number.
     pub fn new(receiver: &'a ProtocolRef) -> Self {
-        Self {
-            receiver,
-            selector: receiver.id(),
-        }
+        Self { receiver, selector: receiver.id() }
     }
 
     /// Slips `receiver` in: it receives under the number of the upper so far.
     #[must_use]
     pub fn through(self, receiver: &ProtocolRef) -> Upper<'_> {
-        Upper {
-            receiver,
-            selector: self.selector,
-        }
+        Upper { receiver, selector: self.selector }
     }
 
     /// The number that selects this upper on the protocol `lower`.
@@ -132,8 +125,7 @@ impl<'a> Upper<'a> {
     /// # Errors
     /// [`OpenError::NoTypeNumber`] if the table has none.
     pub fn number_on(&self, cx: &Kernel, lower: &ProtocolRef) -> Result<u32, OpenError> {
-        cx.type_number(self.selector, lower.id())
-            .ok_or(OpenError::NoTypeNumber)
+        cx.type_number(self.selector, lower.id()).ok_or(OpenError::NoTypeNumber)
     }
 }
 
@@ -153,10 +145,7 @@ impl ProtocolRef {
             folded_received: Cell::new(0),
             drops: DropCounters::default(),
         };
-        Self(Rc::new(ProtocolCell {
-            head,
-            body: Box::new(body),
-        }))
+        Self(Rc::new(ProtocolCell { head, body: Box::new(body) }))
     }
 
     /// What every protocol has in common.
@@ -354,9 +343,7 @@ impl ProtocolRef {
 
     /// Asks a question and gives back what was answered.
     pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
-        self.control(cx, &mut Ask::new(&mut question))
-            .is_answered()
-            .then_some(question)
+        self.control(cx, &mut Ask::new(&mut question)).is_answered().then_some(question)
     }
 
     /// Counts a refusal and makes it.

@@ -234,13 +234,7 @@ impl SessionRef {
             return Err(PushError::Closed);
         }
         head.sent.set(head.sent.get() + 1);
-        let span = cx.trace_enter(
-            Operation::Push,
-            head.upper,
-            head.protocol,
-            head.id,
-            &message,
-        );
+        let span = cx.trace_enter(Operation::Push, head.upper, head.protocol, head.id, &message);
         let result = self.0.body.push(cx, self, message);
         cx.trace_leave(span);
         result
@@ -318,13 +312,7 @@ impl SessionRef {
             return Err(CallError::from(CallCause::Closed).at(head.protocol));
         }
         head.sent.set(head.sent.get() + 1);
-        let span = cx.trace_enter(
-            Operation::Call,
-            head.upper,
-            head.protocol,
-            head.id,
-            &message,
-        );
+        let span = cx.trace_enter(Operation::Call, head.upper, head.protocol, head.id, &message);
         let result = self.0.body.call(cx, self, message);
         cx.trace_leave(span);
         result.map_err(|error| error.at(head.protocol))
@@ -352,13 +340,7 @@ impl SessionRef {
             return Err(Refused::new(message, &reason::CLOSED));
         }
         head.received.set(head.received.get() + 1);
-        let span = cx.trace_enter(
-            Operation::CallPop,
-            head.upper,
-            head.protocol,
-            head.id,
-            &message,
-        );
+        let span = cx.trace_enter(Operation::CallPop, head.upper, head.protocol, head.id, &message);
         let result = self.0.body.call_pop(cx, self, message);
         cx.trace_leave(span);
         result
@@ -436,9 +418,7 @@ impl SessionRef {
 
     /// Asks a question and gives back what was answered.
     pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
-        self.control(cx, &mut Ask::new(&mut question))
-            .is_answered()
-            .then_some(question)
+        self.control(cx, &mut Ask::new(&mut question)).is_answered().then_some(question)
     }
 
     /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow.

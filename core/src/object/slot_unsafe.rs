@@ -71,9 +71,7 @@ impl<K: Copy + Eq> KeyedSlot<K> {
         }
         // SAFETY: as in `SessionSlot::get`; the copy of the handle is not dropped.
         let kept = unsafe {
-            (*self.0.get())
-                .as_ref()
-                .map(|(_, session)| ManuallyDrop::new(core::ptr::read(session)))
+            (*self.0.get()).as_ref().map(|(_, session)| ManuallyDrop::new(core::ptr::read(session)))
         };
         kept.map(|session| (*session).clone())
     }

@@ -170,9 +170,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 return Err(&reason::TABLE_FULL);
             }
         }
-        self.map
-            .bind(key, session.clone())
-            .map_err(|_| &reason::TABLE_FULL)?;
+        self.map.bind(key, session.clone()).map_err(|_| &reason::TABLE_FULL)?;
         if self.clocks.len() >= 2 * self.max {
             self.clocks.clean(|entry| self.is_bound(entry));
         }
@@ -241,8 +239,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         ends: impl FnOnce() -> Participants,
     ) -> Result<SessionRef, &'static Reason> {
         let session = cx.new_passive_session(this, upper, body);
-        self.bind(cx, key, session.clone())
-            .inspect_err(|_| session.retire(cx))?;
+        self.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
         if let Err(unwanted) = upper.open_done(cx, &session, ends()) {
             // One whose `close` would leave it bound as an idle one goes too.
             self.release(&key, &session);
@@ -262,9 +259,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// one; if a crowd is given, one of that.
     fn evict(&self, cx: &Kernel, crowd: Option<Crowd>) -> bool {
         let uppers = self.clocks.by_size();
-        uppers
-            .into_iter()
-            .any(|upper| self.evict_from(cx, upper, crowd))
+        uppers.into_iter().any(|upper| self.evict_from(cx, upper, crowd))
     }
 
     /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's hand.
@@ -420,11 +415,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     pub fn stats(&self) -> MapStats {
         let stats = self.map.stats();
         let last = self.last_hits.get();
-        MapStats {
-            lookups: stats.lookups + last,
-            cache_hits: stats.cache_hits + last,
-            ..stats
-        }
+        MapStats { lookups: stats.lookups + last, cache_hits: stats.cache_hits + last, ..stats }
     }
 
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.

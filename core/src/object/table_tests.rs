@@ -36,15 +36,8 @@ impl Session for On {
 }
 
 fn kernel() -> (Kernel, ProtocolRef) {
-    let class = SizeClass {
-        octets: 256,
-        octets_max: 4096,
-    };
-    let pool = PoolConfig {
-        octets_max: 4096,
-        descriptors_max: 16,
-        classes: vec![class],
-    };
+    let class = SizeClass { octets: 256, octets_max: 4096 };
+    let pool = PoolConfig { octets_max: 4096, descriptors_max: 16, classes: vec![class] };
     let cx = Kernel::new(Config {
         random: Random::new(1),
         pool: Pool::new(&pool).unwrap(),
@@ -104,9 +97,7 @@ fn a_source_is_that_of_what_lies_below() {
     let low = from(&bench, 0x0a00_0001);
     let top = passive(&bench, Some(&low), Closing::Done);
     assert_eq!(top.head().source(), 0x0a00_0001);
-    let opened = bench
-        .0
-        .new_session(&bench.1, &bench.1, On(Some(low), Closing::Done));
+    let opened = bench.0.new_session(&bench.1, &bench.1, On(Some(low), Closing::Done));
     assert_eq!(opened.head().source(), 0);
 }
 
@@ -152,11 +143,7 @@ fn what_is_held_does_not_count_as_idle() {
     for n in MANY..20 * MANY {
         table.bind(&bench.0, n, from(&bench, 0)).unwrap();
     }
-    assert!(
-        table.len() <= MANY as usize + 20,
-        "{} sessions",
-        table.len()
-    );
+    assert!(table.len() <= MANY as usize + 20, "{} sessions", table.len());
     for n in 0..MANY {
         assert!(table.get(&n).is_some());
     }

@@ -19,15 +19,8 @@ const SECRET: Secret = Secret::known([3, 5]);
 const FLOOD: u32 = if cfg!(miri) { 60 } else { 1000 };
 
 fn kernel() -> Kernel {
-    let class = SizeClass {
-        octets: 256,
-        octets_max: 4096,
-    };
-    let pool = PoolConfig {
-        octets_max: 4096,
-        descriptors_max: 16,
-        classes: vec![class],
-    };
+    let class = SizeClass { octets: 256, octets_max: 4096 };
+    let pool = PoolConfig { octets_max: 4096, descriptors_max: 16, classes: vec![class] };
     Kernel::new(Config {
         random: Random::new(1),
         pool: Pool::new(&pool).unwrap(),
@@ -111,12 +104,7 @@ impl Bench {
     }
 
     fn body(&self, key: u32, closing: Closing) -> Body {
-        Body {
-            table: Rc::downgrade(&self.table),
-            key,
-            closing,
-            log: Rc::clone(&self.log),
-        }
+        Body { table: Rc::downgrade(&self.table), key, closing, log: Rc::clone(&self.log) }
     }
 
     /// A session that is held from above.
@@ -128,8 +116,7 @@ impl Bench {
     /// A session that nobody holds.
     fn idle(&self, key: u32) -> SessionRef {
         let body = self.body(key, Closing::Done);
-        self.cx
-            .new_passive_session(&self.protocol, &self.protocol, body)
+        self.cx.new_passive_session(&self.protocol, &self.protocol, body)
     }
 
     fn bind(&self, key: u32, session: &SessionRef) {
@@ -311,11 +298,7 @@ fn the_clock_drops_last_handles_while_nothing_is_borrowed() {
         bench.table.get(&(key + 500)).unwrap().abort(&bench.cx);
     }
     assert!(bench.log.drops.get() > 3 * KEYS / 2);
-    assert!(
-        meddlers
-            .iter()
-            .all(|key| bench.table.get(&(key + 1000)).is_none())
-    );
+    assert!(meddlers.iter().all(|key| bench.table.get(&(key + 1000)).is_none()));
     assert_eq!(bench.table.len(), 1);
     bench.table.clear();
     assert_eq!(bench.log.drops.get(), 1 + 2 * (KEYS - 1) + 3);
@@ -388,12 +371,7 @@ fn a_stop_lets_go_of_all_while_nothing_is_borrowed() {
     let session = cx.new_session(
         &protocol,
         &protocol,
-        Body {
-            table: Weak::new(),
-            key: 0,
-            closing: Closing::Idle,
-            log: Rc::clone(&log),
-        },
+        Body { table: Weak::new(), key: 0, closing: Closing::Idle, log: Rc::clone(&log) },
     );
     cx.schedule(&session, Duration::from_secs(1), 0).unwrap();
     cx.set_observer(Some(Rc::new(clinging())));
@@ -424,13 +402,8 @@ fn an_evicted_session_may_close_others_of_its_table() {
     let bench = Bench::new(2);
     let below = bench.held(1);
     bench.bind(1, &below);
-    let body = Chained {
-        next: RefCell::new(Some(below)),
-        table: Rc::downgrade(&bench.table),
-    };
-    let above = bench
-        .cx
-        .new_passive_session(&bench.protocol, &bench.protocol, body);
+    let body = Chained { next: RefCell::new(Some(below)), table: Rc::downgrade(&bench.table) };
+    let above = bench.cx.new_passive_session(&bench.protocol, &bench.protocol, body);
     bench.bind(2, &above);
     bench.bind(3, &bench.held(3));
     assert!(above.head().is_closed());

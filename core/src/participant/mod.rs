@@ -51,10 +51,7 @@ impl Label {
             octets[i] = name[i];
             i += 1;
         }
-        Some(Self {
-            octets,
-            len: name.len() as u8,
-        })
+        Some(Self { octets, len: name.len() as u8 })
     }
 
     /// The label's text.
@@ -214,9 +211,7 @@ impl Participant {
     pub fn pop_port(&mut self) -> Result<Wild<u16>, AddressError> {
         match self.pop_number(PORT)? {
             Wild::Any => Ok(Wild::Any),
-            Wild::Is(n) => u16::try_from(n)
-                .map(Wild::Is)
-                .map_err(|_| AddressError::OutOfRange),
+            Wild::Is(n) => u16::try_from(n).map(Wild::Is).map_err(|_| AddressError::OutOfRange),
         }
     }
 

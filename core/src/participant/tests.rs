@@ -36,10 +36,7 @@ fn a_list_keeps_the_local_one_first() {
     assert_eq!(set.local_mut().unwrap().pop_port(), Ok(Wild::Is(7)));
     assert_eq!(set.peer_mut().unwrap().pop_port(), Ok(Wild::Is(2005)));
     assert_eq!(set.to_string(), "10.0.0.1, 10.0.0.2");
-    assert_eq!(
-        Participants::local(Part::Any).peer_mut(),
-        Err(AddressError::Count)
-    );
+    assert_eq!(Participants::local(Part::Any).peer_mut(), Err(AddressError::Count));
 }
 
 #[test]

@@ -26,12 +26,7 @@ impl fmt::Display for ParseError {
                 "expected `*`, a labelled number such as `port7`, or a host or hardware address",
             ),
             Self::Socket(at) => {
-                write!(
-                    f,
-                    "write `port{}@{}`: the port comes first",
-                    at.port(),
-                    at.ip()
-                )
+                write!(f, "write `port{}@{}`: the port comes first", at.port(), at.ip())
             }
             Self::TooMany => f.write_str("too many addresses"),
         }

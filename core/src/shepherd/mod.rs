@@ -77,10 +77,7 @@ pub struct Limits {
 impl Default for Limits {
     /// 1024 shepherds with 64 KiB each.
     fn default() -> Self {
-        Limits {
-            shepherds_max: 1024,
-            stack_octets: 64 * 1024,
-        }
+        Limits { shepherds_max: 1024, stack_octets: 64 * 1024 }
     }
 }
 
@@ -162,9 +159,7 @@ pub struct Shepherds {
 impl Shepherds {
     /// Makes the table of shepherds; stacks come when they are needed.
     pub fn new(switch: Box<dyn Switch>, limits: Limits) -> Self {
-        Shepherds {
-            table: Rc::new(Table::new(switch, limits)),
-        }
+        Shepherds { table: Rc::new(Table::new(switch, limits)) }
     }
 
     /// Runs the loop: calls `body` again and again until it answers

@@ -112,16 +112,8 @@ impl Semaphore {
         let table = &shepherds.table;
         let (slot, entry) = table.may_block()?;
         self.link(table, slot, entry);
-        let place = Place {
-            semaphore: self,
-            table,
-            slot,
-            entry,
-        };
-        arm(Ticket {
-            slot,
-            wait: Table::begin_wait(entry),
-        });
+        let place = Place { semaphore: self, table, slot, entry };
+        arm(Ticket { slot, wait: Table::begin_wait(entry) });
         let outcome = table.block(slot, entry);
         // It runs again; of what `place` gives up, only the link can be left.
         core::mem::forget(place);

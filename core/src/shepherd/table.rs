@@ -313,11 +313,7 @@ impl Table {
     fn resume(&self, slot: u32) {
         let resumer = self.current.replace(slot);
         self.slot(slot).resumer.set(resumer);
-        let unwound = Unwound {
-            table: self,
-            slot,
-            resumer,
-        };
+        let unwound = Unwound { table: self, slot, resumer };
         self.switch.resume(slot);
         core::mem::forget(unwound);
         self.current.set(resumer);
@@ -334,9 +330,7 @@ impl Table {
         }
         let table = Rc::clone(self);
         let main = Box::new(move || table.shepherd_main(slot));
-        self.switch
-            .create(slot, self.limits.stack_octets, main)
-            .map_err(Some)?;
+        self.switch.create(slot, self.limits.stack_octets, main).map_err(Some)?;
         self.unmade.set(self.slot(slot).next.get());
         self.made_count.set(self.made_count.get() + 1);
         self.slot(slot).state.set(State::Idle);

@@ -6,10 +6,7 @@ use super::table::Slot;
 use super::*;
 
 fn shepherds() -> Rc<Shepherds> {
-    let limits = Limits {
-        shepherds_max: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { shepherds_max: 4, ..Limits::default() };
     Rc::new(Shepherds::new(Box::new(NoSwitch), limits))
 }
 
@@ -66,10 +63,7 @@ fn without_a_switch_the_loop_runs_in_place() {
 
 #[test]
 fn no_shepherd_no_run() {
-    let limits = Limits {
-        shepherds_max: 0,
-        ..Limits::default()
-    };
+    let limits = Limits { shepherds_max: 0, ..Limits::default() };
     let shepherds = Shepherds::new(Box::new(NoSwitch), limits);
     let ran = shepherds.run(Rc::new(|| Flow::Stop));
     assert_eq!(ran, Err(RunError::NoShepherds));

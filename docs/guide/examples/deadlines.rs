@@ -26,22 +26,16 @@ pub(crate) struct Outcome {
 
 /// The same graph without the layer: whoever stood on it stands on `select`.
 pub(crate) fn without(source: &str) -> String {
-    let others = source
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("deadline "));
+    let others = source.lines().filter(|line| !line.trim_start().starts_with("deadline "));
     let text: String = others.map(|line| format!("{line}\n")).collect();
-    text.replace(" deadline ", " select ")
-        .replace(" deadline\n", " select\n")
+    text.replace(" deadline ", " select ").replace(" deadline\n", " select\n")
 }
 
 /// Runs a graph until its callers have finished, or says what is wrong with it.
 pub(crate) fn run(source: &str, seed: u64) -> Result<Outcome, String> {
     let wrong = |mistakes: Box<Diagnostics>| mistakes.to_text();
     let graph = check(source, "rpc-deadline.kdl", &Catalog::standard()).map_err(wrong)?;
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).map_err(wrong)?;
     start_world(&graph, &mut world).map_err(wrong)?;
     world.run_until_finished(Time::from_s(60));
@@ -60,9 +54,7 @@ pub(crate) fn run(source: &str, seed: u64) -> Result<Outcome, String> {
 fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
     let found = || {
         let kernel = world.kernel(world.find(host)?)?;
-        let report = kernel
-            .find_protocol(protocol)?
-            .ask(kernel, Report::default())?;
+        let report = kernel.find_protocol(protocol)?.ask(kernel, Report::default())?;
         let line = report.lines.into_iter().find(|(line, _)| line == name)?;
         line.1.parse().ok()
     };
@@ -73,13 +65,7 @@ fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
 pub(crate) fn tell(source: &str, seed: u64) -> Result<String, String> {
     let mut text = String::new();
     for (what, source) in [("with", source.to_owned()), ("without", without(source))] {
-        let Outcome {
-            far,
-            near,
-            busy,
-            executing_most,
-            executed,
-        } = run(&source, seed)?;
+        let Outcome { far, near, busy, executing_most, executed } = run(&source, seed)?;
         let _ = writeln!(
             text,
             "seed {seed}, {what} the layer\n  \
@@ -92,10 +78,7 @@ pub(crate) fn tell(source: &str, seed: u64) -> Result<String, String> {
 
 #[allow(dead_code, reason = "the tests take this file in as a module")]
 fn main() -> ExitCode {
-    let seed = std::env::args()
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
+    let seed = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1);
     let source = include_str!("../../../graphs/rpc-deadline.kdl");
     match tell(source, seed) {
         Ok(text) => {

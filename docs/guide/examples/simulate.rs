@@ -20,10 +20,7 @@ pub(crate) fn catalog() -> Catalog {
 /// Runs the graph until its anchors have finished, and tells what was counted; or what is wrong with it.
 pub(crate) fn run(source: &str, file: &str, seed: u64) -> Result<String, String> {
     let graph = check(source, file, &catalog()).map_err(|mistakes| mistakes.to_text())?;
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).map_err(|mistakes| mistakes.to_text())?;
     start_world(&graph, &mut world).map_err(|mistakes| mistakes.to_text())?;
     world.run_until_finished(Time::from_s(60));
@@ -65,16 +62,10 @@ fn tell(kernel: &Kernel) -> String {
 }
 
 fn tallies(kernel: &Kernel, protocol: &xk_core::ProtocolRef) -> String {
-    let list = ListSessions {
-        max: 8,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let list = ListSessions { max: 8, sessions: Vec::new(), total: 0 };
     let list = protocol.ask(kernel, list);
     let sessions = list.map_or(Vec::new(), |list| list.sessions);
-    let tallies = sessions
-        .iter()
-        .filter_map(|s| s.ask(kernel, Tally::default()));
+    let tallies = sessions.iter().filter_map(|s| s.ask(kernel, Tally::default()));
     tallies
         .map(|t| {
             format!(

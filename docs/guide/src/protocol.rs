@@ -40,12 +40,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let wait = build.params.duration("wait", wait);
     let bounds = Bounds::sessions(build.params.number("sessions_max", 1024));
     let lower = build.lower(0)?;
-    build.add(Layered::new(
-        build.cx.secret(),
-        lower,
-        bounds,
-        Seq { hold, wait },
-    ))
+    build.add(Layered::new(build.cx.secret(), lower, bounds, Seq { hold, wait }))
 }
 
 impl Layer<HEADER_OCTETS> for Seq {
@@ -88,14 +83,7 @@ impl Layer<HEADER_OCTETS> for Seq {
         let (number, length) = (own.key, message.len() as u16);
         let sequence = own.state.next.get();
         own.state.next.set(sequence.wrapping_add(1));
-        Some(
-            Header {
-                number,
-                length,
-                sequence,
-            }
-            .emit(),
-        )
+        Some(Header { number, length, sequence }.emit())
     }
 
     fn deliver(

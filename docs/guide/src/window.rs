@@ -70,11 +70,7 @@ impl<M> Window<M> {
 
     /// Gives up what is missing before the first message that waits; false if none does.
     pub(crate) fn skip(&mut self) -> bool {
-        let gap = self
-            .waiting
-            .iter()
-            .take_while(|slot| slot.is_none())
-            .count();
+        let gap = self.waiting.iter().take_while(|slot| slot.is_none()).count();
         self.waiting.drain(..gap);
         self.tally.missing += gap as u64;
         self.turn = self.turn.map(|turn| turn.wrapping_add(gap as u32));
@@ -90,9 +86,7 @@ impl<M> Window<M> {
 
     /// All that is left, in order.
     pub(crate) fn into_messages(self) -> impl Iterator<Item = M> {
-        self.ready
-            .into_iter()
-            .chain(self.waiting.into_iter().flatten())
+        self.ready.into_iter().chain(self.waiting.into_iter().flatten())
     }
 
     fn advance(&mut self) {

@@ -22,11 +22,7 @@ mod tests {
     #[test]
     fn real_octets() {
         let octets = [0, 7, 0x01, 0x02, 0, 0, 0, 9];
-        let header = Header {
-            number: 7,
-            length: 0x0102,
-            sequence: 9,
-        };
+        let header = Header { number: 7, length: 0x0102, sequence: 9 };
         assert_eq!(header.emit(), octets);
         assert_eq!(Header::parse(&octets), header);
     }

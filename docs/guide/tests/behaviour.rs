@@ -36,21 +36,13 @@ impl Stack {
         };
         let layer = (ENTRY.build)(&mut build).unwrap();
         let top = Top::add(&cx, "top");
-        cx.numbers_mut()
-            .override_pair(top.id(), layer.id(), NUMBER.into());
+        cx.numbers_mut().override_pair(top.id(), layer.id(), NUMBER.into());
         cx.start().unwrap();
-        Self {
-            cx,
-            bottom,
-            layer,
-            top,
-        }
+        Self { cx, bottom, layer, top }
     }
 
     fn open(&self) -> SessionRef {
-        let opened = self
-            .top
-            .open(&self.cx, &self.layer, Participants::default());
+        let opened = self.top.open(&self.cx, &self.layer, Participants::default());
         opened.unwrap()
     }
 
@@ -145,11 +137,7 @@ fn a_gap_is_filled_or_given_up() {
     assert!(!stack.arrive(3) && stack.drops(&STALE) == 1, "too late");
     stack.cx.advance(WAIT);
     assert_eq!(stack.heard(), [6], "each gap is waited for");
-    let tally = Tally {
-        missing: 2,
-        reordered: 3,
-        held: 0,
-    };
+    let tally = Tally { missing: 2, reordered: 3, held: 0 };
     assert_eq!(stack.tally(&session), tally);
     let line = session.ask(&stack.cx, Describe::default()).unwrap().text;
     assert_eq!(line, "seq > 7, 2 missing, 0 held");
@@ -191,10 +179,7 @@ fn closing_counts_what_was_kept() {
 fn two_uppers_share_one_enable_below() {
     let stack = Stack::new();
     let other = Top::add(&stack.cx, "other");
-    stack
-        .cx
-        .numbers_mut()
-        .override_pair(other.id(), stack.layer.id(), 8);
+    stack.cx.numbers_mut().override_pair(other.id(), stack.layer.id(), 8);
     let first = stack.enable(&stack.top).unwrap();
     let second = stack.enable(&other).unwrap();
     assert!(stack.enable(&other).is_err(), "the number is taken");
@@ -213,9 +198,6 @@ fn what_never_left_has_no_number() {
     let push = |len| session.push(&stack.cx, stack.cx.message(&vec![0; len]));
     assert!(push(1).is_ok() && push(9000).is_err() && push(1).is_ok());
     let sent = stack.bottom.take_sent();
-    let numbers: Vec<_> = sent
-        .iter()
-        .map(|s| sequence_of(&octets(&s.message)))
-        .collect();
+    let numbers: Vec<_> = sent.iter().map(|s| sequence_of(&octets(&s.message))).collect();
     assert_eq!(numbers[1], numbers[0].wrapping_add(1));
 }

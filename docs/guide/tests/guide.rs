@@ -76,13 +76,9 @@ fn blocks() -> Vec<Block> {
 #[test]
 fn fragments_are_part_of_the_sources() {
     let mut sources = vec![trimmed(&read(CALLS))];
-    for (folder, ending) in [
-        ("src", "rs"),
-        ("tests", "rs"),
-        ("examples", "rs"),
-        (".", "kdl"),
-        (LAYER, "rs"),
-    ] {
+    for (folder, ending) in
+        [("src", "rs"), ("tests", "rs"), ("examples", "rs"), (".", "kdl"), (LAYER, "rs")]
+    {
         for path in files(folder, ending) {
             sources.push(trimmed(&fs::read_to_string(path).unwrap()));
         }
@@ -94,10 +90,7 @@ fn fragments_are_part_of_the_sources() {
         }
         let n = block.lines.len();
         assert!(
-            n > 0
-                && sources
-                    .iter()
-                    .any(|s| s.windows(n).any(|w| w == block.lines)),
+            n > 0 && sources.iter().any(|s| s.windows(n).any(|w| w == block.lines)),
             "{}: no file holds these lines",
             block.place
         );
@@ -157,11 +150,7 @@ fn whatever_the_seed_nothing_comes_twice() {
         assert_eq!(figure(&out, "duplicates"), 0, "seed {seed}:\n{out}");
         assert_eq!(figure(&out, "corrupt"), 0, "seed {seed}:\n{out}");
         // What a layer misses was lost on the link; a loss at the very end is missed by nobody.
-        let missing: u64 = out
-            .split("missing")
-            .skip(1)
-            .map(|rest| figure(rest, " "))
-            .sum();
+        let missing: u64 = out.split("missing").skip(1).map(|rest| figure(rest, " ")).sum();
         assert!(missing <= figure(&out, ", lost"), "seed {seed}:\n{out}");
         assert_eq!(figure(&out, "probe: sent"), 1000, "seed {seed}");
     }
@@ -172,10 +161,7 @@ fn without_the_layer_duplicates_come_through() {
     let source = read("seq.kdl");
     let source = source
         .replace("    seq udp wait=\"10ms\"\n", "")
-        .replace(
-            "echo seq port=7 {\n        number seq=7\n    }",
-            "echo udp port=7",
-        )
+        .replace("echo seq port=7 {\n        number seq=7\n    }", "echo udp port=7")
         .replace("probe seq", "probe udp")
         .replace("size=64 {\n        number seq=7\n    }", "size=64");
     let out = simulate::run(&source, "plain.kdl", 1).unwrap();
@@ -185,11 +171,7 @@ fn without_the_layer_duplicates_come_through() {
 #[test]
 fn it_stands_on_anything() {
     let stacks = [
-        (
-            "sim link=line address=\"02:00:00:00:00:02\"\n eth sim",
-            "eth",
-            "02:00:00:00:00:02",
-        ),
+        ("sim link=line address=\"02:00:00:00:00:02\"\n eth sim", "eth", "02:00:00:00:00:02"),
         (
             "sim link=line\n eth sim\n arp eth\n ip arp { address \"10.0.0.{N}/24\"; }",
             "ip",
@@ -202,9 +184,7 @@ fn it_stands_on_anything() {
         ),
     ];
     for (below, lower, peer) in stacks {
-        let alice = below
-            .replace("{N}", "1")
-            .replace("02:00:00:00:00:02", "02:00:00:00:00:01");
+        let alice = below.replace("{N}", "1").replace("02:00:00:00:00:02", "02:00:00:00:00:01");
         let bob = below.replace("{N}", "2");
         let source = format!(
             "host alice {{\n {alice}\n seq {lower} name=top\n \

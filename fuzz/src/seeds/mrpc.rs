@@ -23,21 +23,9 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) {
         offsets: [0, 2048],
         ..call
     };
-    let ack = Header {
-        flags: ACK | LASTFRAG,
-        mask: 5,
-        ..call
-    };
-    let reply = Header {
-        flags: REPLY,
-        ..call
-    };
-    let named = [
-        ("call", call),
-        ("fragment", fragment),
-        ("ack", ack),
-        ("reply", reply),
-    ];
+    let ack = Header { flags: ACK | LASTFRAG, mask: 5, ..call };
+    let reply = Header { flags: REPLY, ..call };
+    let named = [("call", call), ("fragment", fragment), ("ack", ack), ("reply", reply)];
     for (name, header) in named {
         let mut octets = header.emit().to_vec();
         octets.resize(octets.len() + header.body_len(), 9);
@@ -64,9 +52,7 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) {
     let calls = [
         &[6, 0, 0, 1, 3, 0, 0, 0, 0, 0][..],
         &[6, 0, 0, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0],
-        &[
-            6, 30, 0, 3, 0, 2, 0, 0, 9, 0, 0, 2, 1, 0, 9, 0, 1, 0, 0, 2, 0, 0,
-        ],
+        &[6, 30, 0, 3, 0, 2, 0, 0, 9, 0, 0, 2, 1, 0, 9, 0, 1, 0, 0, 2, 0, 0],
     ];
     add(seeds, "mrpc", "client", &calls.concat().repeat(3));
     let mut script = [0; 400];

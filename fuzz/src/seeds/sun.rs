@@ -24,35 +24,24 @@ fn transactions(seeds: &mut Vec<Seed>) {
     let unknown = [&[0, 0, 0, 9, 0, 0, 0, 2][..], b"neither"].concat();
     let all = [&call, &call, &reply].map(Clone::clone).into_iter();
     let all = all.chain(others).chain([call, refused, unknown]);
-    let script: Vec<u8> = all
-        .flat_map(|message| [&[message.len() as u8][..], &message].concat())
-        .collect();
+    let script: Vec<u8> =
+        all.flat_map(|message| [&[message.len() as u8][..], &message].concat()).collect();
     add(seeds, "reqrep", "calls", &script);
     // The number 0 is that of the client's request to many. More hosts than it takes, by the last octet, and one that says it again.
     let hosts = [1, 2, 3, 3, 4, 5, 6].map(|host| message(Kind::Reply, 0, &[b'y', host]));
-    let script: Vec<u8> = hosts
-        .iter()
-        .flat_map(|message| [&[message.len() as u8][..], message].concat())
-        .collect();
+    let script: Vec<u8> =
+        hosts.iter().flat_map(|message| [&[message.len() as u8][..], message].concat()).collect();
     add(seeds, "reqrep", "many", &script);
 }
 
 fn credentials(seeds: &mut Vec<Seed>) {
     let mut groups = [0; GROUPS_MAX];
     groups[..3].copy_from_slice(&[100, 27, 4]);
-    for (name, machine, group_count) in [
-        ("groups", &b"machine"[..], 3),
-        ("nobody", b"", 0),
-        ("all-groups", b"four", GROUPS_MAX),
-    ] {
-        let credential = Credential {
-            stamp: 7,
-            machine,
-            user: 1000,
-            group: 100,
-            group_count,
-            groups,
-        };
+    for (name, machine, group_count) in
+        [("groups", &b"machine"[..], 3), ("nobody", b"", 0), ("all-groups", b"four", GROUPS_MAX)]
+    {
+        let credential =
+            Credential { stamp: 7, machine, user: 1000, group: 100, group_count, groups };
         add(seeds, "authsys-wire", name, &credential.body());
     }
 }
@@ -65,18 +54,10 @@ fn records(seeds: &mut Vec<Seed>) {
         [&mark.emit()[..], data].concat()
     };
     let whole = fragment(true, b"a record");
-    let pieces = [
-        fragment(false, b"in "),
-        fragment(false, b""),
-        fragment(true, b"pieces"),
-    ];
+    let pieces = [fragment(false, b"in "), fragment(false, b""), fragment(true, b"pieces")];
     let long = [fragment(false, &[b'l'; 1500]), fragment(true, &[b'l'; 600])].concat();
     let both = [&whole[..], &pieces.concat(), &whole].concat();
-    for (name, piece, stream) in [
-        ("one", 255, &whole),
-        ("cut", 3, &both),
-        ("long", 100, &long),
-    ] {
+    for (name, piece, stream) in [("one", 255, &whole), ("cut", 3, &both), ("long", 100, &long)] {
         add(seeds, "rm", name, &[&[piece][..], stream].concat());
     }
 }

@@ -19,14 +19,8 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) -> io::Result<()> {
         ("type", "typedef T T; struct s { s s; };"),
         ("number", "const A = 0xfffffffffffffffff; const B = A;"),
         ("comment", "/* no end\n% as it is\n"),
-        (
-            "union",
-            "union u switch (int i) { case 1: case 1: void; default: int a<u>; };",
-        ),
-        (
-            "program",
-            "program P { version V { int F(int, u) = 1; } = 1; } = 1;",
-        ),
+        ("union", "union u switch (int i) { case 1: case 1: void; default: int a<u>; };"),
+        ("program", "program P { version V { int F(int, u) = 1; } = 1; } = 1;"),
     ] {
         add(seeds, "rpcgen", name, text.as_bytes());
     }
@@ -40,11 +34,6 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) -> io::Result<()> {
     add(seeds, "xdr", "nested", &words(&[3, 1, 7, 0, 2, 8, 9]));
     add(seeds, "xdr", "long", &words(&[u32::MAX, 1, 2, 3]));
     add(seeds, "xdr", "zeros", &words(&[0; 12]));
-    add(
-        seeds,
-        "xdr",
-        "number",
-        &words(&[0x7ff0_0000, 1, 0x8000_0000, 0]),
-    );
+    add(seeds, "xdr", "number", &words(&[0x7ff0_0000, 1, 0x8000_0000, 0]));
     Ok(())
 }

@@ -112,8 +112,7 @@ impl Stack {
                 let refuses = place & 1 == 1;
                 self.top.refuse(refuses.then_some(&reason::NO_PORT));
                 self.top.echo(place & 2 == 2);
-                self.top
-                    .refuse_open((place & 4 == 4).then_some(&reason::TABLE_FULL));
+                self.top.refuse_open((place & 4 == 4).then_some(&reason::TABLE_FULL));
             }
             code::FRAGMENTS => self.hear_fragments(place, argument),
             code::ENABLE => {
@@ -261,8 +260,7 @@ impl Stack {
             return;
         };
         let layer = LAYERS[place % LAYERS.len()];
-        self.raw
-            .set(self.raw.get() || matches!(layer, "eth" | "arp"));
+        self.raw.set(self.raw.get() || matches!(layer, "eth" | "arp"));
         let opened = self.top.open(&self.cx, self.find(layer), participants);
         if let Ok(session) = opened {
             if self.held.borrow().len() < HELD_MAX {

@@ -72,8 +72,7 @@ fn left(seed: u64, is_used: bool) -> u64 {
     let taken = (0..times).filter(|_| allowance.take(&cx, 0x0a00_0001, 1));
     assert_eq!(taken.count(), times.min(10));
     let own = (0..4000u64).map(|n| 0x0b00_0000 + n * 0x101);
-    own.map(|host| u64::from(allowance.take(&cx, host, 1)))
-        .sum()
+    own.map(|host| u64::from(allowance.take(&cx, host, 1))).sum()
 }
 
 #[test]
@@ -107,11 +106,8 @@ fn what_comes_again_and_again_is_told() {
     let [one, other] = [0, 1].map(|_| cx.new_session(&wire, &wire, Peer));
     let repeats = Repeats::default();
     let message = |n: u64| cx.pool().copy_from(0, &n.to_be_bytes()).expect("room");
-    let came = |session, n| {
-        (0..5000)
-            .filter(|_| repeats.may_come(&cx, session, &message(n)))
-            .count()
-    };
+    let came =
+        |session, n| (0..5000).filter(|_| repeats.may_come(&cx, session, &message(n))).count();
     assert_eq!(came(&one, 7), 1000);
     assert_eq!(came(&one, 7), 0);
     assert_eq!(came(&other, 7), 1000);

@@ -62,11 +62,7 @@ fn a_carry_of_the_last_word_is_kept() {
         let ones = vec![0xff; len];
         for sum in [0, 1, u64::MAX - 1, u64::MAX] {
             let plain = add_end_around(sum, sum_plain(&ones));
-            assert_eq!(
-                fold(add_octets(sum, &ones)),
-                fold(plain),
-                "{len} on {sum:#x}"
-            );
+            assert_eq!(fold(add_octets(sum, &ones)), fold(plain), "{len} on {sum:#x}");
         }
     }
 }

@@ -33,10 +33,7 @@ mod avx2 {
         let mut total = 0_u64;
         for round in octets.chunks(ROUND) {
             let (vectors, rest) = round.as_chunks::<VECTOR>();
-            let lanes: i64 = sum_vectors(vectors)
-                .iter()
-                .map(|lane| i64::from(*lane))
-                .sum();
+            let lanes: i64 = sum_vectors(vectors).iter().map(|lane| i64::from(*lane)).sum();
             let words = (vectors.len() * VECTOR / 2) as i64;
             // Not negative: it is the sum of the words as they are.
             total = add_end_around(total, (lanes + (words << 15)) as u64);

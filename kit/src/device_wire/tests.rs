@@ -104,32 +104,17 @@ fn world() -> World {
         timers_max: 16,
     });
     let state = Rc::new(RefCell::new(State::default()));
-    let settings = DeviceSettings {
-        address: EthAddr([2, 0, 0, 0, 0, 9]),
-        takes_groups: true,
-    };
-    let wire = cx.add_protocol(
-        "fake",
-        "wire",
-        DeviceWire::new(Fake(state.clone()), settings),
-    );
+    let settings = DeviceSettings { address: EthAddr([2, 0, 0, 0, 0, 9]), takes_groups: true };
+    let wire = cx.add_protocol("fake", "wire", DeviceWire::new(Fake(state.clone()), settings));
     let seen = Rc::default();
     let top = cx.add_protocol("top", "top", Top(Rc::clone(&seen)));
-    World {
-        cx,
-        state,
-        wire,
-        top,
-        seen,
-    }
+    World { cx, state, wire, top, seen }
 }
 
 impl World {
     fn open(&self) -> SessionRef {
         let nobody = Participants::default();
-        self.wire
-            .open(&self.cx, Upper::new(&self.top), nobody)
-            .unwrap()
+        self.wire.open(&self.cx, Upper::new(&self.top), nobody).unwrap()
     }
 
     fn poll(&self, budget: usize) -> usize {
@@ -151,10 +136,7 @@ fn arrivals_go_up_within_the_budget() {
     let w = world();
     let any = Participants::default();
     let _ = w.wire.open_enable(&w.cx, Upper::new(&w.top), any).unwrap();
-    w.state
-        .borrow_mut()
-        .incoming
-        .extend((0..5).map(|n| vec![0; 20 + n]));
+    w.state.borrow_mut().incoming.extend((0..5).map(|n| vec![0; 20 + n]));
     assert_eq!((w.poll(3), w.poll(3), w.poll(3)), (3, 2, 0));
     assert_eq!(*w.seen.borrow(), [20, 21, 22, 23, 24]);
 }
@@ -212,10 +194,7 @@ fn what_never_goes_is_refused() {
     assert_eq!(w.push(&session, 3), Err(PushError::Unreachable));
     assert_eq!(w.push(&session, 115), Err(PushError::TooBig { max: 114 }));
     let drops = w.wire.head().drops();
-    assert_eq!(
-        (drops.of(&DEVICE_ERROR), drops.of(&reason::TOO_BIG)),
-        (1, 1)
-    );
+    assert_eq!((drops.of(&DEVICE_ERROR), drops.of(&reason::TOO_BIG)), (1, 1));
 }
 
 #[test]

@@ -43,10 +43,7 @@ fn a_client_is_known_by_its_ticket() {
     let clients = clients(4);
     let ticket = introduce(&clients, HOST, BOOT);
     assert_eq!(admit(&clients, HOST, BOOT, ticket), Admission::Known);
-    assert_eq!(
-        admit(&clients, HOST, BOOT, ticket | FIRST),
-        Admission::Known
-    );
+    assert_eq!(admit(&clients, HOST, BOOT, ticket | FIRST), Admission::Known);
     assert_eq!(
         admit(&clients, HOST, BOOT, 0),
         Admission::Challenge(ticket),
@@ -58,10 +55,7 @@ fn a_client_is_known_by_its_ticket() {
 fn a_spoofed_source_makes_no_state() {
     let clients = clients(4);
     for host in 0..10_000 {
-        assert!(matches!(
-            admit(&clients, host, BOOT, 0),
-            Admission::Challenge(1..=0x7fff)
-        ));
+        assert!(matches!(admit(&clients, host, BOOT, 0), Admission::Challenge(1..=0x7fff)));
     }
     assert!(clients.is_empty());
 }
@@ -73,10 +67,7 @@ fn only_an_answer_to_a_challenge_makes_a_record() {
         panic!("a stranger was not challenged");
     };
     // Such is the retransmission of a call that a predecessor executed, if the ticket happens to be the same.
-    assert_eq!(
-        admit(&clients, HOST, BOOT, ticket),
-        Admission::Challenge(ticket)
-    );
+    assert_eq!(admit(&clients, HOST, BOOT, ticket), Admission::Challenge(ticket));
     assert!(clients.is_empty());
 }
 
@@ -210,11 +201,7 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 enum Packet {
     Request(Request),
-    Answer {
-        boot: u32,
-        call: u64,
-        challenge: Option<u16>,
-    },
+    Answer { boot: u32, call: u64, challenge: Option<u16> },
 }
 
 struct Called {
@@ -298,13 +285,7 @@ impl World {
     }
 
     fn serve(&mut self, request: Request) {
-        let Request {
-            boot,
-            ticket,
-            call,
-            number,
-            ticket_of,
-        } = request;
+        let Request { boot, ticket, call, number, ticket_of } = request;
         let may_forget = self.served.is_none_or(|(_, acknowledged)| acknowledged);
         let admission = self.clients.admit(HOST, boot, ticket, |_| may_forget);
         if admission == Admission::Replaced && ticket_of != self.server_boot && !may_forget {
@@ -323,8 +304,7 @@ impl World {
         if challenge.is_none() {
             if ticket_of != self.server_boot {
                 self.mistaken.insert(call);
-                self.right_by_chance
-                    .insert((self.server_boot, ticket & TICKET));
+                self.right_by_chance.insert((self.server_boot, ticket & TICKET));
             }
             match self.served {
                 Some((last, _)) if number < last => return,
@@ -336,11 +316,7 @@ impl World {
                 }
             }
         }
-        self.packets.push(Packet::Answer {
-            boot: self.server_boot,
-            call,
-            challenge,
-        });
+        self.packets.push(Packet::Answer { boot: self.server_boot, call, challenge });
     }
 
     fn answer(&mut self, boot: u32, call: u64, challenge: Option<u16>) {
@@ -405,11 +381,7 @@ impl World {
                 };
                 match self.packets[self.packets.len() - 1 - back] {
                     Packet::Request(request) => self.serve(request),
-                    Packet::Answer {
-                        boot,
-                        call,
-                        challenge,
-                    } => self.answer(boot, call, challenge),
+                    Packet::Answer { boot, call, challenge } => self.answer(boot, call, challenge),
                 }
             }
             _ => {}

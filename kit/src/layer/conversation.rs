@@ -190,9 +190,8 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
             let mut headers = [[0; N]; BURST_MAX];
             let mut run = 0;
             while run < burst.len()
-                && let Some(header) = burst
-                    .look(run, |message, front| self.plain_header(message, front))
-                    .flatten()
+                && let Some(header) =
+                    burst.look(run, |message, front| self.plain_header(message, front)).flatten()
             {
                 headers[run % BURST_MAX] = header;
                 run += 1;

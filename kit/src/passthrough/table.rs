@@ -31,10 +31,7 @@ impl Table {
 
     pub(super) fn get(&self, lower: &SessionRef) -> Option<&(SessionRef, Rc<Joint>)> {
         let place = (lower.head().tag() as usize).checked_sub(1)?;
-        self.places
-            .get(place)?
-            .as_ref()
-            .filter(|(_, joint)| joint.lower == *lower)
+        self.places.get(place)?.as_ref().filter(|(_, joint)| joint.lower == *lower)
     }
 
     pub(super) fn insert(&mut self, session: SessionRef, joint: Rc<Joint>) {
@@ -61,13 +58,7 @@ impl Table {
             return Vec::new();
         }
         let closed = |(_, joint): &(SessionRef, Rc<Joint>)| joint.lower.head().is_closed();
-        let gone: Vec<_> = self
-            .places
-            .iter()
-            .flatten()
-            .filter(|e| closed(e))
-            .cloned()
-            .collect();
+        let gone: Vec<_> = self.places.iter().flatten().filter(|e| closed(e)).cloned().collect();
         for (_, joint) in &gone {
             self.remove(&joint.lower);
         }

@@ -42,11 +42,8 @@ impl Protocol for LowerRef {
             return Ok(session.clone());
         }
         let selector = upper.selector;
-        let body = LowerSession {
-            lower: Rc::clone(&self.0),
-            upper: upper.receiver.clone(),
-            selector,
-        };
+        let body =
+            LowerSession { lower: Rc::clone(&self.0), upper: upper.receiver.clone(), selector };
         let session = cx.new_session(this, upper.receiver, body);
         sessions.push((selector, session.clone()));
         Ok(session)
@@ -59,10 +56,7 @@ impl Protocol for LowerRef {
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<Enable, OpenError> {
-        self.0
-            .enables
-            .borrow_mut()
-            .push((upper.selector, upper.receiver.clone()));
+        self.0.enables.borrow_mut().push((upper.selector, upper.receiver.clone()));
         Ok(Enable(7))
     }
 
@@ -85,21 +79,14 @@ impl Lower {
         message: Message,
     ) -> Result<(), &'static Reason> {
         let find = |list: &RefCell<Vec<(ProtocolId, SessionRef)>>| {
-            list.borrow()
-                .iter()
-                .find(|(id, _)| *id == selector)
-                .map(|(_, s)| s.clone())
+            list.borrow().iter().find(|(id, _)| *id == selector).map(|(_, s)| s.clone())
         };
         let session = match find(&self.sessions) {
             Some(session) => session,
             None => {
                 let enables = self.enables.borrow().clone();
                 let (_, upper) = enables.into_iter().find(|(id, _)| *id == selector).unwrap();
-                let body = LowerSession {
-                    lower: Rc::clone(self),
-                    upper: upper.clone(),
-                    selector,
-                };
+                let body = LowerSession { lower: Rc::clone(self), upper: upper.clone(), selector };
                 let session = cx.new_passive_session(this, &upper, body);
                 upper.open_done(cx, &session, Participants::local(Part::Any))?;
                 self.sessions.borrow_mut().push((selector, session.clone()));
@@ -150,10 +137,7 @@ impl Protocol for UpperRef {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        self.0
-            .heard
-            .borrow_mut()
-            .push(format!("open_done {}", participants.len()));
+        self.0.heard.borrow_mut().push(format!("open_done {}", participants.len()));
         if self.0.refuses.get() {
             return Err(&reason::PROHIBITED);
         }
@@ -171,10 +155,7 @@ impl Protocol for UpperRef {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        self.0
-            .heard
-            .borrow_mut()
-            .push(format!("demux {}", message.len()));
+        self.0.heard.borrow_mut().push(format!("demux {}", message.len()));
         assert_eq!(lower.head().upper(), this.id());
         if self.0.refuses.get() {
             return Err(this.refuse(message, &reason::NO_PORT));
@@ -194,12 +175,7 @@ impl Protocol for UpperRef {
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         ask.answer::<NetworkError>(|error| {
-            let known = self
-                .0
-                .kept
-                .borrow()
-                .iter()
-                .any(|s| Some(s) == error.session.as_ref());
+            let known = self.0.kept.borrow().iter().any(|s| Some(s) == error.session.as_ref());
             self.0.heard.borrow_mut().push(format!("error {known}"));
         })
     }
@@ -225,33 +201,16 @@ struct Net {
 fn net(holds: &[bool]) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    let cx = Kernel::new(Config {
-        random: Random::new(1),
-        pool,
-        shepherds,
-        timers_max: 10,
-    });
+    let cx = Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 10 });
     let lower: Rc<Lower> = Rc::default();
     let lower_ref = cx.add_protocol("lower", "lower", LowerRef(Rc::clone(&lower)));
     let pass = cx.add_protocol("pass", "pass", PassThrough::new(lower_ref.clone(), Open));
     let uppers = holds.iter().map(|&holds| {
-        let upper = Rc::new(Upperside {
-            holds,
-            ..Upperside::default()
-        });
-        (
-            cx.add_protocol("upper", "upper", UpperRef(Rc::clone(&upper))),
-            upper,
-        )
+        let upper = Rc::new(Upperside { holds, ..Upperside::default() });
+        (cx.add_protocol("upper", "upper", UpperRef(Rc::clone(&upper))), upper)
     });
     let uppers = uppers.collect();
-    Net {
-        cx,
-        lower,
-        lower_ref,
-        pass,
-        uppers,
-    }
+    Net { cx, lower, lower_ref, pass, uppers }
 }
 
 impl Net {
@@ -265,8 +224,7 @@ impl Net {
 
     fn arrive(&self, at: usize, octets: usize) -> Result<(), &'static Reason> {
         let selector = self.uppers[at].0.id();
-        self.lower
-            .arrive(&self.cx, &self.lower_ref, selector, self.message(octets))
+        self.lower.arrive(&self.cx, &self.lower_ref, selector, self.message(octets))
     }
 
     fn heard(&self, at: usize) -> Vec<String> {
@@ -274,11 +232,7 @@ impl Net {
     }
 
     fn sessions(&self) -> usize {
-        let list = ListSessions {
-            max: 10,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let list = ListSessions { max: 10, sessions: Vec::new(), total: 0 };
         let list = self.pass.ask(&self.cx, list).unwrap();
         assert_eq!(list.sessions.len(), list.total.min(10));
         list.total
@@ -293,20 +247,11 @@ fn an_open_twice_is_one_session_and_one_hold_below() {
     let two = net.pass.open(&net.cx, net.upper(0), none()).unwrap();
     assert!(one == two && one.head().opens() == 2);
     let below = net.lower.sessions.borrow()[0].1.clone();
-    assert_eq!(
-        (below.head().opens(), below.head().upper()),
-        (1, net.pass.id())
-    );
+    assert_eq!((below.head().opens(), below.head().upper()), (1, net.pass.id()));
     one.push(&net.cx, net.message(3)).unwrap();
     assert_eq!(*net.lower.sent.borrow(), [3]);
-    assert_eq!(
-        one.ask(&net.cx, MaxPacket::default()).map(|q| q.octets),
-        None
-    );
-    assert_eq!(
-        net.pass.ask(&net.cx, MaxPacket::default()).unwrap().octets,
-        1000
-    );
+    assert_eq!(one.ask(&net.cx, MaxPacket::default()).map(|q| q.octets), None);
+    assert_eq!(net.pass.ask(&net.cx, MaxPacket::default()).unwrap().octets, 1000);
     assert_eq!(one.call(&net.cx, net.message(5)).unwrap().len(), 5);
     one.close(&net.cx);
     assert!(!below.head().is_closed());
@@ -319,31 +264,20 @@ fn an_open_twice_is_one_session_and_one_hold_below() {
 fn each_upper_hears_its_own() {
     let net = net(&[true, false]);
     for at in [0, 1] {
-        let enable = net
-            .pass
-            .open_enable(&net.cx, net.upper(at), Participants::default());
+        let enable = net.pass.open_enable(&net.cx, net.upper(at), Participants::default());
         assert_eq!(enable, Ok(Enable(7)));
     }
     // The second upper has a receiver of its own, under its own number.
     let enables = net.lower.enables.borrow().clone();
     assert_eq!(enables[0], (net.uppers[0].0.id(), net.pass.clone()));
-    assert_eq!(
-        (enables[1].0, enables[1].1.name()),
-        (net.uppers[1].0.id(), "pass>upper")
-    );
+    assert_eq!((enables[1].0, enables[1].1.name()), (net.uppers[1].0.id(), "pass>upper"));
     for (at, octets) in [(0, 1), (1, 2), (0, 3), (1, 4)] {
         net.arrive(at, octets).unwrap();
     }
     assert_eq!(net.heard(0), ["open_done 1", "demux 1", "demux 3"]);
     assert_eq!(net.heard(1), ["open_done 1", "demux 2", "demux 4"]);
     // A hold above is a hold below; without one, the lower protocol may evict the session.
-    let opens: Vec<_> = net
-        .lower
-        .sessions
-        .borrow()
-        .iter()
-        .map(|s| s.1.head().opens())
-        .collect();
+    let opens: Vec<_> = net.lower.sessions.borrow().iter().map(|s| s.1.head().opens()).collect();
     assert_eq!(opens, [1, 0]);
     let kept = net.uppers[0].1.kept.borrow()[0].clone();
     kept.close(&net.cx);
@@ -357,28 +291,17 @@ fn each_upper_hears_its_own() {
 #[test]
 fn an_active_open_joins_the_session_that_a_message_made() {
     let net = net(&[false]);
-    let _ = net
-        .pass
-        .open_enable(&net.cx, net.upper(0), Participants::default())
-        .unwrap();
+    let _ = net.pass.open_enable(&net.cx, net.upper(0), Participants::default()).unwrap();
     net.arrive(0, 1).unwrap();
     let kept = net.uppers[0].1.kept.borrow()[0].clone();
     let below = net.lower.sessions.borrow()[0].1.clone();
     assert_eq!((kept.head().opens(), below.head().opens()), (0, 0));
-    let opened = net
-        .pass
-        .open(&net.cx, net.upper(0), Participants::default())
-        .unwrap();
+    let opened = net.pass.open(&net.cx, net.upper(0), Participants::default()).unwrap();
     assert!(opened == kept);
     assert_eq!((kept.head().opens(), below.head().opens()), (1, 1));
     // Another upper under the same number cannot have it.
-    let other = net
-        .cx
-        .add_protocol("upper", "other", UpperRef(Rc::default()));
-    let thief = Upper {
-        receiver: &other,
-        selector: net.uppers[0].0.id(),
-    };
+    let other = net.cx.add_protocol("upper", "other", UpperRef(Rc::default()));
+    let thief = Upper { receiver: &other, selector: net.uppers[0].0.id() };
     let stolen = net.pass.open(&net.cx, thief, Participants::default());
     assert_eq!(stolen.err(), Some(OpenError::InUse));
     assert_eq!(below.head().opens(), 1);
@@ -393,10 +316,7 @@ fn an_active_open_joins_the_session_that_a_message_made() {
 #[test]
 fn refusals_come_back_down() {
     let net = net(&[false]);
-    let _ = net
-        .pass
-        .open_enable(&net.cx, net.upper(0), Participants::default())
-        .unwrap();
+    let _ = net.pass.open_enable(&net.cx, net.upper(0), Participants::default()).unwrap();
     net.uppers[0].1.refuses.set(true);
     assert_eq!(net.arrive(0, 1), Err(&reason::PROHIBITED));
     assert_eq!(net.sessions(), 0);
@@ -410,10 +330,7 @@ fn refusals_come_back_down() {
 #[test]
 fn sessions_evicted_below_are_swept() {
     let net = net(&[false]);
-    let _ = net
-        .pass
-        .open_enable(&net.cx, net.upper(0), Participants::default())
-        .unwrap();
+    let _ = net.pass.open_enable(&net.cx, net.upper(0), Participants::default()).unwrap();
     for _ in 0..1000 {
         net.arrive(0, 1).unwrap();
         let below = net.lower.sessions.borrow()[0].1.clone();
@@ -425,10 +342,7 @@ fn sessions_evicted_below_are_swept() {
 #[test]
 fn reports_from_below_reach_the_session_above() {
     let net = net(&[false]);
-    let _ = net
-        .pass
-        .open_enable(&net.cx, net.upper(0), Participants::default())
-        .unwrap();
+    let _ = net.pass.open_enable(&net.cx, net.upper(0), Participants::default()).unwrap();
     net.arrive(0, 1).unwrap();
     net.heard(0);
     let below = net.lower.sessions.borrow()[0].1.clone();
@@ -448,18 +362,11 @@ fn reports_from_below_reach_the_session_above() {
 fn everything_goes_when_the_graph_stops() {
     let net = net(&[true, true]);
     for at in [0, 1] {
-        let _ = net
-            .pass
-            .open_enable(&net.cx, net.upper(at), Participants::default())
-            .unwrap();
+        let _ = net.pass.open_enable(&net.cx, net.upper(at), Participants::default()).unwrap();
         net.arrive(at, 1).unwrap();
     }
     net.cx.stop();
-    let weak: Vec<_> = net
-        .uppers
-        .iter()
-        .map(|(_, upper)| Rc::downgrade(upper))
-        .collect();
+    let weak: Vec<_> = net.uppers.iter().map(|(_, upper)| Rc::downgrade(upper)).collect();
     let lower = Rc::downgrade(&net.lower);
     drop(net);
     assert!(weak.iter().all(|upper| upper.strong_count() == 0));

@@ -97,10 +97,7 @@ impl Made {
         assert_eq!(octets[..link], self.frame(true)[..link]);
         assert_eq!(octets[payload..], self.payload[offset..end]);
         assert_eq!(word(octets, link + 2), Some((octets.len() - link) as u16));
-        assert_eq!(
-            word(octets, link + 4),
-            Some(self.id.wrapping_add(at as u16))
-        );
+        assert_eq!(word(octets, link + 4), Some(self.id.wrapping_add(at as u16)));
         assert_eq!(plain_sum(&[&octets[link..packet]]), 0xffff, "header's sum");
         let segment = (octets.len() - packet) as u16;
         let pseudo = self.pseudo(segment);

@@ -31,9 +31,7 @@ impl<T: Xdr, const MAX: u32> Xdr for Array<T, MAX> {
     #[inline]
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let len = decoder.take_len(MAX, T::OCTETS_MIN)?;
-        decoder
-            .deeper::<T, _>(|decoder| elements(decoder, len))
-            .map(Self)
+        decoder.deeper::<T, _>(|decoder| elements(decoder, len)).map(Self)
     }
 }
 
@@ -124,10 +122,7 @@ impl<T: Xdr, const N: usize> Xdr for Box<[T; N]> {
             return Err(DecodeError::Truncated);
         }
         let items: Vec<T> = elements(decoder, N)?;
-        items
-            .into_boxed_slice()
-            .try_into()
-            .map_err(|_| DecodeError::Truncated)
+        items.into_boxed_slice().try_into().map_err(|_| DecodeError::Truncated)
     }
 }
 

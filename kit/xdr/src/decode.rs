@@ -58,20 +58,12 @@ impl Stack {
     /// it.
     fn deeper(around: Option<Self>, here: usize, size: usize, octets_max: usize) -> Option<Self> {
         let Some(Self { from, last, level }) = around else {
-            return Some(Self {
-                from: here,
-                last: here,
-                level: 0,
-            });
+            return Some(Self { from: here, last: here, level: 0 });
         };
         // Without optimisation many copies of a value lie on the stack at once.
         let level = level.max(here.abs_diff(last)).max(8 * size);
         let has_room = here.abs_diff(from) + level <= octets_max;
-        has_room.then_some(Self {
-            from,
-            last: here,
-            level,
-        })
+        has_room.then_some(Self { from, last: here, level })
     }
 }
 
@@ -196,11 +188,7 @@ impl<'a> Decoder<'a> {
     fn skip_padding(&mut self, len: usize) -> Result<(), DecodeError> {
         let mut zero = true;
         self.pieces(padding(len), |piece| zero &= piece.iter().all(|o| *o == 0))?;
-        if zero || !self.strict {
-            Ok(())
-        } else {
-            Err(DecodeError::BadPadding)
-        }
+        if zero || !self.strict { Ok(()) } else { Err(DecodeError::BadPadding) }
     }
 
     /// Passes the next `len` octets to `to`, as they lie.
@@ -238,11 +226,7 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn take_len(&mut self, max: u32, octets_each: usize) -> Result<usize, DecodeError> {
         let len = u32::from_be_bytes(self.take()?);
-        let max = if octets_each == 0 {
-            max.min(EMPTY_ELEMENTS_MAX)
-        } else {
-            max
-        };
+        let max = if octets_each == 0 { max.min(EMPTY_ELEMENTS_MAX) } else { max };
         if len > max {
             return Err(DecodeError::TooLong { len, max });
         }

@@ -71,10 +71,7 @@ impl fmt::Display for EncodeError {
         match self {
             Self::TooLong { len, max } => write!(f, "a length of {len} where at most {max} fit"),
             Self::BadDiscriminant(value) => {
-                write!(
-                    f,
-                    "{value} in the default arm of a union that has an arm for it"
-                )
+                write!(f, "{value} in the default arm of a union that has an arm for it")
             }
             Self::NoRoom => f.write_str("no room left to write to"),
             Self::NoBuffers => f.write_str("no buffers left"),

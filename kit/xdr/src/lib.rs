@@ -125,9 +125,7 @@ pub fn to_vec<T: Xdr>(value: &T) -> Result<Vec<u8>, EncodeError> {
 /// [`EncodeError`] if it has no representation, or the pool no buffers.
 pub fn to_message<T: Xdr>(value: &T, pool: &Pool, headroom: usize) -> Result<Message, EncodeError> {
     let octets = encoded_len(value)?;
-    let mut message = pool
-        .alloc(headroom, octets)
-        .map_err(|_| EncodeError::NoBuffers)?;
+    let mut message = pool.alloc(headroom, octets).map_err(|_| EncodeError::NoBuffers)?;
     match message.front_mut() {
         Some(front) if front.len() == octets => value.encode(&mut Filler::new(front))?,
         _ => value.encode(&mut encode::Across::new(&mut message))?,

@@ -172,9 +172,6 @@ impl<const N: usize> Xdr for Box<[u8; N]> {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let mut octets = Vec::new();
         decoder.append_padded(N, &mut octets)?;
-        octets
-            .into_boxed_slice()
-            .try_into()
-            .map_err(|_| DecodeError::Truncated)
+        octets.into_boxed_slice().try_into().map_err(|_| DecodeError::Truncated)
     }
 }

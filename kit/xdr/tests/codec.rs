@@ -46,15 +46,9 @@ fn round<T: Xdr + PartialEq + std::fmt::Debug>(value: &T, expected: &[u8]) {
         assert_eq!(from_message::<T>(&message).as_ref(), Ok(value));
     }
     for len in 0..expected.len() {
-        assert_eq!(
-            from_slice::<T>(&expected[..len]),
-            Err(DecodeError::Truncated)
-        );
+        assert_eq!(from_slice::<T>(&expected[..len]), Err(DecodeError::Truncated));
         let mut room = vec![0; len];
-        assert_eq!(
-            value.encode(&mut Filler::new(&mut room)),
-            Err(EncodeError::NoRoom)
-        );
+        assert_eq!(value.encode(&mut Filler::new(&mut room)), Err(EncodeError::NoRoom));
     }
 }
 
@@ -68,10 +62,7 @@ fn the_standards_types() {
     is(&false, "00000000");
     is(&-1.5f32, "bfc00000");
     is(&1.0f64, "3ff0000000000000");
-    is(
-        &Quadruple(*b"0123456789abcdef"),
-        "30313233343536373839616263646566",
-    );
+    is(&Quadruple(*b"0123456789abcdef"), "30313233343536373839616263646566");
     is(&(), "");
     is(b"abcde", "6162636465000000");
     is(&Box::new(*b"abcde"), "6162636465000000");
@@ -79,16 +70,10 @@ fn the_standards_types() {
     is(&Text::<4>::from("abcd"), "0000000461626364");
     is(&[1i32, -1], "00000001ffffffff");
     is(&Box::new([1i32, -1]), "00000001ffffffff");
-    is(
-        &Array::<u32, 3>::from(vec![7, 8]),
-        "000000020000000700000008",
-    );
+    is(&Array::<u32, 3>::from(vec![7, 8]), "000000020000000700000008");
     is(&Some(Box::new(5u32)), "0000000100000005");
     is(&None::<Box<u32>>, "00000000");
-    is(
-        &List::from(vec![1u32, 2]),
-        "00000001 00000001 00000001 00000002 00000000",
-    );
+    is(&List::from(vec![1u32, 2]), "00000001 00000001 00000001 00000002 00000000");
     is(&(1u32, true, 2u64), "00000001 00000001 0000000000000002");
 }
 
@@ -96,13 +81,7 @@ fn the_standards_types() {
 #[test]
 fn the_standards_example() {
     type File = (Text<255>, i32, Text<255>, Text<32>, Opaque<65535>);
-    let file: File = (
-        "sillyprog".into(),
-        2,
-        "lisp".into(),
-        "john".into(),
-        b"(quit)".into(),
-    );
+    let file: File = ("sillyprog".into(), 2, "lisp".into(), "john".into(), b"(quit)".into());
     is(
         &file,
         "00000009 73696c6c 7970726f 67000000 00000002 00000004 6c697370 00000004 6a6f686e
@@ -112,36 +91,21 @@ fn the_standards_example() {
 
 #[test]
 fn what_is_refused() {
-    assert_eq!(
-        from_slice::<bool>(&octets("00000002")),
-        Err(DecodeError::BadBool(2))
-    );
+    assert_eq!(from_slice::<bool>(&octets("00000002")), Err(DecodeError::BadBool(2)));
     assert_eq!(
         from_slice::<Option<Box<u32>>>(&octets("ffffffff00000001")),
         Err(DecodeError::BadBool(u32::MAX))
     );
     let dirty = octets("0000000361626301");
     assert_eq!(from_slice::<Text>(&dirty), Ok("abc".into()));
-    assert_eq!(
-        Text::<8>::decode(&mut Decoder::new(&dirty).strict()),
-        Err(DecodeError::BadPadding)
-    );
+    assert_eq!(Text::<8>::decode(&mut Decoder::new(&dirty).strict()), Err(DecodeError::BadPadding));
     assert_eq!(
         <[u8; 3]>::decode(&mut Decoder::new(&dirty[4..]).strict()),
         Err(DecodeError::BadPadding)
     );
-    assert_eq!(
-        Decoder::new(&dirty).finish(),
-        Err(DecodeError::Trailing { octets: 8 })
-    );
-    assert_eq!(
-        from_slice::<Text<2>>(&dirty),
-        Err(DecodeError::TooLong { len: 3, max: 2 })
-    );
-    assert_eq!(
-        to_vec(&Text::<2>::from("abc")),
-        Err(EncodeError::TooLong { len: 3, max: 2 })
-    );
+    assert_eq!(Decoder::new(&dirty).finish(), Err(DecodeError::Trailing { octets: 8 }));
+    assert_eq!(from_slice::<Text<2>>(&dirty), Err(DecodeError::TooLong { len: 3, max: 2 }));
+    assert_eq!(to_vec(&Text::<2>::from("abc")), Err(EncodeError::TooLong { len: 3, max: 2 }));
     assert_eq!(
         to_vec(&Array::<u32, 1>::from(vec![1, 2])),
         Err(EncodeError::TooLong { len: 2, max: 1 })
@@ -156,15 +120,9 @@ fn lengths_are_held_against_what_is_there() {
     assert_eq!(from_slice::<Array<u32>>(&huge), Err(DecodeError::Truncated));
     assert_eq!(
         from_slice::<Array<()>>(&huge),
-        Err(DecodeError::TooLong {
-            len: u32::MAX,
-            max: EMPTY_ELEMENTS_MAX
-        })
+        Err(DecodeError::TooLong { len: u32::MAX, max: EMPTY_ELEMENTS_MAX })
     );
-    assert_eq!(
-        from_slice::<Box<[u64; 1 << 24]>>(&huge),
-        Err(DecodeError::Truncated)
-    );
+    assert_eq!(from_slice::<Box<[u64; 1 << 24]>>(&huge), Err(DecodeError::Truncated));
 }
 
 /// `struct tree { tree branches<>; unsigned leaf; }`
@@ -212,14 +170,8 @@ fn depth_is_bounded() {
     // The innermost has an array, too, if an empty one.
     let most = DEPTH_MAX as usize - 1;
     assert!(from_slice::<Tree>(&nested(most)).is_ok());
-    assert_eq!(
-        from_slice::<Tree>(&nested(most + 1)),
-        Err(DecodeError::TooDeep)
-    );
-    assert_eq!(
-        from_slice::<Tree>(&nested(100_000)),
-        Err(DecodeError::TooDeep)
-    );
+    assert_eq!(from_slice::<Tree>(&nested(most + 1)), Err(DecodeError::TooDeep));
+    assert_eq!(from_slice::<Tree>(&nested(100_000)), Err(DecodeError::TooDeep));
     let tree = Tree::decode(&mut Decoder::new(&nested(99)).depth_max(100));
     assert!(tree.is_ok());
 
@@ -304,13 +256,7 @@ proptest! {
 
 /// A structure with much in it, and another one of its kind.
 #[derive(Clone, Debug, PartialEq)]
-struct Heavy(
-    [u8; 248],
-    [u8; 248],
-    [u8; 248],
-    [u8; 248],
-    Option<Box<Heavy>>,
-);
+struct Heavy([u8; 248], [u8; 248], [u8; 248], [u8; 248], Option<Box<Heavy>>);
 
 impl Xdr for Heavy {
     const OCTETS_MIN: usize = 4 * 248 + 4;
@@ -351,11 +297,7 @@ fn large_values_lie_less_deep() {
         assert_eq!(some, Ok(()), "three within each other");
     };
     let thread = std::thread::Builder::new().stack_size(64 << 10);
-    thread
-        .spawn(decode)
-        .expect("a thread")
-        .join()
-        .expect("it fits");
+    thread.spawn(decode).expect("a thread").join().expect("it fits");
 }
 
 /// A value of few octets whose reading takes much of the stack, as any does without optimisation.
@@ -392,9 +334,5 @@ fn what_the_stack_does_not_hold_is_refused() {
         assert!(Wasteful::decode(&mut decoder).is_ok());
     };
     let thread = std::thread::Builder::new().stack_size(48 << 10);
-    thread
-        .spawn(decode)
-        .expect("a thread")
-        .join()
-        .expect("it fits");
+    thread.spawn(decode).expect("a thread").join().expect("it fits");
 }

@@ -75,21 +75,14 @@ pub(crate) fn lex(text: &str, found: &mut Diagnostics) -> Words {
         text,
         at: 0,
         line_start: true,
-        words: Words {
-            tokens: Vec::new(),
-            defines: Vec::new(),
-            left_out: None,
-        },
+        words: Words { tokens: Vec::new(), defines: Vec::new(), left_out: None },
         defined: Vec::new(),
         conditions: Vec::new(),
         found,
     };
     while lexer.next() {}
     if let Some(open) = lexer.conditions.last() {
-        lexer
-            .found
-            .error(open.span, "this condition has no end")
-            .expected("a line `#endif`");
+        lexer.found.error(open.span, "this condition has no end").expected("a line `#endif`");
     }
     let end = Span::new(text.len(), 0);
     lexer.words.tokens.push(Spanned::new(Token::End, end));
@@ -102,9 +95,7 @@ fn number(text: &str) -> Option<i128> {
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let hexadecimal = digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"));
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let value = match hexadecimal {
         Some(digits) => i128::from_str_radix(digits, 16),
         None if digits.len() > 1 && digits.starts_with('0') => i128::from_str_radix(digits, 8),
@@ -217,9 +208,7 @@ impl<'a> Lexer<'a> {
         if value.is_none() && self.is_active() {
             let what = format!("`{text}` is no number");
             let expected = "decimal digits, `0x` and hexadecimal ones, or 0 and octal ones, of at most 64 bits";
-            self.found
-                .error(Span::from(start..self.at), what)
-                .expected(expected);
+            self.found.error(Span::from(start..self.at), what).expected(expected);
         }
         self.push(Token::Number(value.unwrap_or(0)), start);
     }
@@ -258,9 +247,7 @@ impl<'a> Lexer<'a> {
                 };
                 if holds.is_none() && self.is_active() {
                     let what = "this condition is not understood and taken as true";
-                    self.found
-                        .warning(span, what)
-                        .help("use `#ifdef`, `#if 0` or `#if 1`");
+                    self.found.warning(span, what).help("use `#ifdef`, `#if 0` or `#if 1`");
                 }
                 self.open(span, holds.unwrap_or(true));
             }
@@ -279,9 +266,7 @@ impl<'a> Lexer<'a> {
             "include" => self.leave_out(span),
             _ => {
                 let what = format!("`#{name}` is left out");
-                self.found
-                    .warning(span, what)
-                    .help("what it brings must stand in this file");
+                self.found.warning(span, what).help("what it brings must stand in this file");
             }
         }
     }
@@ -292,12 +277,7 @@ impl<'a> Lexer<'a> {
             return;
         }
         let around = self.is_active();
-        self.conditions.push(Condition {
-            span,
-            around,
-            active: around && holds,
-            taken: holds,
-        });
+        self.conditions.push(Condition { span, around, active: around && holds, taken: holds });
     }
 
     fn other_part(&mut self, span: Span) {
@@ -307,8 +287,7 @@ impl<'a> Lexer<'a> {
                 condition.taken = true;
             }
             None => {
-                self.found
-                    .error(span, "there is no condition that this is the other part of");
+                self.found.error(span, "there is no condition that this is the other part of");
             }
         }
     }
@@ -326,9 +305,7 @@ impl<'a> Lexer<'a> {
             }),
             None => {
                 let what = format!("the definition of `{name}` is no number and is left out");
-                self.found
-                    .warning(span, what)
-                    .help("constants are numbers: `const NAME = 1;`");
+                self.found.warning(span, what).help("constants are numbers: `const NAME = 1;`");
             }
         }
     }
@@ -337,8 +314,6 @@ impl<'a> Lexer<'a> {
 /// The first word, and what is behind it.
 fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
-    let end = text
-        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
     text.split_at(end)
 }

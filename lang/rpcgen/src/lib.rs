@@ -106,8 +106,5 @@ pub fn compile(file: &str, text: &str) -> Result<Compiled, Box<Diagnostics>> {
     if found.has_errors() {
         return Err(Box::new(found));
     }
-    Ok(Compiled {
-        model,
-        warnings: found,
-    })
+    Ok(Compiled { model, warnings: found })
 }

@@ -76,11 +76,7 @@ impl Model {
             let found = versions
                 .flat_map(|version| {
                     let procedures = version.procedures.iter();
-                    procedures.map(move |procedure| Found {
-                        program,
-                        version,
-                        procedure,
-                    })
+                    procedures.map(move |procedure| Found { program, version, procedure })
                 })
                 .filter(|found| fits(&found.procedure.name, found.procedure.number, name));
             // The whole name rather than the end of one, then the newest version.

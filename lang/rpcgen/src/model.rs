@@ -240,10 +240,7 @@ impl Model {
                     (size.octets.min(octets), size.cells.max(cells))
                 });
                 let octets = if ends.0 == u64::MAX { 0 } else { ends.0 };
-                Size {
-                    octets: octets.saturating_add(4),
-                    cells: ends.1.saturating_add(1),
-                }
+                Size { octets: octets.saturating_add(4), cells: ends.1.saturating_add(1) }
             }
         }
     }

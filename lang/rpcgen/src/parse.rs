@@ -48,12 +48,7 @@ struct Parser<'a> {
 
 /// Reads all definitions; after a mistake it goes on with the next one.
 pub(crate) fn parse(words: &Words, found: &mut Diagnostics) -> Vec<Definition> {
-    let mut parser = Parser {
-        tokens: &words.tokens,
-        at: 0,
-        depth: 0,
-        found,
-    };
+    let mut parser = Parser { tokens: &words.tokens, at: 0, depth: 0, found };
     let mut all = Vec::new();
     while *parser.peek() != Token::End {
         let start = parser.at;
@@ -243,11 +238,7 @@ impl Parser<'_> {
         let mut items = Vec::new();
         loop {
             let name = self.name("the name of a value")?;
-            let value = if self.eat('=') {
-                Some(self.value()?)
-            } else {
-                None
-            };
+            let value = if self.eat('=') { Some(self.value()?) } else { None };
             items.push(EnumItem { name, value });
             if self.eat(',') {
                 // rpcgen lets the last one have a comma, too.
@@ -307,11 +298,7 @@ impl Parser<'_> {
             self.mark(';')?;
         }
         self.mark('}')?;
-        Ok(UnionBody {
-            discriminant,
-            cases,
-            default,
-        })
+        Ok(UnionBody { discriminant, cases, default })
     }
 
     /// A type and a name, or `void`.
@@ -328,17 +315,8 @@ impl Parser<'_> {
         }
         let optional = self.eat('*');
         let name = self.name("a name")?;
-        let shape = if optional {
-            Shape::Optional
-        } else {
-            self.shape()?
-        };
-        Ok(Declaration {
-            name,
-            spec,
-            shape,
-            span: self.since(start),
-        })
+        let shape = if optional { Shape::Optional } else { self.shape()? };
+        Ok(Declaration { name, spec, shape, span: self.since(start) })
     }
 
     /// What stands behind a name.
@@ -349,11 +327,7 @@ impl Parser<'_> {
             return Ok(Shape::Fixed(value));
         }
         if self.eat('<') {
-            let value = if self.is_mark('>') {
-                None
-            } else {
-                Some(self.value()?)
-            };
+            let value = if self.is_mark('>') { None } else { Some(self.value()?) };
             self.mark('>')?;
             return Ok(Shape::Variable(value));
         }
@@ -431,11 +405,7 @@ impl Parser<'_> {
         self.mark('}')?;
         self.mark('=')?;
         let number = self.value()?;
-        Ok(Definition::Program {
-            name,
-            versions,
-            number,
-        })
+        Ok(Definition::Program { name, versions, number })
     }
 
     fn version(&mut self) -> Parsed<Version> {
@@ -451,11 +421,7 @@ impl Parser<'_> {
         }
         self.mark('}')?;
         self.mark('=')?;
-        Ok(Version {
-            name,
-            procedures,
-            number: self.value()?,
-        })
+        Ok(Version { name, procedures, number: self.value()? })
     }
 
     fn procedure(&mut self) -> Parsed<Procedure> {
@@ -471,12 +437,7 @@ impl Parser<'_> {
         }
         self.mark(')')?;
         self.mark('=')?;
-        Ok(Procedure {
-            name,
-            arguments,
-            result,
-            number: self.value()?,
-        })
+        Ok(Procedure { name, arguments, result, number: self.value()? })
     }
 
     /// An argument's type, and its name if it has one.
@@ -495,15 +456,7 @@ impl Parser<'_> {
     fn anonymous(&mut self) -> Parsed<Anonymous> {
         let start = self.span();
         let spec = self.spec()?;
-        let shape = if self.eat('*') {
-            Shape::Optional
-        } else {
-            self.shape()?
-        };
-        Ok(Anonymous {
-            spec,
-            shape,
-            span: self.since(start),
-        })
+        let shape = if self.eat('*') { Shape::Optional } else { self.shape()? };
+        Ok(Anonymous { spec, shape, span: self.since(start) })
     }
 }

@@ -10,9 +10,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut all: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|e| e == "x"))
-        .collect();
+    let mut all: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "x")).collect();
     all.sort();
     all
 }
@@ -30,10 +28,7 @@ fn formatted(source: &str) -> Option<String> {
     let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let output = child.wait_with_output().ok()?;
     writer.join().expect("a writer").expect("all written");
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8(output.stdout).expect("text"))
+    output.status.success().then(|| String::from_utf8(output.stdout).expect("text"))
 }
 
 /// The file compiles, and rustfmt would write the same.
@@ -56,21 +51,15 @@ fn check(path: &Path) {
         }
     };
     for types_only in [false, true] {
-        let options = Options {
-            file: name.clone().into_owned(),
-            types_only,
-            included: false,
-        };
+        let options = Options { file: name.clone().into_owned(), types_only, included: false };
         let rust = to_rust(&compiled.model, &options);
         let Some(formatted) = formatted(&rust) else {
             panic!("rustfmt takes it for no Rust: {rust}");
         };
         if formatted != rust {
             let pairs = rust.lines().zip(formatted.lines());
-            let (at, (ours, theirs)) = pairs
-                .enumerate()
-                .find(|(_, (a, b))| a != b)
-                .expect("a difference");
+            let (at, (ours, theirs)) =
+                pairs.enumerate().find(|(_, (a, b))| a != b).expect("a difference");
             panic!("{name}:{}: {ours:?}, rustfmt has {theirs:?}", at + 1);
         }
     }
@@ -110,11 +99,7 @@ fn a_build_script_has_it_written() {
 /// Those of Debian's packages rpcsvc-proto and libtirpc-dev, where they are installed.
 #[test]
 fn files_of_the_system() {
-    for folder in [
-        "/usr/include/rpcsvc",
-        "/usr/include/tirpc/rpcsvc",
-        "/usr/include/tirpc/rpc",
-    ] {
+    for folder in ["/usr/include/rpcsvc", "/usr/include/tirpc/rpcsvc", "/usr/include/tirpc/rpc"] {
         for path in files_of(Path::new(folder)) {
             check(&path);
         }

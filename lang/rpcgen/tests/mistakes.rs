@@ -4,14 +4,8 @@ use xk_rpcgen::compile;
 
 /// A text with one mistake, and the start of what is said of it, behind the file's name.
 const MISTAKES: &[(&str, &str)] = &[
-    (
-        "const A = 99999999999999999999;",
-        "1:11: error: `99999999999999999999` is no number",
-    ),
-    (
-        "const A = 0x1ffffffffffffffff;",
-        "1:11: error: `0x1ffffffffffffffff` is no number",
-    ),
+    ("const A = 99999999999999999999;", "1:11: error: `99999999999999999999` is no number"),
+    ("const A = 0x1ffffffffffffffff;", "1:11: error: `0x1ffffffffffffffff` is no number"),
     ("const A = 08;", "1:11: error: `08` is no number"),
     ("const A = -;", "1:11: error: `-` is no number"),
     (
@@ -19,60 +13,24 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:17: error: 4294967296 is no number of elements",
     ),
     ("typedef opaque x[-1];", "1:18: error: -1 is no length"),
-    (
-        "enum e { X = 2147483647, Y };",
-        "1:26: error: 2147483648 does not fit an enumeration",
-    ),
-    (
-        "enum e { X = -2147483649 };",
-        "1:10: error: -2147483649 does not fit an enumeration",
-    ),
-    (
-        "struct s { s inner; };",
-        "1:8: error: `s` contains itself, without an end",
-    ),
-    (
-        "struct s { s inner[3]; };",
-        "1:8: error: `s` contains itself, without an end",
-    ),
+    ("enum e { X = 2147483647, Y };", "1:26: error: 2147483648 does not fit an enumeration"),
+    ("enum e { X = -2147483649 };", "1:10: error: -2147483649 does not fit an enumeration"),
+    ("struct s { s inner; };", "1:8: error: `s` contains itself, without an end"),
+    ("struct s { s inner[3]; };", "1:8: error: `s` contains itself, without an end"),
     ("typedef a b; typedef b a;", "1:"),
-    (
-        "union u switch (hyper h) { case 1: int x; };",
-        "1:17: error: `hyper` cannot decide a union",
-    ),
-    (
-        "union u switch (int h) { case 1: int x; case 1: int y; };",
-        "1:46: error: a second case 1",
-    ),
+    ("union u switch (hyper h) { case 1: int x; };", "1:17: error: `hyper` cannot decide a union"),
+    ("union u switch (int h) { case 1: int x; case 1: int y; };", "1:46: error: a second case 1"),
     (
         "enum e { A = 1 }; union u switch (e h) { case 2: int x; };",
         "1:47: error: `2` is no value of `e`",
     ),
-    (
-        "struct s { int a; int a; };",
-        "1:23: error: a second component `a`",
-    ),
-    (
-        "struct s { void; };",
-        "1:12: error: `void` is no component of a structure",
-    ),
+    ("struct s { int a; int a; };", "1:23: error: a second component `a`"),
+    ("struct s { void; };", "1:12: error: `void` is no component of a structure"),
     ("struct s { int a };", "1:18: error: `}` does not fit here"),
-    (
-        "struct s { string *a; };",
-        "1:12: error: no `string` is declared so",
-    ),
-    (
-        "struct int { int a; };",
-        "1:8: error: the keyword `int` is no name",
-    ),
-    (
-        "struct s { integr a; };",
-        "1:12: error: no type `integr` is defined",
-    ),
-    (
-        "typedef int a; const a = 1;",
-        "1:22: error: `a` is defined twice",
-    ),
+    ("struct s { string *a; };", "1:12: error: no `string` is declared so"),
+    ("struct int { int a; };", "1:8: error: the keyword `int` is no name"),
+    ("struct s { integr a; };", "1:12: error: no type `integr` is defined"),
+    ("typedef int a; const a = 1;", "1:22: error: `a` is defined twice"),
     ("/* no end", "1:1: error: this comment has no end"),
     ("#ifdef X\n", "1:1: error: this condition has no end"),
     (
@@ -134,29 +92,15 @@ fn a_few_lines_that_mean_too_much() {
 #[test]
 fn lines_that_are_left_out_are_told_once() {
     let head = "#include <rpc/types.h>\n%#include \"other.h\"\n#include \"sizes.x\"\n";
-    let good = compile("g.x", &format!("{head}typedef int number;"))
-        .ok()
-        .unwrap();
+    let good = compile("g.x", &format!("{head}typedef int number;")).ok().unwrap();
     let warnings = good.warnings.to_text();
     assert_eq!(warnings.matches("warning").count(), 1, "{warnings}");
-    assert!(
-        warnings.starts_with("g.x:1:1: warning: this line and 2 like it"),
-        "{warnings}"
-    );
+    assert!(warnings.starts_with("g.x:1:1: warning: this line and 2 like it"), "{warnings}");
     let body = "struct s { other_t a; other_t b<SIZE>; more_t c; };\ntypedef other_t list<>;";
-    let bad = compile("b.x", &format!("{head}{body}"))
-        .err()
-        .unwrap()
-        .to_text();
+    let bad = compile("b.x", &format!("{head}{body}")).err().unwrap().to_text();
     assert_eq!(bad.matches("error").count(), 1, "{bad}");
     assert!(!bad.contains("warning"), "{bad}");
     assert!(bad.starts_with("b.x:1:1: error: "), "{bad}");
-    assert!(
-        bad.contains("nothing else defines `other_t`, `SIZE`, `more_t`"),
-        "{bad}"
-    );
-    assert!(
-        bad.contains("help: put their definitions into this file"),
-        "{bad}"
-    );
+    assert!(bad.contains("nothing else defines `other_t`, `SIZE`, `more_t`"), "{bad}");
+    assert!(bad.contains("help: put their definitions into this file"), "{bad}");
 }

@@ -233,11 +233,7 @@ impl Protocol for TestUpper {
             let octets = packet.map(|packet| packet.octets().collect());
             let taken = octets.is_some();
             self.0.back.borrow_mut().extend(octets);
-            return if taken {
-                Answer::Answered
-            } else {
-                Answer::Unknown
-            };
+            return if taken { Answer::Answered } else { Answer::Unknown };
         }
         ask.answer::<HostConflict>(|q| {
             let line = (q.host, EthAddr(q.address));
@@ -288,27 +284,14 @@ impl Bench {
         let other = cx.add_protocol("other", "other", TestUpper(Rc::clone(&notes)));
         for (upper, number) in [("arp", TYPE_ARP), ("upper", TYPE_UPPER), ("other", 0x0801)] {
             let lower = "link";
-            let entry = Number {
-                upper,
-                lower,
-                number,
-            };
+            let entry = Number { upper, lower, number };
             cx.numbers_mut().add(entry).ok()?;
         }
         cx.start().ok()?;
         let any = Participants::local(Part::Any);
         let _ = arp.open_enable(&cx, Upper::new(&upper), any).ok()?;
         let wire = cx.new_session(&link, &link, Wire);
-        Some(Self {
-            cx,
-            link,
-            arp,
-            upper,
-            other,
-            sent,
-            notes,
-            wire,
-        })
+        Some(Self { cx, link, arp, upper, other, sent, notes, wire })
     }
 
     /// Makes a host ours; false if that was refused.

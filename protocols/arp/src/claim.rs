@@ -61,8 +61,7 @@ impl Claims {
 
     /// Whether requests for it are to be answered.
     pub(crate) fn is_ours(&self, host: Ipv4) -> bool {
-        self.find(host)
-            .is_some_and(|c| c.stage.get() == Stage::Ours)
+        self.find(host).is_some_and(|c| c.stage.get() == Stage::Ours)
     }
 
     /// Enters a host; `None` if there is no room.

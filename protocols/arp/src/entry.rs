@@ -155,11 +155,7 @@ impl Entry {
 
     /// The sessions' parts, as they are now.
     pub(crate) fn paths(&self) -> Vec<Rc<Path>> {
-        self.paths
-            .borrow()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.paths.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The address, if it is known now.

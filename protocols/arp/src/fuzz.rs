@@ -90,10 +90,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
     let taker = Taker(Rc::clone(&heard));
     let receiver = bench.cx.add_protocol("taker", "taker", taker);
     let protocol_type = FURTHER;
-    let taken = TakeType {
-        protocol_type,
-        receiver,
-    };
+    let taken = TakeType { protocol_type, receiver };
     assert!(bench.arp.ask(&bench.cx, taken).is_some(), "it is free");
     let mut held = Vec::new();
     let mut requests = Vec::new();
@@ -150,9 +147,7 @@ fn host(octets: &[u8]) -> Ipv4 {
     match octets {
         [] => YOU,
         [last] => Ipv4::new(192, 0, 2, *last),
-        [_, rest @ ..] => rest
-            .first_chunk()
-            .map_or(Ipv4::BROADCAST, |o| Ipv4::from(*o)),
+        [_, rest @ ..] => rest.first_chunk().map_or(Ipv4::BROADCAST, |o| Ipv4::from(*o)),
     }
 }
 
@@ -162,17 +157,9 @@ fn hear(bench: &Bench, octets: &[u8], place: usize) {
     let target_ip = if place & 1 == 0 { ME } else { YOU };
     let sender_eth = if place & 2 == 0 { PEER } else { MINE };
     bench.hear(&Packet {
-        operation: if place & 4 == 0 {
-            Operation::Reply
-        } else {
-            Operation::Request
-        },
+        operation: if place & 4 == 0 { Operation::Reply } else { Operation::Request },
         sender_eth,
-        sender_ip: if place & 8 == 0 {
-            sender_ip
-        } else {
-            Ipv4::UNSPECIFIED
-        },
+        sender_ip: if place & 8 == 0 { sender_ip } else { Ipv4::UNSPECIFIED },
         target_eth: MINE,
         target_ip,
     });
@@ -180,10 +167,7 @@ fn hear(bench: &Bench, octets: &[u8], place: usize) {
 
 /// Packets of a further type, as they come and as they fit the scene, and replies of it said.
 fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize), octets: &[u8]) {
-    let all = ArpTable {
-        max: 100,
-        ..ArpTable::default()
-    };
+    let all = ArpTable { max: 100, ..ArpTable::default() };
     let before = bench.arp.ask(&bench.cx, all.clone());
     let from = if place & 2 == 0 { PEER } else { MINE };
     let mut packet = [0; PACKET_LEN];
@@ -191,11 +175,7 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
     match what {
         0 | 1 => {
             Packet {
-                operation: if place & 4 == 0 {
-                    Operation::Reply
-                } else {
-                    Operation::Request
-                },
+                operation: if place & 4 == 0 { Operation::Reply } else { Operation::Request },
                 sender_eth: from,
                 sender_ip: host(octets),
                 target_eth: if place & 8 == 0 { MINE } else { EthAddr::ZERO },
@@ -207,28 +187,17 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
                 let at = PACKET_LEN - octets.len().min(PACKET_LEN);
                 packet[at..].copy_from_slice(&octets[..PACKET_LEN - at]);
             }
-            let len = if place == 15 {
-                PACKET_LEN - 1
-            } else {
-                PACKET_LEN
-            };
+            let len = if place == 15 { PACKET_LEN - 1 } else { PACKET_LEN };
             bench.arrive(PEER, TYPE_ARP, &packet[..len]);
             // What is written over it may make one of IP's of it, and those are learned from.
             is_ips = Packet::parse(&packet).is_ok();
         }
         _ => {
             let to = (what == 3).then_some((ME, PEER.0, host(octets)));
-            let say = Say {
-                protocol_type: FURTHER,
-                to,
-                sent: 0,
-            };
+            let say = Say { protocol_type: FURTHER, to, sent: 0 };
             let said = bench.arp.ask(&bench.cx, say);
             let sent = bench.sent.borrow().len();
-            assert!(
-                said.is_some_and(|said| said.sent <= sent),
-                "it was not said"
-            );
+            assert!(said.is_some_and(|said| said.sent <= sent), "it was not said");
         }
     }
     for told in heard.take() {
@@ -239,10 +208,7 @@ fn further(bench: &Bench, heard: &RefCell<Vec<Heard>>, (what, place): (u8, usize
     }
     let after = bench.arp.ask(&bench.cx, all);
     let entries = |table: Option<ArpTable>| table.map(|table| table.entries);
-    assert!(
-        is_ips || entries(before) == entries(after),
-        "the cache has changed"
-    );
+    assert!(is_ips || entries(before) == entries(after), "the cache has changed");
 }
 
 /// Looks at what was sent since, and at the bounds.
@@ -270,18 +236,12 @@ fn check(bench: &Bench, requests: &mut Vec<(Ipv4, u64)>) {
         if packet.operation == Operation::Request && !own && frame.to.is_broadcast() {
             let again = requests.iter().any(|(host, _)| *host == packet.target_ip);
             // Of more hosts it cannot be remembered.
-            assert!(
-                !again || requests.len() > 200,
-                "asked twice within a second"
-            );
+            assert!(!again || requests.len() > 200, "asked twice within a second");
             requests.push((packet.target_ip, now));
         }
     }
     let table = bench.arp.ask(&bench.cx, ArpTable::default());
-    assert!(
-        table.is_some_and(|t| t.total <= ENTRIES_MAX),
-        "the cache is too large"
-    );
+    assert!(table.is_some_and(|t| t.total <= ENTRIES_MAX), "the cache is too large");
     let notes = &bench.notes;
     notes.seen.take();
     notes.errors.take();

@@ -79,11 +79,7 @@ impl Shared {
         (protocol_type, receiver): (u16, &ProtocolRef),
         packet: &Packet,
     ) -> bool {
-        let heard = Heard {
-            protocol_type,
-            host: packet.sender_ip,
-            address: packet.sender_eth.0,
-        };
+        let heard = Heard { protocol_type, host: packet.sender_ip, address: packet.sender_eth.0 };
         receiver.ask(cx, heard).is_some()
     }
 
@@ -133,10 +129,6 @@ impl Shared {
             self.say(cx, ask.get::<Say>()?);
             true
         };
-        Some(if done {
-            Answer::Answered
-        } else {
-            Answer::Unknown
-        })
+        Some(if done { Answer::Answered } else { Answer::Unknown })
     }
 }

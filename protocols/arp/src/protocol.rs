@@ -101,9 +101,7 @@ fn duration(
 
 impl Arp {
     pub(crate) fn new(secret: Secret, eth: ProtocolRef, config: Config) -> Self {
-        Self {
-            shared: Rc::new(Shared::new(secret, eth, config)),
-        }
+        Self { shared: Rc::new(Shared::new(secret, eth, config)) }
     }
 
     /// The host of ours that the local participant names; unspecified if it is left open.
@@ -135,9 +133,7 @@ impl Arp {
         if let Some(reason) = self.objection(packet) {
             return Err(reason);
         }
-        let frame_from = lower
-            .ask(cx, PeerEther::default())
-            .map(|q| EthAddr(q.address));
+        let frame_from = lower.ask(cx, PeerEther::default()).map(|q| EthAddr(q.address));
         if frame_from.is_some_and(|from| from != packet.sender_eth) {
             shared.mismatched.set(shared.mismatched.get() + 1);
         }
@@ -254,9 +250,7 @@ impl Protocol for Arp {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let (shared, upper) = (&self.shared, Upper::new(this));
         let mine = shared.eth.ask(cx, MyEther::default());
-        shared
-            .mine
-            .set(EthAddr(mine.ok_or(OpenError::NoLower)?.address));
+        shared.mine.set(EthAddr(mine.ok_or(OpenError::NoLower)?.address));
         let all = Part::Ether(EthAddr::BROADCAST.0);
         let both = Participants::pair(Part::Any, all);
         let broadcast = shared.eth.open(cx, upper, both)?;
@@ -293,10 +287,7 @@ impl Protocol for Arp {
             waiting: Default::default(),
             entry,
         });
-        let body = ArpSession {
-            shared: Rc::clone(shared),
-            path: Rc::clone(&path),
-        };
+        let body = ArpSession { shared: Rc::clone(shared), path: Rc::clone(&path) };
         let session = cx.new_session(this, upper.receiver, body);
         if shared.sessions.bind(cx, key, session.clone()).is_err() {
             session.retire(cx);
@@ -385,9 +376,7 @@ impl Protocol for Arp {
             maps.push(("hosts", shared.hosts.stats()));
             return Answer::Answered;
         }
-        shared
-            .control(cx, ask)
-            .unwrap_or_else(|| shared.eth.control(cx, ask))
+        shared.control(cx, ask).unwrap_or_else(|| shared.eth.control(cx, ask))
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

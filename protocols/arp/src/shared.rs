@@ -206,11 +206,8 @@ impl Shared {
     pub(crate) fn want(&self, cx: &Kernel, entry: &Rc<Entry>, local: Ipv4) -> Way {
         let (next, action) = entry.state.get().next(Event::Wanted);
         if action == Action::Ask {
-            let source = if local.is_unspecified() {
-                self.claims.first().unwrap_or(local)
-            } else {
-                local
-            };
+            let source =
+                if local.is_unspecified() { self.claims.first().unwrap_or(local) } else { local };
             match self.claims.find(source).map(|c| c.stage.get()) {
                 // No request may bear the address before it is ours (RFC 5227, section 2.1).
                 Some(Stage::Probing) => return Way::Later,
@@ -307,10 +304,7 @@ impl Shared {
     }
 
     fn open_below(&self, cx: &Kernel, path: &Path, eth: EthAddr) -> Result<SessionRef, OpenError> {
-        let upper = Upper {
-            receiver: &path.receiver,
-            selector: path.selector,
-        };
+        let upper = Upper { receiver: &path.receiver, selector: path.selector };
         let both = Participants::pair(Part::Any, Part::Ether(eth.0));
         let lower = self.eth.open(cx, upper, both)?;
         let head = lower.head();

@@ -48,19 +48,11 @@ fn reply_of(eth: EthAddr, host: Ipv4) -> Packet {
 fn sent(to: EthAddr, packet: Packet) -> Frame {
     let mut octets = [0; PACKET_LEN];
     packet.emit(&mut octets);
-    Frame {
-        to,
-        number: TYPE_ARP,
-        octets: octets.to_vec(),
-    }
+    Frame { to, number: TYPE_ARP, octets: octets.to_vec() }
 }
 
 fn data(to: EthAddr, octets: &[u8]) -> Frame {
-    Frame {
-        to,
-        number: TYPE_UPPER,
-        octets: octets.to_vec(),
-    }
+    Frame { to, number: TYPE_UPPER, octets: octets.to_vec() }
 }
 
 fn ask_all(host: Ipv4) -> Frame {
@@ -81,27 +73,17 @@ impl Bench {
     }
 
     fn table(&self) -> ArpTable {
-        let table = ArpTable {
-            max: 99,
-            ..ArpTable::default()
-        };
+        let table = ArpTable { max: 99, ..ArpTable::default() };
         self.arp.ask(&self.cx, table).unwrap()
     }
 
     fn state(&self, host: Ipv4) -> Option<&'static str> {
         let table = self.table();
-        table
-            .entries
-            .iter()
-            .find(|e| e.host == host)
-            .map(|e| e.state)
+        table.entries.iter().find(|e| e.host == host).map(|e| e.state)
     }
 
     fn resolve(&self, host: Ipv4) -> Option<[u8; 6]> {
-        let question = Resolve {
-            host,
-            address: None,
-        };
+        let question = Resolve { host, address: None };
         self.arp.ask(&self.cx, question).unwrap().address
     }
 }
@@ -110,10 +92,7 @@ impl Bench {
 fn messages_wait_for_the_address_and_go_in_order() {
     let bench = bench();
     let session = bench.open(YOU).unwrap();
-    assert!(
-        bench.take_sent().is_empty(),
-        "nothing is asked before it is needed"
-    );
+    assert!(bench.take_sent().is_empty(), "nothing is asked before it is needed");
     for n in 1..=3 {
         bench.push(&session, &[n]).unwrap();
     }
@@ -123,11 +102,7 @@ fn messages_wait_for_the_address_and_go_in_order() {
     bench.push(&session, &[4]).unwrap();
     let expected: Vec<_> = (1..=4).map(|n| data(PEER, &[n])).collect();
     assert_eq!(bench.take_sent(), expected);
-    assert_eq!(
-        bench.notes.done.get(),
-        1,
-        "the upper knows the session below"
-    );
+    assert_eq!(bench.notes.done.get(), 1, "the upper knows the session below");
 }
 
 #[test]
@@ -154,10 +129,7 @@ fn the_exchange_in_real_octets() {
         0x00, 0x02, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x02, 0x02,
     ];
     let frames = bench.take_sent();
-    assert_eq!(
-        (frames[0].to, frames[0].number),
-        (EthAddr::BROADCAST, TYPE_ARP)
-    );
+    assert_eq!((frames[0].to, frames[0].number), (EthAddr::BROADCAST, TYPE_ARP));
     assert_eq!(frames[0].octets, request);
     let mut reply = [
         0x00, 0x01, 0x08, 0x00, 0x06, 0x04, 0x00, 0x02, 0x02, 0x00, 0x00, 0x00, 0x00, 0x02, 0xc0,
@@ -186,11 +158,7 @@ fn a_host_is_asked_for_once_a_second_and_then_given_up() {
             requests.push(n / 25);
         }
     }
-    assert_eq!(
-        requests,
-        [0, 0, 1, 2],
-        "the second is sent when a second has passed"
-    );
+    assert_eq!(requests, [0, 0, 1, 2], "the second is sent when a second has passed");
     let errors = bench.notes.errors.take();
     assert_eq!(errors.len(), 48, "one for each message that waited");
     let first = (NetworkErrorKind::HostUnreachable, [52; 16].to_vec(), true);
@@ -253,10 +221,7 @@ fn an_address_in_use_is_confirmed_by_asking_its_station() {
     bench.push(&session, &[4]).unwrap();
     bench.take_sent();
     bench.pass(60 * SECOND + 3 * SECOND + SECOND / 2);
-    assert_eq!(
-        bench.take_sent(),
-        [&poll, &poll, &poll, &poll].map(Clone::clone)
-    );
+    assert_eq!(bench.take_sent(), [&poll, &poll, &poll, &poll].map(Clone::clone));
     bench.pass(SECOND);
     assert_eq!(bench.state(YOU), Some("idle"));
     bench.push(&session, &[5]).unwrap();
@@ -312,11 +277,7 @@ fn requests_for_us_are_answered_and_teach() {
     assert_eq!(bench.take_sent(), [sent(PEER, answer)]);
     let session = bench.open(YOU).unwrap();
     bench.push(&session, &[1]).unwrap();
-    assert_eq!(
-        bench.take_sent(),
-        [data(PEER, &[1])],
-        "no request is needed"
-    );
+    assert_eq!(bench.take_sent(), [data(PEER, &[1])], "no request is needed");
     // A probe is answered but teaches nothing.
     bench.hear(&Packet::probe(THIRD, ME));
     let answer = Packet::probe(THIRD, ME).reply(MINE);
@@ -344,12 +305,7 @@ fn false_packets_are_counted_by_reason() {
     bench.hear(&from_group);
     from_group.sender_eth = EthAddr::ZERO;
     bench.hear(&from_group);
-    for host in [
-        Ipv4::BROADCAST,
-        Ipv4::LOCALHOST,
-        Ipv4::new(224, 0, 0, 1),
-        Ipv4::UNSPECIFIED,
-    ] {
+    for host in [Ipv4::BROADCAST, Ipv4::LOCALHOST, Ipv4::new(224, 0, 0, 1), Ipv4::UNSPECIFIED] {
         bench.hear(&reply_of(PEER, host));
     }
     assert_eq!(bench.drops(&reason::BAD_SOURCE), 6);
@@ -415,26 +371,16 @@ fn broadcast_and_groups_need_no_asking() {
 fn opens_are_checked() {
     let bench = bench();
     let range = Err(OpenError::Address(AddressError::OutOfRange));
-    for host in [
-        ME,
-        Ipv4::UNSPECIFIED,
-        Ipv4::LOCALHOST,
-        Ipv4::new(250, 0, 0, 1),
-    ] {
+    for host in [ME, Ipv4::UNSPECIFIED, Ipv4::LOCALHOST, Ipv4::new(250, 0, 0, 1)] {
         assert_eq!(bench.open(host), range, "{host}");
     }
     let open = |both| bench.arp.open(&bench.cx, Upper::new(&bench.upper), both);
     let wild = Participants::pair(Part::Any, Part::Any);
     assert_eq!(open(wild), Err(OpenError::Address(AddressError::Wildcard)));
     let ether = Participants::pair(Part::Any, Part::Ether(PEER.0));
-    assert_eq!(
-        open(ether),
-        Err(OpenError::Address(AddressError::WrongFamily))
-    );
+    assert_eq!(open(ether), Err(OpenError::Address(AddressError::WrongFamily)));
     let both = Participants::pair(Part::Any, Part::Host(YOU));
-    let answer = bench
-        .arp
-        .open(&bench.cx, Upper::new(&bench.arp), both.clone());
+    let answer = bench.arp.open(&bench.cx, Upper::new(&bench.arp), both.clone());
     assert!(answer.is_ok(), "it has a number itself");
     let one = open(both.clone()).unwrap();
     assert_eq!(open(both).unwrap(), one, "opened once more");
@@ -454,11 +400,7 @@ fn closing_lets_go_of_everything() {
     let idle = bench.open(YOU).unwrap();
     idle.close(&bench.cx);
     assert_eq!(bench.table().total, 0);
-    let ask = ListSessions {
-        max: 9,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let ask = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
     assert_eq!(bench.arp.ask(&bench.cx, ask).unwrap().total, 0);
     let pool = bench.cx.pool().clone();
     drop((session, idle, bench));
@@ -500,10 +442,7 @@ fn questions_are_answered() {
     assert_eq!(bench.resolve(YOU), Some(PEER.0));
     assert_eq!(bench.resolve(ME), Some(MINE.0));
     assert_eq!(bench.resolve(Ipv4::BROADCAST), Some([255; 6]));
-    assert_eq!(
-        bench.resolve(Ipv4::new(224, 0, 0, 1)),
-        Some([1, 0, 0x5e, 0, 0, 1])
-    );
+    assert_eq!(bench.resolve(Ipv4::new(224, 0, 0, 1)), Some([1, 0, 0x5e, 0, 0, 1]));
     assert_eq!(bench.resolve(Ipv4::LOCALHOST), None);
     let host = |host| MyHost { host };
     let unknown = Ipv4::UNSPECIFIED;
@@ -516,10 +455,7 @@ fn questions_are_answered() {
     assert_eq!(max.octets, 1500);
     let unresolved = bench.open(NOBODY).unwrap();
     assert!(unresolved.ask(cx, PeerEther::default()).is_none());
-    assert_eq!(
-        unresolved.ask(cx, MaxPacket::default()).unwrap().octets,
-        1500
-    );
+    assert_eq!(unresolved.ask(cx, MaxPacket::default()).unwrap().octets, 1500);
     let describe =
         |session: &SessionRef| -> String { session.ask(cx, Describe::default()).unwrap().text };
     assert_eq!(describe(&session), "192.0.2.2 at 02:00:00:00:00:02, known");
@@ -537,9 +473,7 @@ fn a_tag_is_handed_down() {
     bench.hear(&reply_of(PEER, YOU));
     let link = bench.cx.find_protocol("link").unwrap();
     let both = Participants::pair(Part::Any, Part::Ether(PEER.0));
-    let below = link
-        .open(&bench.cx, Upper::new(&bench.upper), both)
-        .unwrap();
+    let below = link.open(&bench.cx, Upper::new(&bench.upper), both).unwrap();
     assert_eq!(below.head().tag(), 7);
 }
 

@@ -40,12 +40,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// For at most `max` messages.
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            max,
-            count: Cell::new(0),
-            number_last: Cell::new(0),
-            order: RefCell::default(),
-        }
+        Self { max, count: Cell::new(0), number_last: Cell::new(0), order: RefCell::default() }
     }
 
     /// Puts a message behind those of its session, of which at most `queue_max` wait. Answers the message that gives way, if
@@ -79,10 +74,7 @@ impl Waiting {
     }
 
     fn took(&self, message: Option<Message>) -> Option<Message> {
-        let left = self
-            .count
-            .get()
-            .saturating_sub(usize::from(message.is_some()));
+        let left = self.count.get().saturating_sub(usize::from(message.is_some()));
         self.count.set(left);
         message
     }
@@ -90,9 +82,7 @@ impl Waiting {
     fn pop_oldest(&self) -> Option<Message> {
         loop {
             let (number, path) = self.order.borrow_mut().pop_front()?;
-            let path = path
-                .upgrade()
-                .filter(|p| p.waiting.oldest() == Some(number));
+            let path = path.upgrade().filter(|p| p.waiting.oldest() == Some(number));
             if let Some(path) = path {
                 return path.waiting.pop();
             }
@@ -102,8 +92,7 @@ impl Waiting {
     /// Takes all messages of a session.
     pub(crate) fn take(&self, path: &Path) -> impl Iterator<Item = Message> + use<> {
         let messages = path.waiting.0.take();
-        self.count
-            .set(self.count.get().saturating_sub(messages.len()));
+        self.count.set(self.count.get().saturating_sub(messages.len()));
         messages.into_iter().map(|(_, message)| message)
     }
 }

@@ -79,13 +79,7 @@ impl Packet {
     #[must_use]
     pub const fn request(sender_eth: EthAddr, sender_ip: Ipv4, target_ip: Ipv4) -> Self {
         let operation = Operation::Request;
-        Self {
-            operation,
-            sender_eth,
-            sender_ip,
-            target_eth: EthAddr::ZERO,
-            target_ip,
-        }
+        Self { operation, sender_eth, sender_ip, target_eth: EthAddr::ZERO, target_ip }
     }
 
     /// Asks whether anybody uses `ip`, without claiming it (RFC 5227,
@@ -160,17 +154,7 @@ impl Packet {
 
     /// Reads a packet whose protocol addresses are IPv4's, but whose protocol type is another.
     pub fn parse_as(octets: &[u8; PACKET_LEN], protocol_type: u16) -> Result<Self, Error> {
-        let [
-            h0,
-            h1,
-            p0,
-            p1,
-            hardware_len,
-            protocol_len,
-            o0,
-            o1,
-            addresses @ ..,
-        ] = *octets;
+        let [h0, h1, p0, p1, hardware_len, protocol_len, o0, o1, addresses @ ..] = *octets;
         let hardware = u16::from_be_bytes([h0, h1]);
         if hardware != HARDWARE_ETHERNET {
             return Err(Error::Hardware(hardware));
@@ -219,18 +203,10 @@ impl fmt::Display for Packet {
         match self.operation {
             Operation::Request if self.is_probe() => write!(f, "probe {}", self.target_ip),
             Operation::Request if self.is_announcement() => {
-                write!(
-                    f,
-                    "announcement {} is-at {}",
-                    self.sender_ip, self.sender_eth
-                )
+                write!(f, "announcement {} is-at {}", self.sender_ip, self.sender_eth)
             }
             Operation::Request => {
-                write!(
-                    f,
-                    "request who-has {} tell {}",
-                    self.target_ip, self.sender_ip
-                )
+                write!(f, "request who-has {} tell {}", self.target_ip, self.sender_ip)
             }
             Operation::Reply => write!(f, "reply {} is-at {}", self.sender_ip, self.sender_eth),
         }
@@ -244,10 +220,7 @@ impl fmt::Display for Error {
             Self::Hardware(kind) => write!(f, "hardware type {kind} is not Ethernet"),
             Self::Protocol(kind) => write!(f, "protocol type 0x{kind:04x} is not IPv4"),
             Self::AddressLength(hardware, protocol) => {
-                write!(
-                    f,
-                    "addresses of {hardware} and {protocol} octets, not 6 and 4"
-                )
+                write!(f, "addresses of {hardware} and {protocol} octets, not 6 and 4")
             }
             Self::Operation(other) => write!(f, "operation {other} is neither request nor reply"),
         }

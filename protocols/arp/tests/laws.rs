@@ -49,11 +49,7 @@ impl Fixture for OnEthernet {
 
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
         // It has no numbers of its own: what stands above is selected on the layer below.
-        let number = Number {
-            upper: "top",
-            lower: "eth",
-            number: 0x0800,
-        };
+        let number = Number { upper: "top", lower: "eth", number: 0x0800 };
         cx.numbers_mut().add(number).expect("one number");
         xk_testkit::conformance::build(self, cx, side, bottom)
     }

@@ -33,10 +33,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            lifetime: Duration::from_secs(3600),
-            sessions_max: 16_384,
-        }
+        Self { lifetime: Duration::from_secs(3600), sessions_max: 16_384 }
     }
 }
 
@@ -104,13 +101,9 @@ pub fn add(
 /// Puts a shorthand and an empty verifier in front.
 fn seal(request: &mut Message, shorthand: &[u8]) -> Result<(), PushError> {
     let padded = shorthand.len().next_multiple_of(4);
-    let room = request
-        .push_header(2 * AUTH_HEAD_OCTETS + padded)
-        .map_err(|_| PushError::NoBuffers)?;
-    let head = AuthHead {
-        flavor: AUTH_SHORT,
-        len: shorthand.len(),
-    };
+    let room =
+        request.push_header(2 * AUTH_HEAD_OCTETS + padded).map_err(|_| PushError::NoBuffers)?;
+    let head = AuthHead { flavor: AUTH_SHORT, len: shorthand.len() };
     room.fill(0);
     let parts = [&head.emit()[..], shorthand];
     let from = parts.into_iter().flatten();
@@ -163,11 +156,7 @@ impl AuthShort {
         }
         let Shorthand { user, group, .. } = shorthand;
         let flavor = AUTH_SHORT;
-        let caller = Caller {
-            flavor,
-            user,
-            group,
-        };
+        let caller = Caller { flavor, user, group };
         name_caller(request, Some(caller))
     }
 }
@@ -189,10 +178,7 @@ impl CallLayer for AuthShort {
     }
 
     fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Serves {
-        Serves {
-            is_short: lower.head().protocol() == self.select.id(),
-            peer: peer(cx, lower),
-        }
+        Serves { is_short: lower.head().protocol() == self.select.id(), peer: peer(cx, lower) }
     }
 
     fn begin(

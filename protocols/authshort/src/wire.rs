@@ -14,10 +14,7 @@ use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
 /// Octets of a shorthand without the head that it has in a verifier.
 const SEALED_OCTETS: usize = SHORTHAND_OCTETS - AUTH_HEAD_OCTETS;
 /// The head of a shorthand in a verifier: that of the credential which it is to be.
-const HEAD: AuthHead = AuthHead {
-    flavor: AUTH_SHORT,
-    len: SEALED_OCTETS,
-};
+const HEAD: AuthHead = AuthHead { flavor: AUTH_SHORT, len: SEALED_OCTETS };
 
 /// Octets in front of a request with one of this server's shorthands, its empty verifier included.
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
@@ -54,11 +51,7 @@ pub struct Shorthand {
 impl Shorthand {
     /// What nobody can say who does not know the secret of this boot.
     fn seal(self, secret: &Secret, peer: Option<Ipv4Addr>) -> u64 {
-        let Self {
-            user,
-            group,
-            given_ms,
-        } = self;
+        let Self { user, group, given_ms } = self;
         let peer = peer.map_or(u64::MAX, |host| u64::from(host.to_bits()));
         let ids = u64::from(user) << 32 | u64::from(group);
         secret.hash(&[peer, ids, given_ms])
@@ -85,11 +78,7 @@ impl Shorthand {
             let part = octets.get(at..at + 8).and_then(|part| part.first_chunk());
             u64::from_be_bytes(*part.unwrap_or(&[0; 8]))
         });
-        let shorthand = Self {
-            user: (ids >> 32) as u32,
-            group: ids as u32,
-            given_ms,
-        };
+        let shorthand = Self { user: (ids >> 32) as u32, group: ids as u32, given_ms };
         (shorthand.seal(secret, peer) == seal).then_some(shorthand)
     }
 }
@@ -102,11 +91,7 @@ mod tests {
     fn only_its_maker_and_whom_it_was_given_to_can_use_it() {
         let [secret, other] = [1, 2].map(|key| Secret::known([key, 0]));
         let peer = Some(Ipv4Addr::new(10, 0, 0, 1));
-        let shorthand = Shorthand {
-            user: 1000,
-            group: 100,
-            given_ms: 7,
-        };
+        let shorthand = Shorthand { user: 1000, group: 100, given_ms: 7 };
         let whole = shorthand.emit(&secret, peer);
         assert_eq!(whole[..8], [0, 0, 0, 2, 0, 0, 0, 24]);
         assert_eq!(Shorthand::parse(&secret, peer, &whole), Some(shorthand));

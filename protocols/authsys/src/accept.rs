@@ -11,9 +11,7 @@ impl Accept {
     /// Whether this user is among them.
     #[must_use]
     pub fn takes(&self, user: u32) -> bool {
-        self.0
-            .iter()
-            .any(|(low, high)| (*low..=*high).contains(&user))
+        self.0.iter().any(|(low, high)| (*low..=*high).contains(&user))
     }
 }
 
@@ -56,13 +54,7 @@ mod tests {
     #[test]
     fn numbers_and_ranges() {
         let accept: Accept = "0 1000-1999".parse().unwrap();
-        for (user, takes) in [
-            (0, true),
-            (1, false),
-            (1000, true),
-            (1999, true),
-            (2000, false),
-        ] {
+        for (user, takes) in [(0, true), (1, false), (1000, true), (1999, true), (2000, false)] {
             assert_eq!(accept.takes(user), takes, "{user}");
         }
         assert!(!"".parse::<Accept>().unwrap().takes(0));

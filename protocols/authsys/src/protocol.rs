@@ -46,11 +46,8 @@ impl Default for Settings {
 /// [`BuildError`] if the graph gives it nothing to stand on, or a parameter cannot be read.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (params, usual) = (build.params, Settings::default());
-    let wrong = |name, expected: &str| BuildError::Param {
-        name,
-        index: 0,
-        expected: expected.into(),
-    };
+    let wrong =
+        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     let machine = params.text("machine").unwrap_or(&usual.machine);
     if machine.len() > MACHINE_MAX {
         return Err(wrong("machine", "a name of at most 255 octets"));
@@ -60,10 +57,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let groups = groups
         .filter(|groups| groups.len() <= GROUPS_MAX)
         .ok_or_else(|| wrong("groups", "at most 16 numbers with spaces between"))?;
-    let accept = params.parse(
-        "accept",
-        "numbers and ranges with spaces between, such as 0 1000-1999",
-    )?;
+    let accept =
+        params.parse("accept", "numbers and ranges with spaces between, such as 0 1000-1999")?;
     let settings = Settings {
         machine: machine.into(),
         user: params.number("user", usual.user),
@@ -91,10 +86,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         group_count,
         groups,
     };
-    let flavor = User {
-        header: credential.emit(),
-        accept: settings.accept,
-    };
+    let flavor = User { header: credential.emit(), accept: settings.accept };
     let layer = auth::layered(cx.secret(), lower, flavor, settings.sessions_max);
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }

@@ -50,11 +50,7 @@ impl Flavor for User {
         });
         let caller = read?.map_err(|_| &BAD_CREDENTIALS)?;
         pop_verifier(request)?;
-        if asker.is_null || self.takes(caller.user) {
-            Ok(Some(caller))
-        } else {
-            Err(&TOO_WEAK)
-        }
+        if asker.is_null || self.takes(caller.user) { Ok(Some(caller)) } else { Err(&TOO_WEAK) }
     }
 
     fn verify(
@@ -68,10 +64,7 @@ impl Flavor for User {
         let Some(shorthand) = accepted.and_then(issue) else {
             return reply.push_array(&EMPTY_AUTH);
         };
-        let head = AuthHead {
-            flavor: AUTH_SHORT,
-            len: SHORTHAND_OCTETS,
-        };
+        let head = AuthHead { flavor: AUTH_SHORT, len: SHORTHAND_OCTETS };
         let mut verifier = [0; AUTH_HEAD_OCTETS + SHORTHAND_OCTETS];
         verifier[..AUTH_HEAD_OCTETS].copy_from_slice(&head.emit());
         verifier[AUTH_HEAD_OCTETS..].copy_from_slice(&shorthand);

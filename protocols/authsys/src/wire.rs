@@ -122,10 +122,7 @@ impl<'a> Credential<'a> {
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let body = self.body();
-        let head = AuthHead {
-            flavor: AUTH_SYS,
-            len: body.len(),
-        };
+        let head = AuthHead { flavor: AUTH_SYS, len: body.len() };
         let mut octets = head.emit().to_vec();
         octets.extend(body);
         octets.extend(EMPTY_AUTH);
@@ -144,14 +141,7 @@ mod tests {
     fn of<'a>(machine: &'a [u8], own: &[u32]) -> Credential<'a> {
         let mut groups = [0; GROUPS_MAX];
         groups[..own.len()].copy_from_slice(own);
-        Credential {
-            stamp: 1,
-            machine,
-            user: 1000,
-            group: 100,
-            group_count: own.len(),
-            groups,
-        }
+        Credential { stamp: 1, machine, user: 1000, group: 100, group_count: own.len(), groups }
     }
 
     #[test]

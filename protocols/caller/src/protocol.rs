@@ -99,9 +99,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings {
         to: params.parse("to", expected)?.unwrap_or_default(),
         local: params.parse("local", expected)?.unwrap_or_default(),
-        procedure: params
-            .get("procedure")
-            .map(|_| params.number("procedure", 0)),
+        procedure: params.get("procedure").map(|_| params.number("procedure", 0)),
         count: params.number("count", usual.count),
         interval: params.duration("interval", usual.interval),
         concurrency: params.number("concurrency", usual.concurrency),
@@ -116,11 +114,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         if size > SIZE_MAX {
             let expected = "at most 16 MiB".into();
             let index = 0;
-            return Err(BuildError::Param {
-                name,
-                index,
-                expected,
-            });
+            return Err(BuildError::Param { name, index, expected });
         }
     }
     Ok(add(build.cx, build.name, build.lower(0)?, settings))

@@ -25,19 +25,13 @@ fn net(settings: Settings) -> Net {
     let server = CallTop::add(&cx, "server");
     let caller = add(&cx, "caller", bottoms[0].protocol().clone(), settings);
     for (upper, lower) in [(server.protocol(), &bottoms[1]), (&caller, &bottoms[0])] {
-        cx.numbers_mut()
-            .override_pair(upper.id(), lower.protocol().id(), 253);
+        cx.numbers_mut().override_pair(upper.id(), lower.protocol().id(), 253);
     }
     let any = Participants::local(Part::Any);
     let enabled = server.enable(&cx, bottoms[1].protocol(), any);
     assert!(enabled.is_ok());
     cx.start().unwrap();
-    Net {
-        cx,
-        bottoms,
-        server,
-        caller,
-    }
+    Net { cx, bottoms, server, caller }
 }
 
 impl Net {
@@ -70,12 +64,7 @@ impl Net {
 }
 
 fn settings(procedure: u32) -> Settings {
-    Settings {
-        procedure: Some(procedure),
-        count: 10,
-        size: 64,
-        ..Settings::default()
-    }
+    Settings { procedure: Some(procedure), count: 10, size: 64, ..Settings::default() }
 }
 
 type Serves = fn(&Kernel, &SessionRef, Message) -> Result<Message, &'static Reason>;
@@ -105,31 +94,18 @@ fn several_wait_at_a_time() {
         let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(10)));
         Ok(request)
     };
-    let net = net(Settings {
-        concurrency: 4,
-        count: 40,
-        ..settings(1)
-    });
+    let net = net(Settings { concurrency: 4, count: 40, ..settings(1) });
     net.server.on_serve(Some(Rc::new(sleep)));
     net.run(101);
-    assert_eq!(
-        (net.count("replies"), net.count("waiting at most")),
-        (40, 4)
-    );
+    assert_eq!((net.count("replies"), net.count("waiting at most")), (40, 4));
     // Four sessions, each with one call at a time.
-    assert_eq!(
-        (net.bottoms[0].opens(), net.bottoms[0].calling_most()),
-        (4, 4)
-    );
+    assert_eq!((net.bottoms[0].opens(), net.bottoms[0].calling_most()), (4, 4));
     net.finish();
 }
 
 #[test]
 fn an_interval_begins_calls_on_its_own() {
-    let net = net(Settings {
-        interval: Duration::from_millis(5),
-        ..settings(2)
-    });
+    let net = net(Settings { interval: Duration::from_millis(5), ..settings(2) });
     net.server.on_serve(Some(Rc::new(|cx, _, mut request| {
         let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(7)));
         request.truncate(0);
@@ -159,9 +135,7 @@ fn replies_are_compared() {
     net1.finish();
     for procedure in [0, 2, 3, 5] {
         let net = net(settings(procedure));
-        net.server.on_serve(Some(Rc::new(|cx, _, _| {
-            Ok(cx.pool().copy_from(0, b"x").unwrap())
-        })));
+        net.server.on_serve(Some(Rc::new(|cx, _, _| Ok(cx.pool().copy_from(0, b"x").unwrap()))));
         net.run(1);
         assert_eq!(net.count("wrong"), 10, "procedure {procedure}");
         net.finish();
@@ -176,13 +150,9 @@ fn replies_are_compared() {
 #[test]
 fn errors_are_told_apart_by_layer_and_cause() {
     let net = net(settings(1));
-    net.server
-        .on_serve(Some(Rc::new(|_, _, _| Err(&NO_PROCEDURE))));
+    net.server.on_serve(Some(Rc::new(|_, _, _| Err(&NO_PROCEDURE))));
     net.run(5);
-    assert_eq!(
-        net.count("a: the peer refused the call: no such procedure"),
-        5
-    );
+    assert_eq!(net.count("a: the peer refused the call: no such procedure"), 5);
     net.bottoms[0].on_call(Some(Rc::new(|_, _, _| Err(CallCause::Rebooted.into()))));
     net.run(100);
     let rebooted = "a: the server has rebooted; the call may have been executed";
@@ -193,11 +163,7 @@ fn errors_are_told_apart_by_layer_and_cause() {
 
 #[test]
 fn a_deadline_goes_with_every_call() {
-    let net = net(Settings {
-        deadline: Duration::from_millis(3),
-        count: 2,
-        ..settings(1)
-    });
+    let net = net(Settings { deadline: Duration::from_millis(3), count: 2, ..settings(1) });
     net.bottoms[0].hold(true);
     net.run(20);
     assert_eq!(net.count("a: timed out after 1 try"), 2);

@@ -71,10 +71,7 @@ impl CallLayer for Calltemplate {
         };
         let ServerTime { calls, time } = own.state.get();
         let took = Duration::from_micros(Reply::parse(octets).us.into());
-        own.state.set(ServerTime {
-            calls: calls + 1,
-            time: time + took,
-        });
+        own.state.set(ServerTime { calls: calls + 1, time: time + took });
         Ok(reply)
     }
 

@@ -27,17 +27,13 @@ impl Reply {
     /// What took so long, rounded down to what the header can say.
     #[must_use]
     pub fn after(time: Duration) -> Self {
-        Self {
-            us: u32::try_from(time.as_micros()).unwrap_or(u32::MAX),
-        }
+        Self { us: u32::try_from(time.as_micros()).unwrap_or(u32::MAX) }
     }
 
     /// Reads the header.
     #[must_use]
     pub fn parse(octets: [u8; HEADER_OCTETS]) -> Self {
-        Self {
-            us: u32::from_be_bytes(octets),
-        }
+        Self { us: u32::from_be_bytes(octets) }
     }
 
     /// Writes the header.

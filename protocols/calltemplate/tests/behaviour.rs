@@ -46,12 +46,7 @@ impl Pair {
             let _ = cx.wait(&Semaphore::new(0), Some(WORK));
             Ok(request)
         })));
-        Self {
-            cx,
-            bottoms,
-            layers,
-            tops,
-        }
+        Self { cx, bottoms, layers, tops }
     }
 
     fn open(&self) -> SessionRef {
@@ -83,10 +78,7 @@ impl Pair {
 #[test]
 fn the_octets_of_both_ways() {
     let pair = Pair::new();
-    assert_eq!(
-        pair.deliver(b"\x01\0\0\0hi").as_deref(),
-        Ok(&b"\0\0\x01\x02hi"[..])
-    );
+    assert_eq!(pair.deliver(b"\x01\0\0\0hi").as_deref(), Ok(&b"\0\0\x01\x02hi"[..]));
     let seen = Rc::new(RefCell::new(Vec::new()));
     let into = Rc::clone(&seen);
     pair.bottoms[0].on_call(Some(Rc::new(move |_, _, request| {
@@ -120,9 +112,7 @@ fn a_reply_without_a_header_is_none() {
     let any = Participants::local(Part::Any);
     let _ = pair.tops[1].enable(&pair.cx, plain, any).unwrap();
     pair.tops[1].on_serve(Some(Rc::new(|cx, _, _| {
-        cx.pool()
-            .copy_from(64, b"no")
-            .map_err(|_| &reason::NO_BUFFERS)
+        cx.pool().copy_from(64, b"no").map_err(|_| &reason::NO_BUFFERS)
     })));
     let error = pair.call(&pair.open(), b"hello").map(drop).unwrap_err();
     assert_eq!(error.cause, CallCause::BadReply);

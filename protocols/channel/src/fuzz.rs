@@ -139,17 +139,10 @@ pub fn fuzz_stack(data: &[u8]) {
         shepherds: Shepherds::new(Box::new(NoSwitch), Shepherding::default()),
         timers_max: 64,
     });
-    let number = Number {
-        upper: "above",
-        lower: crate::ENTRY.kind,
-        number: 7,
-    };
+    let number = Number { upper: "above", lower: crate::ENTRY.kind, number: 7 };
     assert!(cx.numbers_mut().add(number).is_ok(), "one number");
     let below = cx.add_protocol("below", "below", Below(RefCell::default()));
-    let limits = Limits {
-        channels_max: CHANNELS_MAX,
-        hosts_max: 2,
-    };
+    let limits = Limits { channels_max: CHANNELS_MAX, hosts_max: 2 };
     let channel = crate::add(&cx, "channel", below.clone(), limits);
     let above = cx.add_protocol("above", "above", Above(channel.clone()));
     let seen = alloc::rc::Rc::new(Seen::default());
@@ -162,11 +155,7 @@ pub fn fuzz_stack(data: &[u8]) {
     let own = channel.open(&cx, Upper::new(&above), to).ok();
     for step in data.as_chunks::<4>().0 {
         act(&cx, &lower, own.as_ref(), &seen, *step);
-        let list = ListSessions {
-            max: 0,
-            sessions: alloc::vec::Vec::new(),
-            total: 0,
-        };
+        let list = ListSessions { max: 0, sessions: alloc::vec::Vec::new(), total: 0 };
         let total = channel.ask(&cx, list).map_or(0, |list| list.total);
         assert!(total <= CHANNELS_MAX, "channels are bounded");
     }
@@ -219,11 +208,7 @@ fn act(
         please_ack: kind == Kind::Probe || how & 8 != 0 && !matches!(kind, Kind::Ack | Kind::Nack),
         payload: (how & 16 != 0).then_some(how >> 5),
         channel: u16::from(channel % 16),
-        number: if how & 32 != 0 {
-            7
-        } else {
-            7 + u32::from(how >> 7)
-        },
+        number: if how & 32 != 0 { 7 } else { 7 + u32::from(how >> 7) },
         sequence: u32::from(sequence),
         error: ticket,
         // One incarnation: the numbers of another would name other calls.
@@ -232,9 +217,7 @@ fn act(
     // A client takes a number again only if the server has forgotten it, and then with another ticket.
     let (at, number) = (header.channel.to_be_bytes(), header.sequence.to_be_bytes());
     let shown = (ticket & TICKET).to_be_bytes();
-    let body = [
-        at[0], at[1], number[0], number[1], number[2], number[3], shown[0], shown[1],
-    ];
+    let body = [at[0], at[1], number[0], number[1], number[2], number[3], shown[0], shown[1]];
     if let Ok(mut message) = cx.pool().copy_from(128, &body)
         && message.push_array(&header.emit()).is_ok()
     {

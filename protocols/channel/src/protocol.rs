@@ -41,10 +41,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            channels_max: 16_384,
-            hosts_max: 4096,
-        }
+        Self { channels_max: 16_384, hosts_max: 4096 }
     }
 }
 
@@ -103,11 +100,7 @@ fn pop_channel(participant: &mut Participant) -> Result<Option<u16>, AddressErro
 #[inline(always)]
 fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key {
     let (channel, number, _) = names_of(octets);
-    let side = if flags_of(octets) & SERVER == 0 {
-        0
-    } else {
-        SERVER_SIDE
-    };
+    let side = if flags_of(octets) & SERVER == 0 { 0 } else { SERVER_SIDE };
     (peer_of(cx, lower), number, u32::from(channel) | side)
 }
 
@@ -237,11 +230,7 @@ impl Channel {
             Err(why) => {
                 answer(
                     Kind::Refusal,
-                    if *why == reason::TABLE_FULL {
-                        busy()
-                    } else {
-                        code_of(why)
-                    },
+                    if *why == reason::TABLE_FULL { busy() } else { code_of(why) },
                 );
                 this.discard(message, why);
                 Ok(())

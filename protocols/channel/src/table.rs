@@ -218,9 +218,7 @@ pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<u32>) -> u
     let head = lower.head();
     // Once named, it stays so: what is known of a peer is known under this number.
     if head.tag() == 0 {
-        let asked = PeerHost {
-            host: core::net::Ipv4Addr::UNSPECIFIED,
-        };
+        let asked = PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED };
         let asked = lower.ask(cx, asked).map(|q| u32::from(q.host));
         let known = asked.or(host).filter(|host| *host != 0);
         head.set_tag(known.unwrap_or(NO_HOST | (lower.id().0 as u32 & !NO_HOST)));
@@ -255,11 +253,7 @@ impl Path {
     /// The mark for a payload of `len` octets.
     #[inline(always)]
     pub(crate) fn mark(self, len: usize) -> u16 {
-        if self.marks {
-            crate::wire::mark(len)
-        } else {
-            0
-        }
+        if self.marks { crate::wire::mark(len) } else { 0 }
     }
 
     /// How many packets a payload of `len` octets takes below.

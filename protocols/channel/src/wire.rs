@@ -79,11 +79,7 @@ pub struct Malformed;
 /// The mark of a payload of `len` octets, where lengths are marked; 0 for a long one.
 #[inline(always)]
 pub(crate) fn mark(len: usize) -> u16 {
-    if len <= MARKED_MAX {
-        (len as u16 + 1) << MARK_SHIFT
-    } else {
-        0
-    }
+    if len <= MARKED_MAX { (len as u16 + 1) << MARK_SHIFT } else { 0 }
 }
 
 /// The flags proper of a header.
@@ -102,11 +98,7 @@ pub(crate) fn payload_of(octets: &[u8; HEADER_OCTETS]) -> Option<usize> {
 #[inline(always)]
 pub(crate) fn names_of(octets: &[u8; HEADER_OCTETS]) -> (u16, u32, u32) {
     let [_, _, a, b, c, d, e, f, g, h, i, j, ..] = *octets;
-    (
-        u16::from_be_bytes([a, b]),
-        u32::from_be_bytes([c, d, e, f]),
-        u32::from_be_bytes([g, h, i, j]),
-    )
+    (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]), u32::from_be_bytes([g, h, i, j]))
 }
 
 /// Error and boot id of a header.

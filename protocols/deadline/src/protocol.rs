@@ -40,11 +40,7 @@ impl Question for Tally {
 
 impl Tally {
     fn describe(self, what: &str) -> String {
-        let Self {
-            calls,
-            late,
-            not_begun,
-        } = self;
+        let Self { calls, late, not_begun } = self;
         alloc::format!("{calls} {what}, {late} late, {not_begun} not begun")
     }
 
@@ -91,9 +87,7 @@ impl Deadline {
                 deadline: cx.now().after(left),
                 tag: options.map_or(0, |options| options.tag),
             };
-            request
-                .set_attribute(shorter)
-                .map_err(|_| PushError::NoBuffers)?;
+            request.set_attribute(shorter).map_err(|_| PushError::NoBuffers)?;
         }
         let left = Left(Some(left).filter(|left| *left != Duration::MAX));
         prepend(&mut request, &left.emit())?;
@@ -163,10 +157,7 @@ impl CallLayer for Deadline {
                 return reply_with(cx, this, refused.message, &Status::TooLate.emit());
             }
             due = cx.now().after(left);
-            let options = CallOptions {
-                deadline: due,
-                tag: 0,
-            };
+            let options = CallOptions { deadline: due, tag: 0 };
             if request.set_attribute(options).is_err() {
                 return Err(this.refuse(cx, request, &reason::NO_BUFFERS));
             }

@@ -84,10 +84,7 @@ mod tests {
         assert_eq!(told(1001), Some(Duration::from_micros(2)));
         let longest = u64::from(u32::MAX) * 1000;
         assert_eq!(told(longest), None);
-        assert_eq!(
-            told(longest - 1000),
-            Some(Duration::from_nanos(longest - 1000))
-        );
+        assert_eq!(told(longest - 1000), Some(Duration::from_nanos(longest - 1000)));
         assert_eq!(told(u64::MAX), None);
         assert_eq!(Left(None).emit(), [0xff; 4]);
     }

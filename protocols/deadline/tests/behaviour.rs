@@ -63,13 +63,7 @@ impl Pair {
             let _ = cx.wait(&Semaphore::new(0), Some(WORK));
             Ok(request)
         })));
-        Self {
-            cx,
-            bottoms,
-            layers,
-            tops,
-            seen,
-        }
+        Self { cx, bottoms, layers, tops, seen }
     }
 
     fn open(&self) -> SessionRef {
@@ -172,11 +166,7 @@ fn what_is_late_is_executed_once_and_counted_at_both_ends() {
     assert!(matches!(error.cause, CallCause::TimedOut { .. }), "{error}");
     pair.wait(WORK);
     assert_eq!(pair.tops[1].served(), 1);
-    let late = Tally {
-        calls: 1,
-        late: 1,
-        not_begun: 0,
-    };
+    let late = Tally { calls: 1, late: 1, not_begun: 0 };
     assert_eq!(pair.tally(&session), late);
     let serving = pair.tops[1].take_opened().remove(0).0;
     assert_eq!(pair.tally(&serving), late);
@@ -193,10 +183,7 @@ fn what_would_be_late_is_not_begun() {
     let error = pair.call_within(&session, ms(4)).map(drop).unwrap_err();
     let told = "deadline: the peer refused the call: too little time left";
     assert_eq!(error.describe(&pair.cx), told);
-    assert_eq!(
-        (pair.tops[1].served(), pair.tally(&session).not_begun),
-        (0, 1)
-    );
+    assert_eq!((pair.tops[1].served(), pair.tally(&session).not_begun), (0, 1));
     pair.cx.finish();
 }
 
@@ -216,10 +203,7 @@ fn a_call_can_be_taken_back() {
     let pair = Pair::new();
     let session = pair.open();
     let (calling, mut request) = (session.clone(), pair.cx.message(b"hello"));
-    let options = CallOptions {
-        deadline: Time::MAX,
-        tag: 7,
-    };
+    let options = CallOptions { deadline: Time::MAX, tag: 7 };
     request.set_attribute(options).unwrap();
     let call: Task = Box::new(move |cx| {
         let error = calling.call(cx, request).map(drop).unwrap_err();
@@ -243,14 +227,9 @@ fn what_is_no_reply_is_counted() {
     let any = Participants::local(Part::Any);
     let plain = pair.bottoms[1].protocol();
     let _ = pair.tops[1].enable(&pair.cx, plain, any).unwrap();
-    for (octets, why) in [
-        (&b"no"[..], &reason::TRUNCATED),
-        (b"\0\0\0\x02", &reason::MALFORMED),
-    ] {
+    for (octets, why) in [(&b"no"[..], &reason::TRUNCATED), (b"\0\0\0\x02", &reason::MALFORMED)] {
         pair.tops[1].on_serve(Some(Rc::new(move |cx, _, _| {
-            cx.pool()
-                .copy_from(64, octets)
-                .map_err(|_| &reason::NO_BUFFERS)
+            cx.pool().copy_from(64, octets).map_err(|_| &reason::NO_BUFFERS)
         })));
         let error = pair.call(&pair.open(), None).map(drop).unwrap_err();
         let told = "deadline: the reply is malformed";

@@ -34,21 +34,14 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, local: Participant) -> P
     cx.add_protocol(
         crate::ENTRY.kind,
         name,
-        Discard {
-            lower,
-            local,
-            received: Cell::new(0),
-            octets: Cell::new(0),
-        },
+        Discard { lower, local, received: Cell::new(0), octets: Cell::new(0) },
     )
 }
 
 impl Protocol for Discard {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let local = Participants::local(self.local.clone());
-        self.lower
-            .open_enable(cx, Upper::new(this), local)
-            .map(drop)
+        self.lower.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
     #[inline]
@@ -68,10 +61,7 @@ impl Protocol for Discard {
         let Some(report) = ask.get::<Report>() else {
             return self.lower.control(cx, ask);
         };
-        let lines = [
-            ("received", self.received.get()),
-            ("octets", self.octets.get()),
-        ];
+        let lines = [("received", self.received.get()), ("octets", self.octets.get())];
         report.lines = lines.map(|(name, n)| (name.into(), n.to_string())).into();
         report.finished = true;
         Answer::Answered

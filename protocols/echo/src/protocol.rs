@@ -56,9 +56,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, local: Participant) -> P
 impl Protocol for Echo {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let local = Participants::local(self.local.clone());
-        self.lower
-            .open_enable(cx, Upper::new(this), local)
-            .map(drop)
+        self.lower.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
     fn open_done(

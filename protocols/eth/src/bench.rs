@@ -54,8 +54,7 @@ impl Protocol for Tray {
         _: Participants,
     ) -> Result<SessionRef, OpenError> {
         let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
-        self.end
-            .open(cx, this, upper, |upper| TraySession { upper, end, sent })
+        self.end.open(cx, this, upper, |upper| TraySession { upper, end, sent })
     }
 
     fn open_enable(
@@ -184,11 +183,8 @@ impl Bench {
             timers_max: 16,
         });
         let (end, sent, joined) = (Rc::default(), Sent::default(), Rc::default());
-        let tray = Tray {
-            end: Rc::clone(&end),
-            sent: Rc::clone(&sent),
-            joined: Rc::clone(&joined),
-        };
+        let tray =
+            Tray { end: Rc::clone(&end), sent: Rc::clone(&sent), joined: Rc::clone(&joined) };
         let tray = cx.add_protocol("tray", "tray", tray);
         let bounds = Bounds::sessions(sessions_max);
         let eth = station(cx.secret(), tray.clone(), bounds, None, Default::default());
@@ -197,11 +193,7 @@ impl Bench {
         let mut uppers = Vec::new();
         for (upper, number) in UPPERS {
             let lower = "eth";
-            let entry = Number {
-                upper,
-                lower,
-                number,
-            };
+            let entry = Number { upper, lower, number };
             cx.numbers_mut().add(entry).ok()?;
             let notes = Rc::clone(&notes);
             uppers.push(cx.add_protocol(upper, upper, TestUpper { name: upper, notes }));
@@ -211,16 +203,7 @@ impl Bench {
             let any = Participants::local(Part::Any);
             let _ = eth.open_enable(&cx, Upper::new(upper), any).ok()?;
         }
-        Some(Self {
-            cx,
-            end,
-            tray,
-            eth,
-            uppers,
-            sent,
-            notes,
-            joined,
-        })
+        Some(Self { cx, end, tray, eth, uppers, sent, notes, joined })
     }
 
     /// Lets a frame arrive, cut in two slices at `cut`.
@@ -244,12 +227,7 @@ impl Bench {
 
     pub(crate) fn arrive_message(&self, message: Message) {
         let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
-        self.end
-            .deliver(&self.cx, &self.tray, message, |upper| TraySession {
-                upper,
-                end,
-                sent,
-            });
+        self.end.deliver(&self.cx, &self.tray, message, |upper| TraySession { upper, end, sent });
     }
 
     /// Opens a session to `peer` for the upper at this place of [`UPPERS`].

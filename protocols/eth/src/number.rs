@@ -100,16 +100,10 @@ mod tests {
         let arp = Selector::Type(EtherType::ARP);
         assert_eq!(Selector::from_number(0x0806), Some(arp));
         assert_eq!(Selector::from_number(0x42), Some(Selector::Sap(0x42)));
-        let apple = Snap {
-            oui: [8, 0, 7],
-            protocol: 0x809b,
-        };
+        let apple = Snap { oui: [8, 0, 7], protocol: 0x809b };
         let number = Some(0x2_809b);
         assert_eq!(Selector::Snap(apple).number(), number);
-        let plain = Snap {
-            oui: [0; 3],
-            protocol: 0x0800,
-        };
+        let plain = Snap { oui: [0; 3], protocol: 0x0800 };
         assert_eq!(Selector::from_number(0x1_0800), Some(Selector::Snap(plain)));
         for nothing in [0xaa, 0x100, 0x5ff, 0x5_0000, u32::MAX] {
             assert_eq!(Selector::from_number(nothing), None, "0x{nothing:x}");

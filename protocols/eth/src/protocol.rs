@@ -77,11 +77,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let given = params.parse::<EthAddr>("address", ADDRESS)?;
     if given.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param {
-            name: "address",
-            index: 0,
-            expected: ADDRESS.into(),
-        });
+        return Err(BuildError::Param { name: "address", index: 0, expected: ADDRESS.into() });
     }
     let bounds = Bounds {
         idle: params.number("idle_max", 4096),
@@ -89,13 +85,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         ..Bounds::sessions(params.number("sessions_max", 65_536))
     };
     let lower = build.lower(0)?;
-    let eth = station(
-        build.cx.secret(),
-        lower,
-        bounds,
-        given,
-        Talkers::read(params),
-    );
+    let eth = station(build.cx.secret(), lower, bounds, given, Talkers::read(params));
     build.add(eth)
 }
 
@@ -107,12 +97,7 @@ pub(crate) fn station(
     given: Option<EthAddr>,
     talkers: Talkers,
 ) -> Station {
-    let eth = Eth {
-        given,
-        mine: Cell::default(),
-        talkers,
-        groups: Map::new(secret, GROUPS_MAX),
-    };
+    let eth = Eth { given, mine: Cell::default(), talkers, groups: Map::new(secret, GROUPS_MAX) };
     Layered::new(secret, lower, bounds, eth)
 }
 
@@ -378,9 +363,7 @@ impl Layer<HEADER_LEN> for Eth {
         match self.admit(&header)? {
             // One to this station alone bears no mark, whatever its sender's layers had set.
             None => drop(message.remove_attribute::<LinkCast>()),
-            Some(cast) => message
-                .set_attribute(cast)
-                .map_err(|_| &reason::NO_BUFFERS)?,
+            Some(cast) => message.set_attribute(cast).map_err(|_| &reason::NO_BUFFERS)?,
         }
         if let Kind::Length(length) = header.kind {
             let (_, llc_octets) = read_llc(message, 0, length)?;

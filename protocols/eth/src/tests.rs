@@ -34,11 +34,7 @@ fn frame(dst: EthAddr, src: EthAddr, word: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 fn seen(upper: &'static str, octets: &[u8], cast: Option<LinkCast>) -> Seen {
-    Seen {
-        upper,
-        octets: octets.to_vec(),
-        cast,
-    }
+    Seen { upper, octets: octets.to_vec(), cast }
 }
 
 impl Bench {
@@ -93,10 +89,8 @@ fn all_three_kinds_come_in_and_802_3_loses_its_padding() {
     for cut in 0..24 {
         bench.arrive_cut(&apple, cut);
     }
-    let mut expected = std::vec![
-        seen("typed", b"ip with padding", None),
-        seen("sap", b"bpdu", None),
-    ];
+    let mut expected =
+        std::vec![seen("typed", b"ip with padding", None), seen("sap", b"bpdu", None),];
     expected.resize(26, seen("snap", &[5], None));
     assert_eq!(bench.take_seen(), expected);
     assert_eq!(bench.dropped(), 0);
@@ -250,11 +244,7 @@ fn an_unwilling_upper_costs_no_session() {
     bench.notes.unwilling.set(true);
     bench.arrive(&frame(MINE, PEER, 0x0800, &[1]));
     assert_eq!(bench.drops(&reason::PROHIBITED), 1);
-    let ask = ListSessions {
-        max: 9,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let ask = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
     let list = bench.eth.ask(&bench.cx, ask).unwrap();
     assert_eq!((list.sessions.len(), list.total), (0, 0));
 }
@@ -268,24 +258,15 @@ fn opens_are_checked() {
     let ether = |address: EthAddr| Part::Ether(address.0);
     assert_eq!(open(Participants::pair(ether(PEER), ether(PEER))), range);
     assert_eq!(open(Participants::pair(Part::Any, ether(MINE))), range);
-    assert_eq!(
-        open(Participants::pair(Part::Any, ether(EthAddr::ZERO))),
-        range
-    );
+    assert_eq!(open(Participants::pair(Part::Any, ether(EthAddr::ZERO))), range);
     assert_eq!(
         open(Participants::pair(Part::Any, Part::Any)),
         Err(OpenError::Address(AddressError::Wildcard))
     );
-    assert_eq!(
-        open(Participants::local(Part::Any)),
-        Err(OpenError::Address(AddressError::Count))
-    );
+    assert_eq!(open(Participants::local(Part::Any)), Err(OpenError::Address(AddressError::Count)));
     assert!(open(Participants::pair(ether(MINE), ether(PEER))).is_ok());
     // The type number is taken: by another receiver it cannot be opened or enabled.
-    let other = Upper {
-        receiver: &bench.uppers[SAP],
-        selector: bench.uppers[TYPED].id(),
-    };
+    let other = Upper { receiver: &bench.uppers[SAP], selector: bench.uppers[TYPED].id() };
     let both = Participants::pair(Part::Any, ether(PEER));
     let answer = bench.eth.open(&bench.cx, other, both.clone());
     assert_eq!(answer, Err(OpenError::InUse));
@@ -302,15 +283,10 @@ fn opens_are_checked() {
 fn a_withdrawn_offer_is_one_no_more() {
     let bench = bench();
     let any = Participants::local(Part::Any);
-    let upper = Upper {
-        receiver: &bench.uppers[SAP],
-        selector: bench.uppers[SNAP].id(),
-    };
+    let upper = Upper { receiver: &bench.uppers[SAP], selector: bench.uppers[SNAP].id() };
     let again = |participants| bench.eth.open_enable(&bench.cx, upper, participants);
     assert_eq!(again(any.clone()), Err(OpenError::InUse));
-    bench
-        .eth
-        .open_disable(&bench.cx, xk_core::object::Enable(0x2_809b));
+    bench.eth.open_disable(&bench.cx, xk_core::object::Enable(0x2_809b));
     assert!(again(any).is_ok());
 }
 
@@ -365,14 +341,7 @@ fn strangers_cannot_fill_the_table() {
         bench.arrive(&frame(MINE, stranger, 0x0800, &[n]));
     }
     assert_eq!(bench.take_seen().len(), 256);
-    let list = bench.eth.ask(
-        &bench.cx,
-        ListSessions {
-            max: 99,
-            sessions: Vec::new(),
-            total: 0,
-        },
-    );
+    let list = bench.eth.ask(&bench.cx, ListSessions { max: 99, sessions: Vec::new(), total: 0 });
     let list = list.unwrap();
     assert_eq!(list.total, 8);
     assert!(list.sessions.contains(&held));
@@ -393,12 +362,7 @@ fn nothing_is_left_in_the_pool() {
 #[test]
 fn every_truncation_is_seen_or_counted() {
     let bench = bench();
-    let mut apple = frame(
-        MINE,
-        PEER,
-        11,
-        &[0xaa, 0xaa, 3, 8, 0, 7, 0x80, 0x9b, 5, 6, 7],
-    );
+    let mut apple = frame(MINE, PEER, 11, &[0xaa, 0xaa, 3, 8, 0, 7, 0x80, 0x9b, 5, 6, 7]);
     apple.resize(60, 0);
     for whole in [apple, frame(ALL, PEER, 0x0800, &[1; 60])] {
         for len in 0..=whole.len() {

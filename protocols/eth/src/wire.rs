@@ -100,11 +100,7 @@ impl Length {
     #[inline]
     #[must_use]
     pub const fn new(octets: u16) -> Option<Self> {
-        if octets as usize <= PAYLOAD_LEN_MAX {
-            Some(Self(octets))
-        } else {
-            None
-        }
+        if octets as usize <= PAYLOAD_LEN_MAX { Some(Self(octets)) } else { None }
     }
 
     /// The number of octets, 0 to 1500.
@@ -181,11 +177,7 @@ impl Header {
             (None, Some(length)) => Kind::Length(length),
             (None, None) => return Err(Error::TypeOrLength(word)),
         };
-        Ok(Self {
-            dst: EthAddr([a, b, c, d, e, f]),
-            src: EthAddr([g, h, i, j, k, l]),
-            kind,
-        })
+        Ok(Self { dst: EthAddr([a, b, c, d, e, f]), src: EthAddr([g, h, i, j, k, l]), kind })
     }
 
     /// The header's octets.
@@ -272,11 +264,7 @@ impl<'a> Frame<'a> {
                 Selector::parse_llc(packet)?
             }
         };
-        Ok(Self {
-            header,
-            selector,
-            payload,
-        })
+        Ok(Self { header, selector, payload })
     }
 }
 

@@ -143,11 +143,7 @@ pub fn fuzz_stack(data: &[u8]) {
         shepherds: Shepherds::new(Box::new(NoSwitch), Shepherding::default()),
         timers_max: 64,
     });
-    let number = Number {
-        upper: "above",
-        lower: crate::ENTRY.kind,
-        number: 7,
-    };
+    let number = Number { upper: "above", lower: crate::ENTRY.kind, number: 7 };
     assert!(cx.numbers_mut().add(number).is_ok(), "one number");
     let below = cx.add_protocol("below", "below", Below(RefCell::default()));
     let limits = Limits {
@@ -166,10 +162,7 @@ pub fn fuzz_stack(data: &[u8]) {
     while let Some((len, after)) = rest.split_first() {
         if *len == 0 {
             let hundredths = after.first().copied().unwrap_or(0);
-            cx.set_now(
-                cx.now()
-                    .after(Duration::from_millis(10) * u32::from(hundredths)),
-            );
+            cx.set_now(cx.now().after(Duration::from_millis(10) * u32::from(hundredths)));
             cx.run_due();
             rest = after.get(1..).unwrap_or(&[]);
             continue;
@@ -181,14 +174,8 @@ pub fn fuzz_stack(data: &[u8]) {
         }
         let figures = fragment.ask(&cx, FragmentFigures::default());
         let figures = figures.unwrap_or_default();
-        assert!(
-            figures.partial < BOUND as u64,
-            "it collects within its bound"
-        );
-        assert!(
-            figures.outstanding <= BOUND as u64,
-            "it keeps within its bound"
-        );
+        assert!(figures.partial < BOUND as u64, "it collects within its bound");
+        assert!(figures.outstanding <= BOUND as u64, "it keeps within its bound");
     }
     session.close(&cx);
     drop(session);
@@ -203,16 +190,8 @@ mod tests {
 
     fn packet(kind: Kind, sequence: u32, count: u8, mask: u16) -> Vec<u8> {
         let len = if kind == Kind::Nack { 0 } else { 200 };
-        let header = Header {
-            kind,
-            client: [0; 4],
-            server: [0; 4],
-            number: 7,
-            sequence,
-            count,
-            mask,
-            len,
-        };
+        let header =
+            Header { kind, client: [0; 4], server: [0; 4], number: 7, sequence, count, mask, len };
         let mut packet = Vec::from([HEADER_OCTETS as u8 + len as u8]);
         packet.extend(header.emit());
         packet.resize(packet.len() + usize::from(len), 0x5a);

@@ -39,12 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            sessions_max: 1024,
-            outstanding_max: 64,
-            partial_max: 256,
-            partial_per_peer: 32,
-        }
+        Self { sessions_max: 1024, outstanding_max: 64, partial_max: 256, partial_per_peer: 32 }
     }
 }
 
@@ -91,18 +86,8 @@ impl Fragment {
         lower: SessionRef,
     ) -> FragmentSession {
         let host = |host: Ipv4Addr| host.octets();
-        let mine = lower.ask(
-            cx,
-            MyHost {
-                host: Ipv4Addr::UNSPECIFIED,
-            },
-        );
-        let peer = lower.ask(
-            cx,
-            PeerHost {
-                host: Ipv4Addr::UNSPECIFIED,
-            },
-        );
+        let mine = lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED });
+        let peer = lower.ask(cx, PeerHost { host: Ipv4Addr::UNSPECIFIED });
         let hosts = match (mine, peer) {
             (Some(mine), Some(peer)) => Some((host(mine.host), host(peer.host))),
             _ => None,

@@ -127,8 +127,7 @@ impl FragmentSession {
             return Ok(());
         };
         if was_hasty {
-            self.per_fragment
-                .set((2 * self.per_fragment.get()).min(PER_FRAGMENT_MAX));
+            self.per_fragment.set((2 * self.per_fragment.get()).min(PER_FRAGMENT_MAX));
         }
         match (stored, spare) {
             (Stored::Odd, Some(payload)) => return Err(this.refuse(cx, payload, &FORGED)),

@@ -153,17 +153,13 @@ impl FragmentSession {
         let Ok(timer) = cx.schedule_protocol(&self.protocol, KEPT_FOR, token) else {
             return false;
         };
-        self.table
-            .outstanding
-            .with(place, |kept| kept.timer = Some(timer));
+        self.table.outstanding.with(place, |kept| kept.timer = Some(timer));
         true
     }
 
     /// The place of a message that was sent here.
     fn place_of(&self, this: &SessionRef, sequence: u32) -> Option<u32> {
-        self.table
-            .outstanding
-            .find(|kept| kept.sequence == sequence && kept.session == *this)
+        self.table.outstanding.find(|kept| kept.sequence == sequence && kept.session == *this)
     }
 
     /// The peer lacks fragments of a message.
@@ -193,8 +189,7 @@ impl FragmentSession {
             drop(self.table.release_place(cx, place, true));
         }
         self.table.count(|f| &mut f.nacks_answered, 1);
-        self.table
-            .count(|f| &mut f.retransmits, packets.len() as u64);
+        self.table.count(|f| &mut f.retransmits, packets.len() as u64);
         // What is lost on the way is asked for again.
         let _ = self.lower.push_burst(cx, &mut packets);
     }
@@ -209,9 +204,7 @@ impl FragmentSession {
     /// How a message that was sent here fares.
     pub(crate) fn ask_kept(&self, this: &SessionRef, ticket: u32) -> KeptState {
         let asked = self.place_of(this, ticket).and_then(|place| {
-            self.table
-                .outstanding
-                .with(place, |kept| core::mem::take(&mut kept.was_asked_for))
+            self.table.outstanding.with(place, |kept| core::mem::take(&mut kept.was_asked_for))
         });
         match asked {
             None => KeptState::Gone,

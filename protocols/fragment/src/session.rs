@@ -95,9 +95,7 @@ impl FragmentSession {
             template: header(hosts.0, hosts.1),
             expected: front(&header(hosts.1, hosts.0)),
             // The length has 16 bits. A layer that carries next to nothing gets one octet at a time.
-            fragment_octets: below
-                .saturating_sub(HEADER_OCTETS)
-                .clamp(1, u16::MAX as usize),
+            fragment_octets: below.saturating_sub(HEADER_OCTETS).clamp(1, u16::MAX as usize),
             // Not those of the boot before, whose fragments may still be under way, and none that
             // another peer knows.
             sequence: Cell::new(cx.random().next_u32()),
@@ -228,8 +226,7 @@ impl Session for FragmentSession {
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
         let other = |message| self.push_other(cx, this, message);
-        self.lower
-            .push_prepared(cx, burst, |message| self.prepare(message), other)
+        self.lower.push_prepared(cx, burst, |message| self.prepare(message), other)
     }
 
     /// The header is still in front.

@@ -21,10 +21,7 @@ pub(crate) struct Places<T> {
 
 impl<T> Default for Places<T> {
     fn default() -> Self {
-        Self {
-            list: RefCell::default(),
-            free: RefCell::default(),
-        }
+        Self { list: RefCell::default(), free: RefCell::default() }
     }
 }
 
@@ -58,9 +55,7 @@ impl<T> Places<T> {
     /// The first place whose thing is the one.
     pub(crate) fn find(&self, mut is: impl FnMut(&T) -> bool) -> Option<u32> {
         let list = self.list.borrow();
-        let found = list
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(&mut is));
+        let found = list.iter().position(|slot| slot.as_ref().is_some_and(&mut is));
         found.map(|place| place as u32)
     }
 

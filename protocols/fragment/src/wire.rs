@@ -212,16 +212,8 @@ mod tests {
         for kind in (4..=255).chain([0]) {
             assert_eq!(changed(0, kind), Err(Error::Malformed));
         }
-        for (at, value) in [
-            (19, 0),
-            (19, 17),
-            (18, 1),
-            (21, 0),
-            (21, 3),
-            (21, 8),
-            (20, 1),
-            (23, 0),
-        ] {
+        for (at, value) in [(19, 0), (19, 17), (18, 1), (21, 0), (21, 3), (21, 8), (20, 1), (23, 0)]
+        {
             assert_eq!(changed(at, value), Err(Error::Malformed), "{at} {value}");
         }
         let full = header(Kind::Nack, 7, 3, 7, 0).emit();
@@ -232,9 +224,6 @@ mod tests {
     #[test]
     fn says_what_it_is() {
         let text = header(Kind::Nack, 7, 3, 5, 0).to_string();
-        assert_eq!(
-            text,
-            "fragment > 102: nack, held 0005 of 3, message 7, length 0"
-        );
+        assert_eq!(text, "fragment > 102: nack, held 0005 of 3, message 7, length 0");
     }
 }

@@ -44,11 +44,7 @@ fn ask(world: &World<'_>, name: &str) -> Option<Answer> {
         _ => return None,
     };
     session.close(cx);
-    Some(if known {
-        Answer::Answered
-    } else {
-        Answer::Unknown
-    })
+    Some(if known { Answer::Answered } else { Answer::Unknown })
 }
 
 thread_local! {

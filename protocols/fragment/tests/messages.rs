@@ -44,22 +44,14 @@ impl World {
         let cx = TestKernel::with_stacks(seed);
         let numbers = [("fragment", "ip", 101), ("top", "fragment", 102)];
         for (upper, lower, number) in numbers {
-            let number = Number {
-                upper,
-                lower,
-                number,
-            };
+            let number = Number { upper, lower, number };
             cx.numbers_mut().add(number).expect("a number");
         }
         let [a, b] = [1, 2].map(|n| {
             let bottom = Bottom::add(&cx, "bottom", Lower::host(host(n), 101));
             let fragment = xk_fragment::add(&cx, "fragment", bottom.protocol().clone(), limits);
             let top = Top::add(&cx, "top");
-            Node {
-                bottom,
-                fragment,
-                top,
-            }
+            Node { bottom, fragment, top }
         });
         cx.start().expect("it starts");
         let any = Participants::local(Part::Any);
@@ -103,9 +95,7 @@ impl World {
     }
 
     fn finish(self) {
-        let Self {
-            cx, a, b, session, ..
-        } = self;
+        let Self { cx, a, b, session, .. } = self;
         drop((session, a, b));
         cx.finish();
         assert_eq!(cx.live(), (0, 0), "nothing is left");
@@ -129,10 +119,7 @@ fn each_fragment_may_be_lost_and_is_asked_for_once() {
         world.to_b(&packets);
         assert!(world.received().is_empty());
         world.cx.advance(Duration::from_millis(159));
-        assert!(
-            World::sent(&world.b).is_empty(),
-            "ten milliseconds for each"
-        );
+        assert!(World::sent(&world.b).is_empty(), "ten milliseconds for each");
         world.cx.advance(Duration::from_millis(1));
         let nacks = World::sent(&world.b);
         assert_eq!(nacks.len(), 1);
@@ -189,9 +176,7 @@ fn a_question_without_need_makes_the_receiver_patient() {
         world.push(&pattern(2 * SIZE, 1)).expect("it goes");
         let packets = World::sent(&world.a);
         world.to_b(&packets[..1]);
-        world
-            .cx
-            .advance(Duration::from_millis(expected) - Duration::from_micros(1));
+        world.cx.advance(Duration::from_millis(expected) - Duration::from_micros(1));
         assert!(World::sent(&world.b).is_empty(), "{expected} ms");
         world.cx.advance(Duration::from_micros(1));
         assert_eq!(World::sent(&world.b).len(), 1, "{expected} ms");
@@ -228,12 +213,7 @@ fn a_copy_is_kept_for_a_second_after_the_last_question() {
     };
     assert_eq!(state(kept), KeptState::Silent);
     let nack = |mask| {
-        let header = Header {
-            kind: Kind::Nack,
-            mask,
-            len: 0,
-            ..parse(&packets[1])
-        };
+        let header = Header { kind: Kind::Nack, mask, len: 0, ..parse(&packets[1]) };
         header.emit().to_vec()
     };
     world.cx.advance(Duration::from_millis(900));
@@ -242,21 +222,14 @@ fn a_copy_is_kept_for_a_second_after_the_last_question() {
     assert_eq!(again.len(), 1);
     assert_eq!(parse(&again[0]).mask, 0b010);
     assert!(again[0][HEADER_OCTETS..] == packets[1][HEADER_OCTETS..]);
-    assert_eq!(
-        (state(kept), state(kept)),
-        (KeptState::Collecting, KeptState::Silent)
-    );
+    assert_eq!((state(kept), state(kept)), (KeptState::Collecting, KeptState::Silent));
     world.cx.advance(Duration::from_millis(999));
     assert_eq!(state(kept), KeptState::Silent);
     world.cx.advance(Duration::from_millis(1));
     assert_eq!(state(kept), KeptState::Gone);
     let drops = world.a.fragment.head().drops().total();
     world.to_a(&[nack(0b101)]);
-    assert_eq!(
-        world.a.fragment.head().drops().total(),
-        drops + 1,
-        "nobody knows it"
-    );
+    assert_eq!(world.a.fragment.head().drops().total(), drops + 1, "nobody knows it");
     // Released early.
     world.push(&pattern(3 * SIZE, 1)).expect("it goes");
     let kept = ticket(&session);
@@ -273,10 +246,7 @@ fn the_message_beyond_the_bound_waits_or_is_refused() {
         world.push(&pattern(2 * SIZE, n)).expect("it goes");
     }
     // Here nobody can block.
-    assert_eq!(
-        world.push(&pattern(2 * SIZE, 64)),
-        Err(PushError::QueueFull)
-    );
+    assert_eq!(world.push(&pattern(2 * SIZE, 64)), Err(PushError::QueueFull));
     world.push(b"small ones go").expect("it goes");
     let start = world.cx.now();
     let (session, when) = (world.session.clone(), Rc::new(RefCell::new(None)));
@@ -286,29 +256,17 @@ fn the_message_beyond_the_bound_waits_or_is_refused() {
         let pushed = session.push(cx, message);
         *note.borrow_mut() = Some((pushed, cx.now()));
     });
-    assert!(
-        world
-            .cx
-            .run_tasks(Duration::from_secs(5), vec![task], |_| 0)
-    );
+    assert!(world.cx.run_tasks(Duration::from_secs(5), vec![task], |_| 0));
     let (pushed, at) = when.take().expect("it came back");
     assert_eq!(pushed, Ok(()));
-    assert_eq!(
-        at.as_ns() - start.as_ns(),
-        1_000_000_000,
-        "until the first is released"
-    );
+    assert_eq!(at.as_ns() - start.as_ns(), 1_000_000_000, "until the first is released");
     drop(World::sent(&world.a));
     world.finish();
 }
 
 #[test]
 fn strangers_and_forgers_are_counted_and_bounded() {
-    let limits = Limits {
-        partial_max: 20,
-        partial_per_peer: 6,
-        ..Limits::default()
-    };
+    let limits = Limits { partial_max: 20, partial_per_peer: 6, ..Limits::default() };
     let world = World::new(6, limits);
     world.push(&pattern(3 * SIZE, 1)).expect("it goes");
     let packets = World::sent(&world.a);
@@ -331,10 +289,7 @@ fn strangers_and_forgers_are_counted_and_bounded() {
     world.to_b(&packets[1..]);
     assert_eq!(world.received(), [pattern(3 * SIZE, 1)]);
     for sequence in 0..1000_u32 {
-        let header = Header {
-            sequence: sequence * 7 + 100,
-            ..parse(&packets[0])
-        };
+        let header = Header { sequence: sequence * 7 + 100, ..parse(&packets[0]) };
         let mut packet = packets[0].clone();
         packet[..HEADER_OCTETS].copy_from_slice(&header.emit());
         world.to_b(&[packet.clone()]);
@@ -356,10 +311,7 @@ fn strangers_and_forgers_are_counted_and_bounded() {
 fn simulate(seed: u64) -> (u32, u32) {
     let random = Random::new(seed);
     let world = World::new(seed, Limits::default());
-    let (loss, twice) = (
-        random.below(150) as u32 * 1000,
-        random.below(150) as u32 * 1000,
-    );
+    let (loss, twice) = (random.below(150) as u32 * 1000, random.below(150) as u32 * 1000);
     let delay = random.below(30_000) + 1;
     let mut flying: Vec<(u64, bool, Vec<u8>)> = Vec::new();
     let (mut pushed, mut seen) = (0_u32, [false; 40]);
@@ -403,11 +355,7 @@ fn simulate(seed: u64) -> (u32, u32) {
         world.cx.advance(Duration::from_millis(5));
     }
     let figures = [world.figures(&world.a), world.figures(&world.b)];
-    assert_eq!(
-        figures.map(|f| (f.partial, f.outstanding)),
-        [(0, 0); 2],
-        "seed {seed}"
-    );
+    assert_eq!(figures.map(|f| (f.partial, f.outstanding)), [(0, 0); 2], "seed {seed}");
     world.finish();
     (pushed, seen.iter().filter(|seen| **seen).count() as u32)
 }

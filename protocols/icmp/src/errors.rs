@@ -160,9 +160,7 @@ impl Icmp {
         let mut start = [0; 16];
         let start_len = quoted.payload.len().min(start.len());
         start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
-        let peer = PeerHost {
-            host: Ipv4Addr::UNSPECIFIED,
-        };
+        let peer = PeerHost { host: Ipv4Addr::UNSPECIFIED };
         let reporter = lower.ask(cx, peer).map(|q| q.host);
         let question = DeliverError {
             source: quoted.src,
@@ -220,12 +218,7 @@ impl Icmp {
         let mut start = [0; 16];
         let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
         start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
-        let report = NetworkError {
-            session: Some(session),
-            start,
-            start_len,
-            ..error.clone()
-        };
+        let report = NetworkError { session: Some(session), start, start_len, ..error.clone() };
         // Who does not understand it has no use for it.
         let _ = upper.ask(cx, report);
     }

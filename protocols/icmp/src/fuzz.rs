@@ -27,11 +27,7 @@ pub fn fuzz_wire(data: &[u8]) {
     };
     let mut octets = message.header_octets();
     let whole = [&octets, message.body].concat();
-    assert_eq!(
-        wire::Message::parse(&whole),
-        Ok(message),
-        "the message changed"
-    );
+    assert_eq!(wire::Message::parse(&whole), Ok(message), "the message changed");
     // Unused octets are written as zero, so only queries come out to the bit.
     if !message.header.is_error() && data[2..4] != [0xff, 0xff] {
         assert_eq!(octets, data[..HEADER_LEN], "the octets changed");
@@ -78,9 +74,7 @@ impl Protocol for Below {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let upper = upper.receiver;
-        let body = BelowSession {
-            upper: upper.clone(),
-        };
+        let body = BelowSession { upper: upper.clone() };
         *self.0.borrow_mut() = Some(cx.new_passive_session(this, upper, body));
         Ok(Enable(0))
     }
@@ -91,10 +85,7 @@ impl Protocol for Below {
             return Answer::Unknown;
         };
         let session = self.0.borrow().clone();
-        let error = NetworkError {
-            session: session.clone(),
-            ..question.error.clone()
-        };
+        let error = NetworkError { session: session.clone(), ..question.error.clone() };
         let upper = session.and_then(|session| cx.protocol(session.head().upper()));
         if let Some(upper) = upper {
             let _ = upper.ask(cx, error);

@@ -91,10 +91,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (cx, params) = (build.cx, build.params);
     let key = cx.secret();
     let sessions_max = params.number("sessions_max", 1024usize).min(65_536);
-    let limit = Allowance::new(
-        params.number("errors_per_second", 16),
-        params.number("errors_burst", 50),
-    );
+    let limit =
+        Allowance::new(params.number("errors_per_second", 16), params.number("errors_burst", 50));
     let per_second = params.number("answers_per_second", 0);
     let answers =
         (per_second > 0).then(|| Allowance::new(per_second, params.number("answers_burst", 1000)));
@@ -159,12 +157,7 @@ impl Protocol for Icmp {
         let any = Participants::local(xk_core::Part::Any);
         let _ = lower.open_enable(cx, Upper::new(this), any)?;
         // A lower layer that reports no errors has no use for it.
-        let _ = lower.ask(
-            cx,
-            RegisterErrorProtocol {
-                protocol: this.clone(),
-            },
-        );
+        let _ = lower.ask(cx, RegisterErrorProtocol { protocol: this.clone() });
         Ok(())
     }
 
@@ -209,13 +202,8 @@ impl Protocol for Icmp {
         lower: &SessionRef,
         mut participants: Participants,
     ) -> Result<(), &'static Reason> {
-        let local = participants
-            .local_mut()
-            .ok()
-            .and_then(|p| p.pop_host().ok());
-        let own = MyHost {
-            host: core::net::Ipv4Addr::UNSPECIFIED,
-        };
+        let local = participants.local_mut().ok().and_then(|p| p.pop_host().ok());
+        let own = MyHost { host: core::net::Ipv4Addr::UNSPECIFIED };
         let own = lower.ask(cx, own).map(|q| q.host);
         // The local host of such a session is not the one that it sends from.
         if let (Some(local), Some(own)) = (local.and_then(|l| l.value()), own)
@@ -296,10 +284,7 @@ impl Icmp {
         };
         let cast = lower.head().tag() == TAG_CAST;
         let header = Header::parse(octets);
-        let request = matches!(
-            header,
-            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_))
-        );
+        let request = matches!(header, Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)));
         if request && !self.shared.may_answer(cx, lower) {
             return Err(this.refuse(message, &reasons::RATE_LIMITED));
         }
@@ -366,11 +351,7 @@ impl Icmp {
         // RFC 792: the high bit says that this is not the time of day.
         let now_ms = cx.now().as_ms() as u32 | 0x8000_0000;
         let mut reply = [0; TIMES_LEN];
-        let times = Times {
-            receive_ms: now_ms,
-            transmit_ms: now_ms,
-            ..Times::parse(times)
-        };
+        let times = Times { receive_ms: now_ms, transmit_ms: now_ms, ..Times::parse(times) };
         times.emit(&mut reply);
         message.truncate(octets.len());
         if !message.strip(octets.len()) {

@@ -42,9 +42,7 @@ pub(crate) fn sum(message: &Message) -> Checksum {
 pub(crate) fn put_header(message: &mut Message, header: Header) -> Result<(), PushError> {
     let mut octets = [0; HEADER_LEN];
     header.emit(sum(message), &mut octets);
-    message
-        .push_array(&octets)
-        .map_err(|_| PushError::NoBuffers)
+    message.push_array(&octets).map_err(|_| PushError::NoBuffers)
 }
 
 impl Session for EchoSession {
@@ -52,10 +50,7 @@ impl Session for EchoSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
-        let query = Query {
-            id: self.key.1,
-            sequence,
-        };
+        let query = Query { id: self.key.1, sequence };
         if let Err(error) = put_header(&mut message, Header::EchoRequest(query)) {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(error);

@@ -211,10 +211,7 @@ impl Unreachable {
     /// 4.2.3.9).
     #[must_use]
     pub const fn is_hard(self) -> bool {
-        matches!(
-            self,
-            Self::Protocol | Self::Port | Self::FragmentationNeeded(_)
-        )
+        matches!(self, Self::Protocol | Self::Port | Self::FragmentationNeeded(_))
     }
 
     const fn parse(code: u8, mtu: u16) -> Option<Self> {
@@ -246,10 +243,7 @@ impl Header {
     #[inline]
     pub const fn parse(octets: &[u8; HEADER_LEN]) -> Result<Self, Error> {
         let [kind, code, _, _, a, b, c, d] = *octets;
-        let query = Query {
-            id: u16::from_be_bytes([a, b]),
-            sequence: u16::from_be_bytes([c, d]),
-        };
+        let query = Query { id: u16::from_be_bytes([a, b]), sequence: u16::from_be_bytes([c, d]) };
         Ok(match (kind, code) {
             (0, 0) => Self::EchoReply(query),
             (3, code) => match Unreachable::parse(code, query.sequence) {
@@ -413,11 +407,7 @@ impl<'a> Message<'a> {
     /// The datagram an error quotes.
     #[must_use]
     pub fn quoted(&self) -> Option<Quoted<'a>> {
-        if self.header.is_error() {
-            Quoted::parse(self.body).ok()
-        } else {
-            None
-        }
+        if self.header.is_error() { Quoted::parse(self.body).ok() } else { None }
     }
 
     /// The times of a timestamp message.
@@ -451,15 +441,11 @@ impl<'a> Quoted<'a> {
         if fixed[0] >> 4 != 4 || header_len < 20 {
             return Err(Error::Quoted);
         }
-        let (header, payload) = octets
-            .split_at_checked(header_len)
-            .ok_or(Error::Truncated)?;
+        let (header, payload) = octets.split_at_checked(header_len).ok_or(Error::Truncated)?;
         let word = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
         let total_len = word(2);
         // Extensions (RFC 4884) may follow the datagram; they are not its own.
-        let quoted_len = usize::from(total_len)
-            .checked_sub(header_len)
-            .ok_or(Error::Quoted)?;
+        let quoted_len = usize::from(total_len).checked_sub(header_len).ok_or(Error::Quoted)?;
         let [.., a, b, c, d, e, f, g, h] = *fixed;
         Ok(Self {
             src: Ipv4::new(a, b, c, d),

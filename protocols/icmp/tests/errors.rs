@@ -72,27 +72,13 @@ fn nobody_is_told_about_errors_later_fragments_broadcasts_and_bad_sources() {
         assert_eq!(ask(&packet(B, A, 1, &message(header, &quoted)), false), 0);
     }
     let query = Header::EchoRequest(Query { id: 1, sequence: 1 });
-    assert_eq!(
-        ask(&packet(B, A, 1, &message(query, b"")), false),
-        1,
-        "a query is no error"
-    );
-    assert_eq!(
-        ask(&packet(B, A, 1, b""), false),
-        0,
-        "who knows what that was"
-    );
+    assert_eq!(ask(&packet(B, A, 1, &message(query, b"")), false), 1, "a query is no error");
+    assert_eq!(ask(&packet(B, A, 1, b""), false), 0, "who knows what that was");
     let mut later = plain.clone();
     later[7] = 1;
     mend(&mut later);
     assert_eq!(ask(&later, false), 0);
-    for source in [
-        [0, 0, 0, 0],
-        [127, 0, 0, 1],
-        [224, 0, 0, 1],
-        [240, 0, 0, 1],
-        [255; 4],
-    ] {
+    for source in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4]] {
         assert_eq!(ask(&packet(source.into(), A, 17, b"12345678"), false), 0);
     }
     for to in [[255; 4], [224, 0, 0, 1]] {
@@ -143,66 +129,25 @@ fn every_error_reaches_who_has_sent_the_packet() {
     a.push(&session, b"0123456789abcdefgh");
     let sent = a.sent().remove(0);
     for (header, kind) in [
-        (
-            Header::Unreachable(Unreachable::Net),
-            NetworkErrorKind::NetUnreachable,
-        ),
-        (
-            Header::Unreachable(Unreachable::SourceRouteFailed),
-            NetworkErrorKind::SourceRouteFailed,
-        ),
-        (
-            Header::Unreachable(Unreachable::NetUnknown),
-            NetworkErrorKind::NetUnknown,
-        ),
-        (
-            Header::Unreachable(Unreachable::HostUnknown),
-            NetworkErrorKind::HostUnknown,
-        ),
-        (
-            Header::Unreachable(Unreachable::SourceIsolated),
-            NetworkErrorKind::SourceIsolated,
-        ),
-        (
-            Header::Unreachable(Unreachable::NetProhibited),
-            NetworkErrorKind::NetProhibited,
-        ),
-        (
-            Header::Unreachable(Unreachable::HostService),
-            NetworkErrorKind::HostUnreachable,
-        ),
-        (
-            Header::Unreachable(Unreachable::Host),
-            NetworkErrorKind::HostUnreachable,
-        ),
-        (
-            Header::Unreachable(Unreachable::Protocol),
-            NetworkErrorKind::ProtocolUnreachable,
-        ),
-        (
-            Header::Unreachable(Unreachable::Port),
-            NetworkErrorKind::PortUnreachable,
-        ),
-        (
-            Header::Unreachable(Unreachable::Prohibited),
-            NetworkErrorKind::Prohibited,
-        ),
-        (
-            Header::TimeExceeded(TimeExceeded::Transit),
-            NetworkErrorKind::TimeExceeded,
-        ),
-        (
-            Header::TimeExceeded(TimeExceeded::Reassembly),
-            NetworkErrorKind::ReassemblyTimeExceeded,
-        ),
+        (Header::Unreachable(Unreachable::Net), NetworkErrorKind::NetUnreachable),
+        (Header::Unreachable(Unreachable::SourceRouteFailed), NetworkErrorKind::SourceRouteFailed),
+        (Header::Unreachable(Unreachable::NetUnknown), NetworkErrorKind::NetUnknown),
+        (Header::Unreachable(Unreachable::HostUnknown), NetworkErrorKind::HostUnknown),
+        (Header::Unreachable(Unreachable::SourceIsolated), NetworkErrorKind::SourceIsolated),
+        (Header::Unreachable(Unreachable::NetProhibited), NetworkErrorKind::NetProhibited),
+        (Header::Unreachable(Unreachable::HostService), NetworkErrorKind::HostUnreachable),
+        (Header::Unreachable(Unreachable::Host), NetworkErrorKind::HostUnreachable),
+        (Header::Unreachable(Unreachable::Protocol), NetworkErrorKind::ProtocolUnreachable),
+        (Header::Unreachable(Unreachable::Port), NetworkErrorKind::PortUnreachable),
+        (Header::Unreachable(Unreachable::Prohibited), NetworkErrorKind::Prohibited),
+        (Header::TimeExceeded(TimeExceeded::Transit), NetworkErrorKind::TimeExceeded),
+        (Header::TimeExceeded(TimeExceeded::Reassembly), NetworkErrorKind::ReassemblyTimeExceeded),
         (
             Header::ParameterProblem(wire::ParameterProblem::Pointer(3)),
             NetworkErrorKind::ParameterProblem,
         ),
         (
-            Header::Unreachable(Unreachable::FragmentationNeeded(
-                core::num::NonZeroU16::new(1280),
-            )),
+            Header::Unreachable(Unreachable::FragmentationNeeded(core::num::NonZeroU16::new(1280))),
             NetworkErrorKind::PacketTooBig { mtu: 1280 },
         ),
     ] {
@@ -211,15 +156,9 @@ fn every_error_reaches_who_has_sent_the_packet() {
         assert_eq!(errors.len(), 1, "{header}");
         assert_eq!((errors[0].kind, errors[0].reporter), (kind, Some(B)));
         assert_eq!(errors[0].session.as_ref(), Some(&session));
-        assert_eq!(
-            (&errors[0].start, errors[0].start_len),
-            (b"0123456789abcdef", 16)
-        );
+        assert_eq!((&errors[0].start, errors[0].start_len), (b"0123456789abcdef", 16));
     }
-    assert_eq!(
-        session.ask(&a.cx, OptPacket::default()).unwrap().octets,
-        1260
-    );
+    assert_eq!(session.ask(&a.cx, OptPacket::default()).unwrap().octets, 1260);
     error_about(&a, Header::Unreachable(Unreachable::Port), FAR, &sent[..28]);
     let errors = a.top.take_errors();
     assert_eq!((errors[0].reporter, errors[0].start_len), (None, 8));
@@ -269,10 +208,7 @@ fn an_error_about_a_ping_reaches_the_pinger() {
     let errors = a.pinger.take_errors();
     assert_eq!(errors[0].kind, NetworkErrorKind::HostUnreachable);
     assert_eq!(errors[0].session.as_ref(), Some(&session));
-    assert_eq!(
-        (&errors[0].start[..8], errors[0].start_len),
-        (&b"payload "[..], 8)
-    );
+    assert_eq!((&errors[0].start[..8], errors[0].start_len), (&b"payload "[..], 8));
     // A host that has no such protocol: from refusal to report.
     let pair = Participants::pair(Part::Any, Part::Host(B));
     let udp = a.top.open(&a.cx, &a.ip, pair).unwrap();
@@ -281,10 +217,7 @@ fn an_error_about_a_ping_reaches_the_pinger() {
     exchange(&a, &b);
     let errors = a.top.take_errors();
     assert_eq!(errors[0].kind, NetworkErrorKind::PortUnreachable);
-    assert_eq!(
-        (&errors[0].start, errors[0].reporter),
-        (b"to a port that n", None)
-    );
+    assert_eq!((&errors[0].start, errors[0].reporter), (b"to a port that n", None));
 }
 
 #[test]
@@ -318,10 +251,7 @@ fn a_source_route_and_a_bad_option_are_told_of() {
     host.inject(&with([131, 7, 4, 192, 0, 2, 9, 0]));
     let (.., error) = told(&host);
     let error = wire::Message::parse(&error).unwrap();
-    assert_eq!(
-        error.header,
-        Header::Unreachable(Unreachable::SourceRouteFailed)
-    );
+    assert_eq!(error.header, Header::Unreachable(Unreachable::SourceRouteFailed));
     host.inject(&with([1, 7, 7, 3, 0, 0, 0, 0]));
     let (.., error) = told(&host);
     let error = wire::Message::parse(&error).unwrap();

@@ -42,20 +42,13 @@ impl Fixture for OverHosts {
 
     fn taken(&self, node: &Node) -> u64 {
         // B sends nothing but answers.
-        if node.side == Side::B {
-            node.bottom.sent()
-        } else {
-            0
-        }
+        if node.side == Side::B { node.bottom.sent() } else { 0 }
     }
 
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
         (name == "icmp-figures").then(|| {
             let mut figures = IcmpFigures::default();
-            world
-                .a
-                .protocol
-                .control(&world.cx, &mut Ask::new(&mut figures))
+            world.a.protocol.control(&world.cx, &mut Ask::new(&mut figures))
         })
     }
 }

@@ -18,9 +18,7 @@ use xk_testkit::kernel::{Top, octets};
 #[test]
 fn a_ping_of_real_octets_is_answered_in_place() {
     let host = Host::simple(A);
-    let request = [
-        0x08, 0x00, 0x4d, 0x5a, 0x00, 0x01, 0x00, 0x01, 0x61, 0x62, 0x63, 0x64,
-    ];
+    let request = [0x08, 0x00, 0x4d, 0x5a, 0x00, 0x01, 0x00, 0x01, 0x61, 0x62, 0x63, 0x64];
     let mut request = request.to_vec();
     request[2..4].fill(0);
     let sum = checksum::checksum(&request);
@@ -29,16 +27,9 @@ fn a_ping_of_real_octets_is_answered_in_place() {
     let place = whole.slices().next().unwrap().offset;
     host.lower.inject(&host.cx, None, whole);
     let sent = host.lower.take_sent();
-    assert_eq!(
-        sent[0].message.slices().next().unwrap().offset,
-        place,
-        "no copy"
-    );
+    assert_eq!(sent[0].message.slices().next().unwrap().offset, place, "no copy");
     let answer = octets(&sent[0].message);
-    assert_eq!(
-        (&answer[12..16], &answer[16..20]),
-        (&A.octets()[..], &B.octets()[..])
-    );
+    assert_eq!((&answer[12..16], &answer[16..20]), (&A.octets()[..], &B.octets()[..]));
     let reply = etherparse::Icmpv4Slice::from_slice(&answer[20..]).unwrap();
     assert_eq!((reply.type_u8(), reply.payload()), (0, &b"abcd"[..]));
     assert!(checksum::is_valid(&answer[20..]));
@@ -49,14 +40,8 @@ fn a_ping_of_real_octets_is_answered_in_place() {
 fn pings_of_all_sizes_go_and_come() {
     let (a, b) = (Host::simple(A), Host::simple(B));
     let session = a.open(B);
-    assert_eq!(
-        session.ask(&a.cx, OptPacket::default()).unwrap().octets,
-        1472
-    );
-    assert_eq!(
-        session.ask(&a.cx, MaxPacket::default()).unwrap().octets,
-        65_507
-    );
+    assert_eq!(session.ask(&a.cx, OptPacket::default()).unwrap().octets, 1472);
+    assert_eq!(session.ask(&a.cx, MaxPacket::default()).unwrap().octets, 65_507);
     for len in [0, 1, 56, 1472, 1473, 8000, 65_507] {
         let payload: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
         a.push(&session, &payload);
@@ -66,10 +51,7 @@ fn pings_of_all_sizes_go_and_come() {
         assert_eq!(octets(&received[0].message), payload);
         assert_eq!(received[0].session, session);
     }
-    assert_eq!(
-        a.icmp.head().drops().total() + b.icmp.head().drops().total(),
-        0
-    );
+    assert_eq!(a.icmp.head().drops().total() + b.icmp.head().drops().total(), 0);
 }
 
 #[test]
@@ -93,21 +75,11 @@ fn each_session_has_its_own_replies() {
     assert_eq!(query(0).id, query(2).id);
     let numbers = [query(0).sequence, query(1).sequence, query(2).sequence];
     assert_eq!(numbers, [1, 1, 2]);
-    a.inject(&packet(
-        B,
-        A,
-        1,
-        &message(Header::EchoReply(query(1)), b"theirs"),
-    ));
+    a.inject(&packet(B, A, 1, &message(Header::EchoReply(query(1)), b"theirs")));
     assert_eq!(octets(&other.take_received()[0].message), b"theirs");
     assert!(a.pinger.take_received().is_empty());
     // From somebody else, or after the close, it is nobody's.
-    a.inject(&packet(
-        FAR,
-        A,
-        1,
-        &message(Header::EchoReply(query(1)), b""),
-    ));
+    a.inject(&packet(FAR, A, 1, &message(Header::EchoReply(query(1)), b"")));
     theirs.close(&a.cx);
     a.inject(&packet(B, A, 1, &message(Header::EchoReply(query(1)), b"")));
     assert_eq!(a.dropped(&reasons::UNMATCHED_REPLY), 2);
@@ -145,21 +117,14 @@ fn a_broadcast_ping_is_answered_only_if_wanted() {
         host.inject(&packet(B, dst, 1, &request));
         let sent = host.sent();
         assert_eq!(sent.len(), if wanted { 2 } else { 0 });
-        assert_eq!(
-            host.dropped(&reasons::BROADCAST),
-            if wanted { 0 } else { 2 }
-        );
+        assert_eq!(host.dropped(&reasons::BROADCAST), if wanted { 0 } else { 2 });
         assert!(sent.iter().all(|p| p[12..16] == A.octets()));
     }
 }
 
 #[test]
 fn time_stamps_are_answered_if_wanted() {
-    let times = wire::Times {
-        originate_ms: 77,
-        receive_ms: 0,
-        transmit_ms: 0,
-    };
+    let times = wire::Times { originate_ms: 77, receive_ms: 0, transmit_ms: 0 };
     let mut body = [0; wire::TIMES_LEN];
     times.emit(&mut body);
     let query = Query { id: 5, sequence: 6 };
@@ -177,20 +142,12 @@ fn time_stamps_are_answered_if_wanted() {
     assert_eq!(reply.header, Header::TimestampReply(query));
     let times = reply.times().unwrap();
     assert_eq!(times.originate_ms, 77);
-    assert_eq!(
-        (times.receive_ms, times.transmit_ms),
-        (0x8000_0009, 0x8000_0009)
-    );
+    assert_eq!((times.receive_ms, times.transmit_ms), (0x8000_0009, 0x8000_0009));
     let mut bad = request.clone();
     bad[19] ^= 1;
     host.inject(&packet(B, A, 1, &bad));
     assert_eq!(host.dropped(&reason::BAD_CHECKSUM), 1);
-    host.inject(&packet(
-        B,
-        A,
-        1,
-        &message(Header::TimestampRequest(query), &[0; 4]),
-    ));
+    host.inject(&packet(B, A, 1, &message(Header::TimestampRequest(query), &[0; 4])));
     assert_eq!(host.dropped(&reason::TRUNCATED), 1);
 }
 
@@ -218,9 +175,7 @@ fn stopping_leaves_nothing() {
     a.top.refuse(Some(&reason::NO_PORT));
     a.inject(&packet(B, A, 17, b"12345678"));
     drop((session, a.sent()));
-    let question = RegisterErrorProtocol {
-        protocol: a.icmp.clone(),
-    };
+    let question = RegisterErrorProtocol { protocol: a.icmp.clone() };
     assert!(a.ip.ask(&a.cx, question).is_some());
     a.cx.stop();
     assert_eq!(a.cx.live(), (0, 0));
@@ -230,10 +185,7 @@ fn stopping_leaves_nothing() {
 fn step() -> impl Strategy<Value = Vec<u8>> {
     let quoted = proptest::collection::vec(any::<u8>(), 0..20)
         .prop_map(|payload| packet(A, B, [1, 17][payload.len() % 2], &payload));
-    let body = prop_oneof![
-        quoted.clone(),
-        proptest::collection::vec(any::<u8>(), 0..20)
-    ];
+    let body = prop_oneof![quoted.clone(), proptest::collection::vec(any::<u8>(), 0..20)];
     let kind = prop_oneof![Just(0u8), Just(3), Just(8), Just(11), Just(13), any::<u8>()];
     let message =
         (0u8..2, kind, 0u8..5, any::<u32>(), body).prop_map(|(what, kind, code, rest, body)| {

@@ -71,11 +71,7 @@ impl Config {
 }
 
 fn wrong(name: &'static str, index: usize, expected: &str) -> BuildError {
-    BuildError::Param {
-        name,
-        index,
-        expected: String::from(expected),
-    }
+    BuildError::Param { name, index, expected: String::from(expected) }
 }
 
 /// The interface that a block names; `None` if it names none.
@@ -100,10 +96,7 @@ pub(crate) fn interfaces(build: &Build<'_>) -> Result<Interfaces, BuildError> {
         addresses: Vec::new(),
         mtu: Cell::new(DATAGRAM_LEN_MAX as u16),
     });
-    let mut interfaces = Interfaces {
-        list: list.collect(),
-        groups: alloc::vec![ALL_HOSTS],
-    };
+    let mut interfaces = Interfaces { list: list.collect(), groups: alloc::vec![ALL_HOSTS] };
     for (index, block) in build.params.blocks("address").enumerate() {
         let cidr = block.text("address").and_then(|t| t.parse::<Cidr>().ok());
         let cidr = cidr
@@ -138,12 +131,7 @@ pub(crate) fn routes(build: &Build<'_>, interfaces: &Interfaces) -> Result<Route
     let mut routes = Routes::default();
     for (interface, own) in interfaces.list.iter().enumerate() {
         for network in &own.addresses {
-            routes.add(Route {
-                network: *network,
-                via: None,
-                interface,
-                metric: 0,
-            });
+            routes.add(Route { network: *network, via: None, interface, metric: 0 });
         }
     }
     for (index, block) in build.params.blocks("route").enumerate() {
@@ -151,20 +139,12 @@ pub(crate) fn routes(build: &Build<'_>, interfaces: &Interfaces) -> Result<Route
         let network = network.ok_or_else(|| wrong("route", index, NETWORK_EXPECTED))?;
         let via = match block.text("via") {
             None => None,
-            Some(text) => Some(
-                text.parse()
-                    .map_err(|_| wrong("route", index, VIA_EXPECTED))?,
-            ),
+            Some(text) => Some(text.parse().map_err(|_| wrong("route", index, VIA_EXPECTED))?),
         };
         let named = on(build, block, "route", index)?;
         let interface =
             gateway(interfaces, named, via).ok_or_else(|| wrong("route", index, VIA_EXPECTED))?;
-        routes.add(Route {
-            network,
-            via,
-            interface,
-            metric: block.number("metric", 1),
-        });
+        routes.add(Route { network, via, interface, metric: block.number("metric", 1) });
     }
     Ok(routes)
 }

@@ -39,10 +39,7 @@ impl Front {
         if let Some(fixed) = octets.first_chunk_mut() {
             header.emit(fixed);
         }
-        Self {
-            octets,
-            len: HEADER_LEN,
-        }
+        Self { octets, len: HEADER_LEN }
     }
 
     /// These, at most 60.
@@ -79,14 +76,8 @@ impl Ip {
         cast: bool,
         refused: Refused,
     ) {
-        let Refused {
-            mut message,
-            reason: why,
-        } = refused;
-        if !matches!(
-            why.class,
-            Class::NoPort | Class::NoProtocol | Class::Prohibited
-        ) {
+        let Refused { mut message, reason: why } = refused;
+        if !matches!(why.class, Class::NoPort | Class::NoProtocol | Class::Prohibited) {
             return;
         }
         if !front.restore(&mut message) {
@@ -131,11 +122,7 @@ impl Ip {
             return false;
         };
         self.shared.figure(|f| f.errors_told += 1);
-        let question = SendError {
-            packet: Some(packet),
-            cause,
-            link_broadcast,
-        };
+        let question = SendError { packet: Some(packet), cause, link_broadcast };
         protocol.ask(cx, question).is_some()
     }
 
@@ -297,10 +284,7 @@ impl Ip {
             }
         } else if let Some(q) = ask.get::<HostRoute>() {
             (q.over, q.direct) = match shared.way(None, q.host) {
-                Some(Way::Out {
-                    interface,
-                    next_hop,
-                }) => {
+                Some(Way::Out { interface, next_hop }) => {
                     let over = shared.interfaces.list.get(interface);
                     (over.map(|i| i.lower.clone()), next_hop == q.host)
                 }
@@ -332,10 +316,7 @@ impl Ip {
 
     fn add_route(&self, cx: &Kernel, info: &RouteInfo) -> bool {
         let interfaces = &self.shared.interfaces;
-        let named = interfaces
-            .list
-            .iter()
-            .position(|i| i.lower.name() == info.on);
+        let named = interfaces.list.iter().position(|i| i.lower.name() == info.on);
         if named.is_none() && !info.on.is_empty() {
             return false;
         }

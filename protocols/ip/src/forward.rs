@@ -147,12 +147,7 @@ impl Ip {
             None => {
                 let opened = self.shared.open_hop(cx, this, route.interface, next_hop);
                 let (lower, mtu) = opened.ok()?;
-                let hop = Hop {
-                    interface: route.interface,
-                    next_hop,
-                    lower,
-                    mtu,
-                };
+                let hop = Hop { interface: route.interface, next_hop, lower, mtu };
                 self.shared.hops.put(cx, key, hop.clone());
                 hop
             }
@@ -266,11 +261,7 @@ fn send_cut(
     let (Ok(header), Ok(first)) = (Header::parse(fixed), Options::parse(options)) else {
         return Err(PushError::NotSupported);
     };
-    let cut = Cut {
-        header,
-        first,
-        mtu: usize::from(hop.mtu).max(HEADER_LEN_MAX + 8),
-    };
+    let cut = Cut { header, first, mtu: usize::from(hop.mtu).max(HEADER_LEN_MAX + 8) };
     let (sent, result) = fragment::send(cx, &hop.lower, cut, payload);
     count(sent);
     result

@@ -33,11 +33,7 @@ pub(crate) fn send(
     let (start, tail_follows) = (cut.header.fragment.offset(), cut.header.fragment.more());
     let mut offset = start;
     loop {
-        let options = if offset == start {
-            cut.first
-        } else {
-            copied.options()
-        };
+        let options = if offset == start { cut.first } else { copied.options() };
         let room = cut.mtu.saturating_sub(HEADER_LEN + options.octets().len());
         let last = payload.len() <= room;
         let piece = if last {
@@ -84,9 +80,6 @@ fn send_one(
     let too_big = |_| PushError::TooBig { max: 0 };
     header.set_lengths(options, piece.len()).map_err(too_big)?;
     let octets = header.emit_with(options, &mut octets).map_err(too_big)?;
-    piece
-        .push_header(octets.len())
-        .map_err(|_| PushError::NoBuffers)?
-        .copy_from_slice(octets);
+    piece.push_header(octets.len()).map_err(|_| PushError::NoBuffers)?.copy_from_slice(octets);
     lower.push(cx, piece)
 }

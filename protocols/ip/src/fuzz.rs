@@ -38,21 +38,10 @@ pub fn fuzz_wire(data: &[u8]) {
     }
     let mut buf = OptionsBuf::new();
     for option in packet.options {
-        buf.push(option)
-            .expect("an option that was read can be written");
+        buf.push(option).expect("an option that was read can be written");
     }
-    assert!(
-        buf.options().into_iter().eq(packet.options),
-        "the options changed"
-    );
-    assert!(
-        packet
-            .options
-            .copied()
-            .options()
-            .into_iter()
-            .all(|option| option.is_copied())
-    );
+    assert!(buf.options().into_iter().eq(packet.options), "the options changed");
+    assert!(packet.options.copied().options().into_iter().all(|option| option.is_copied()));
     let mut fixed = [0; HEADER_LEN];
     fixed.copy_from_slice(&data[..HEADER_LEN]);
     if decrement_ttl(&mut fixed).is_some() {
@@ -111,9 +100,7 @@ impl Link {
     fn session(&self, cx: &Kernel, this: &ProtocolRef, upper: &ProtocolRef) -> SessionRef {
         let known = self.0.borrow().clone();
         known.unwrap_or_else(|| {
-            let body = LinkSession {
-                upper: upper.clone(),
-            };
+            let body = LinkSession { upper: upper.clone() };
             let session = cx.new_passive_session(this, upper, body);
             *self.0.borrow_mut() = Some(session.clone());
             session
@@ -197,27 +184,14 @@ impl Stack {
         params.add_block("address", block(&second));
         let route = [("network", "default"), ("via", "10.0.1.2")];
         params.add_block("route", block(&route));
-        let mut build = Build {
-            cx: &cx,
-            entry: &crate::ENTRY,
-            name: "ip",
-            lowers: &links,
-            params: &params,
-        };
+        let mut build =
+            Build { cx: &cx, entry: &crate::ENTRY, name: "ip", lowers: &links, params: &params };
         let ip = crate::build(&mut build).ok()?;
-        let above = Above {
-            ip: ip.clone(),
-            answers: Cell::new(32),
-        };
+        let above = Above { ip: ip.clone(), answers: Cell::new(32) };
         let above = cx.add_protocol("above", "above", above);
         cx.numbers_mut().override_pair(above.id(), ip.id(), 17);
         cx.start().ok()?;
-        Some(Self {
-            cx,
-            links,
-            ip,
-            above,
-        })
+        Some(Self { cx, links, ip, above })
     }
 
     /// Lets octets arrive; with `mend`, under a good version, length and checksum.
@@ -259,12 +233,8 @@ impl Stack {
             start: [0; 16],
             start_len: 8,
         };
-        let question = DeliverError {
-            source: Ipv4::new(10, 0, 0, 1),
-            destination: peer,
-            protocol: 17,
-            error,
-        };
+        let question =
+            DeliverError { source: Ipv4::new(10, 0, 0, 1), destination: peer, protocol: 17, error };
         let _ = self.ip.ask(&self.cx, question);
     }
 
@@ -291,10 +261,7 @@ impl Stack {
             + drops.total()
             - reports;
         let arrived = self.ip.head().received() + figures.looped;
-        assert_eq!(
-            arrived, outcomes,
-            "each is delivered, held, sent on or counted"
-        );
+        assert_eq!(arrived, outcomes, "each is delivered, held, sent on or counted");
     }
 }
 

@@ -27,10 +27,7 @@ pub(crate) struct Series {
 
 impl Identifications {
     pub(crate) fn new(cx: &Kernel) -> Self {
-        Self {
-            secret: cx.secret(),
-            used: [const { Cell::new(0) }; COUNTS],
-        }
+        Self { secret: cx.secret(), used: [const { Cell::new(0) }; COUNTS] }
     }
 
     /// Begins those from one host to another of one protocol, in place of what the series was.
@@ -72,10 +69,7 @@ mod tests {
     use super::*;
 
     fn identifications(key: u64) -> Identifications {
-        Identifications {
-            secret: Secret::known([key, 0]),
-            used: [const { Cell::new(0) }; COUNTS],
-        }
+        Identifications { secret: Secret::known([key, 0]), used: [const { Cell::new(0) }; COUNTS] }
     }
 
     #[test]

@@ -52,23 +52,17 @@ impl Interfaces {
 
     /// The interface that has this host.
     pub(crate) fn of_host(&self, host: Ipv4) -> Option<usize> {
-        self.addresses()
-            .find(|(_, cidr)| cidr.addr() == host)
-            .map(|(at, _)| at)
+        self.addresses().find(|(_, cidr)| cidr.addr() == host).map(|(at, _)| at)
     }
 
     /// The interface whose network has this directed broadcast.
     pub(crate) fn of_broadcast(&self, host: Ipv4) -> Option<usize> {
-        self.addresses()
-            .find(|(_, cidr)| cidr.broadcast() == Some(host))
-            .map(|(at, _)| at)
+        self.addresses().find(|(_, cidr)| cidr.broadcast() == Some(host)).map(|(at, _)| at)
     }
 
     /// The interface whose network the host lies in.
     pub(crate) fn of_network(&self, host: Ipv4) -> Option<usize> {
-        self.addresses()
-            .find(|(_, cidr)| cidr.contains(host))
-            .map(|(at, _)| at)
+        self.addresses().find(|(_, cidr)| cidr.contains(host)).map(|(at, _)| at)
     }
 
     /// What a destination means here.

@@ -28,11 +28,7 @@ impl Shared {
             Kind::Own | Kind::Loopback => Way::Loop,
             Kind::Nobody => return None,
             Kind::Broadcast => Way::Out {
-                interface: self
-                    .interfaces
-                    .of_broadcast(peer)
-                    .or_else(of_local)
-                    .unwrap_or(0),
+                interface: self.interfaces.of_broadcast(peer).or_else(of_local).unwrap_or(0),
                 next_hop: Ipv4::BROADCAST,
             },
             Kind::Group => {
@@ -40,19 +36,13 @@ impl Shared {
                 let route = self.routes.borrow().lookup(peer);
                 let route = route.filter(|route| route.network.prefix() >= 4);
                 Way::Out {
-                    interface: route
-                        .map(|route| route.interface)
-                        .or_else(of_local)
-                        .unwrap_or(0),
+                    interface: route.map(|route| route.interface).or_else(of_local).unwrap_or(0),
                     next_hop: peer,
                 }
             }
             Kind::Other => {
                 let route = self.routes.borrow().lookup(peer)?;
-                Way::Out {
-                    interface: route.interface,
-                    next_hop: route.via.unwrap_or(peer),
-                }
+                Way::Out { interface: route.interface, next_hop: route.via.unwrap_or(peer) }
             }
         };
         Some(way)
@@ -66,11 +56,7 @@ impl Shared {
         interface: usize,
         next_hop: Ipv4,
     ) -> Result<(SessionRef, u16), OpenError> {
-        let own = self
-            .interfaces
-            .list
-            .get(interface)
-            .ok_or(OpenError::NoRoute)?;
+        let own = self.interfaces.list.get(interface).ok_or(OpenError::NoRoute)?;
         let source = self.interfaces.source(interface, next_hop);
         let source = source.unwrap_or(Ipv4::UNSPECIFIED);
         let participants = Participants::pair(Part::Host(source), Part::Host(next_hop));
@@ -82,9 +68,7 @@ impl Shared {
 /// How long a path's maximum is believed (RFC 1191, section 6.3).
 const AGE: Duration = Duration::from_secs(600);
 /// Maxima of the links there are, for routers that do not say theirs (RFC 1191, section 7.1).
-const PLATEAUS: [u16; 11] = [
-    65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68,
-];
+const PLATEAUS: [u16; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
 
 /// The maxima that routers have reported, per destination.
 pub(crate) struct PathMtus {
@@ -95,10 +79,7 @@ pub(crate) struct PathMtus {
 impl PathMtus {
     /// Of at most so many paths.
     pub(crate) fn new(secret: Secret, paths_max: usize) -> Self {
-        Self {
-            paths: Map::new(secret, paths_max),
-            order: Lru::new(secret, paths_max),
-        }
+        Self { paths: Map::new(secret, paths_max), order: Lru::new(secret, paths_max) }
     }
 
     /// What was reported for this destination.
@@ -148,10 +129,7 @@ impl PathMtus {
 /// `None` if the report is no news.
 pub(crate) fn lowered(current: u16, reported: u32) -> Option<u16> {
     let reported = match reported {
-        0 => PLATEAUS
-            .into_iter()
-            .find(|p| *p < current)
-            .unwrap_or(MTU_MIN as u16),
+        0 => PLATEAUS.into_iter().find(|p| *p < current).unwrap_or(MTU_MIN as u16),
         mtu => u16::try_from(mtu).unwrap_or(u16::MAX).max(MTU_MIN as u16),
     };
     (reported < current).then_some(reported)
@@ -212,10 +190,7 @@ mod tests {
         let to = Ipv4::new(9, 9, 9, 9);
         assert!(mtus.put(to, 1400, Time::ZERO));
         assert_eq!(mtus.get(to), Some(1400));
-        assert_eq!(
-            mtus.expire(Time::from_s(599)),
-            (false, Some(Time::from_s(600)))
-        );
+        assert_eq!(mtus.expire(Time::from_s(599)), (false, Some(Time::from_s(600))));
         assert_eq!(mtus.expire(Time::from_s(600)), (true, None));
         assert_eq!(mtus.get(to), None);
         for n in 0..5000 {

@@ -36,9 +36,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interfaces = config::interfaces(build)?;
     let routes = config::routes(build, &interfaces)?;
     let shared = Shared::new(build.cx, Config::read(build.params), interfaces, routes);
-    build.add(Ip {
-        shared: Rc::new(shared),
-    })
+    build.add(Ip { shared: Rc::new(shared) })
 }
 
 /// The number that selects an upper protocol: an octet on the wire.
@@ -144,10 +142,7 @@ impl Ip {
     #[cold]
     fn refused_own(&self, cx: &Kernel, this: &ProtocolRef, header: Plain, refused: Refused) {
         // A session that a broadcast has made takes those that follow this way.
-        let cast = self
-            .shared
-            .interfaces
-            .is_many(Key::of_plain(header).local());
+        let cast = self.shared.interfaces.is_many(Key::of_plain(header).local());
         self.refused(cx, this, &Front::copy(&header.octets()), cast, refused);
     }
 
@@ -158,10 +153,7 @@ impl Ip {
         let way = way.ok_or(OpenError::NoRoute)?;
         let (chosen, flags) = match way {
             Way::Loop => (Some(peer), FLAG_LOOP),
-            Way::Out {
-                interface,
-                next_hop,
-            } => {
+            Way::Out { interface, next_hop } => {
                 let flags = match interfaces.is_many(peer) {
                     true => FLAG_CAST,
                     false => 0,
@@ -242,9 +234,7 @@ impl Protocol for Ip {
             Wild::Is(host) => host,
         };
         let host = host.to_bits();
-        self.shared
-            .enables
-            .bind((host, number), upper.receiver.clone())?;
+        self.shared.enables.bind((host, number), upper.receiver.clone())?;
         Ok(Enable(u64::from(host) << 8 | u64::from(number)))
     }
 

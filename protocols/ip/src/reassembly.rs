@@ -177,12 +177,7 @@ impl Reassembly {
             let piece = datagram.pieces.into_iter().next()?;
             Some((front, piece.octets))
         });
-        Some(Expired {
-            fragments,
-            from: Ipv4::from_bits(key.0),
-            to: Ipv4::from_bits(key.1),
-            first,
-        })
+        Some(Expired { fragments, from: Ipv4::from_bits(key.0), to: Ipv4::from_bits(key.1), first })
     }
 
     /// Takes a fragment: its header, the octets of that, and its payload.
@@ -227,11 +222,7 @@ impl Reassembly {
         self.octets += payload.len() + OVERHEAD;
         self.shares.entry(key.0).or_default().octets += payload.len() + OVERHEAD;
         self.fragments += 1;
-        let piece = Piece {
-            start,
-            end,
-            octets: payload,
-        };
+        let piece = Piece { start, end, octets: payload };
         datagram.pieces.insert(at, piece);
         if datagram.total == Some(datagram.have) {
             return self.complete(&key);
@@ -346,20 +337,13 @@ impl Reassembly {
         if !rewrite(&mut header, &mut front, payload.len()) {
             return Outcome::Dropped(fragments, &reasons::TOO_LONG);
         }
-        Outcome::Whole(Whole {
-            header,
-            front,
-            payload,
-            fragments,
-        })
+        Outcome::Whole(Whole { header, front, payload, fragments })
     }
 }
 
 /// Makes the first fragment's header the whole datagram's.
 fn rewrite(header: &mut Header, front: &mut Front, payload: usize) -> bool {
-    let Some((_, options)) = front
-        .octets()
-        .split_first_chunk::<{ crate::wire::HEADER_LEN }>()
+    let Some((_, options)) = front.octets().split_first_chunk::<{ crate::wire::HEADER_LEN }>()
     else {
         return false;
     };

@@ -79,10 +79,7 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
 
 fn has_source_route(options: Options<'_>) -> bool {
     options.into_iter().any(|option| {
-        matches!(
-            option,
-            Ip4Option::LooseSourceRoute(_) | Ip4Option::StrictSourceRoute(_)
-        )
+        matches!(option, Ip4Option::LooseSourceRoute(_) | Ip4Option::StrictSourceRoute(_))
     })
 }
 
@@ -117,9 +114,7 @@ impl Ip {
             Ok(arrival) => arrival,
             Err(why) => {
                 // As far as the octets can be believed.
-                let source = message
-                    .peek::<16>()
-                    .map(|octets| octets[12..].first_chunk());
+                let source = message.peek::<16>().map(|octets| octets[12..].first_chunk());
                 let source = source.flatten().copied().unwrap_or_default();
                 return Err(self.refuse(this, message, Ipv4::from(source), why));
             }
@@ -186,10 +181,7 @@ impl Ip {
             (&reasons::BAD_OPTION, SendErrorCause::Parameter { pointer })
         } else if arrival.source_route {
             // RFC 1812, section 5.2.4.1 lets a router refuse them; who told the way would hear our answers.
-            (
-                &reasons::SOURCE_ROUTE,
-                SendErrorCause::Refused(&reasons::SOURCE_ROUTE),
-            )
+            (&reasons::SOURCE_ROUTE, SendErrorCause::Refused(&reasons::SOURCE_ROUTE))
         } else {
             return Some(message);
         };
@@ -235,9 +227,7 @@ impl Ip {
         this: &ProtocolRef,
         arrival: &Arrival,
     ) -> Result<SessionRef, (&'static Reason, bool)> {
-        let Header {
-            src, dst, protocol, ..
-        } = arrival.header;
+        let Header { src, dst, protocol, .. } = arrival.header;
         let enables = &self.shared.enables;
         let upper = enables
             .get(&(dst.to_bits(), protocol))

@@ -43,9 +43,7 @@ fn both(own: Ipv4, now_ms: u32) -> [u8; 8] {
 /// Writes at the pointer, which counts from 1, and moves it; false if there is no room.
 fn put(option: &mut [u8], octets: &[u8]) -> bool {
     let at = usize::from(option[2]);
-    let slot = at
-        .checked_sub(1)
-        .and_then(|from| option.get_mut(from..from + octets.len()));
+    let slot = at.checked_sub(1).and_then(|from| option.get_mut(from..from + octets.len()));
     let (Some(slot), Ok(next)) = (slot, u8::try_from(at + octets.len())) else {
         return false;
     };

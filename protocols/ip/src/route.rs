@@ -28,11 +28,7 @@ pub(crate) struct Routes {
 
 impl Default for Routes {
     fn default() -> Self {
-        Self {
-            table: BTreeMap::new(),
-            lengths: [0; 33],
-            len: 0,
-        }
+        Self { table: BTreeMap::new(), lengths: [0; 33], len: 0 }
     }
 }
 
@@ -43,10 +39,7 @@ impl Routes {
             return false;
         }
         let prefix = route.network.prefix();
-        let same = self
-            .table
-            .entry((prefix, route.network.network().to_bits()))
-            .or_default();
+        let same = self.table.entry((prefix, route.network.network().to_bits())).or_default();
         let twin = |r: &Route| (r.via, r.interface) == (route.via, route.interface);
         if same.iter().any(twin) {
             return false;
@@ -101,12 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn route(network: &str, interface: usize, metric: u32) -> Route {
-        Route {
-            network: network.parse().unwrap(),
-            via: None,
-            interface,
-            metric,
-        }
+        Route { network: network.parse().unwrap(), via: None, interface, metric }
     }
 
     #[test]
@@ -128,10 +116,7 @@ mod tests {
         assert_eq!(to(10, 1, 2, 3), Some(4));
         assert!(!routes.add(route("10.0.0.0/8", 1, 7)), "the same again");
         assert_eq!(routes.remove("10.1.0.0/16".parse().unwrap(), None), 2);
-        assert_eq!(
-            routes.lookup(Ipv4::new(10, 1, 0, 1)).map(|r| r.interface),
-            Some(1)
-        );
+        assert_eq!(routes.lookup(Ipv4::new(10, 1, 0, 1)).map(|r| r.interface), Some(1));
         assert_eq!(routes.remove("0.0.0.0/0".parse().unwrap(), None), 1);
         assert_eq!(routes.lookup(Ipv4::new(9, 0, 0, 1)), None);
     }

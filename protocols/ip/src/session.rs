@@ -95,16 +95,12 @@ impl IpSession {
         let found = match self.shared.way(Some(self.source.get()), self.peer()) {
             None => Err(OpenError::NoRoute),
             Some(Way::Loop) => Ok((None, 0, self.local())),
-            Some(Way::Out {
-                interface,
-                next_hop,
-            }) => self
-                .shared
-                .open_hop(cx, this, interface, next_hop)
-                .map(|(lower, mtu)| {
+            Some(Way::Out { interface, next_hop }) => {
+                self.shared.open_hop(cx, this, interface, next_hop).map(|(lower, mtu)| {
                     let own = self.shared.interfaces.source(interface, next_hop);
                     (Some(lower), mtu, own.unwrap_or(self.local()))
-                }),
+                })
+            }
         };
         let (lower, mtu, own) = match found {
             Ok(found) => found,
@@ -167,15 +163,9 @@ impl IpSession {
     fn wishes(&self, message: &Message) -> Wishes {
         let dont = message.attribute::<DontFragment>().is_some();
         Wishes {
-            whole: if dont {
-                Fragment::DONT
-            } else {
-                self.whole.get()
-            },
+            whole: if dont { Fragment::DONT } else { self.whole.get() },
             // What arrived marked, and goes back as it is, is not marked on this way.
-            ecn: message
-                .attribute::<Ecn>()
-                .filter(|ecn| *ecn != Ecn::Experienced),
+            ecn: message.attribute::<Ecn>().filter(|ecn| *ecn != Ecn::Experienced),
             packets: segments::of(message).map_or(1, |run| run.packets()),
         }
     }
@@ -190,15 +180,11 @@ impl IpSession {
     /// Writes the header.
     fn put_header(&self, message: &mut Message, wishes: Wishes) -> Result<(), PushError> {
         let len = message.len();
-        let octets = message
-            .push_header(HEADER_LEN)
-            .map_err(|_| PushError::NoBuffers)?;
+        let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
         self.template(wishes)
             .emit(len, self.id(wishes), wishes.whole, octets)
-            .map_err(|_| PushError::TooBig {
-                max: PAYLOAD_MAX as u32,
-            })
+            .map_err(|_| PushError::TooBig { max: PAYLOAD_MAX as u32 })
     }
 
     /// Writes the header of a packet that goes straight to the next hop, as almost all do; false if this one does not.
@@ -214,11 +200,7 @@ impl IpSession {
             let wishes = self.wishes(message);
             return self.prepare_as(message, wishes) && fulfilled(message);
         }
-        let wishes = Wishes {
-            whole: self.whole.get(),
-            ecn: None,
-            packets: 1,
-        };
+        let wishes = Wishes { whole: self.whole.get(), ecn: None, packets: 1 };
         self.prepare_as(message, wishes)
     }
 
@@ -312,11 +294,7 @@ impl IpSession {
         header.id = self.ids.take(1);
         // Each piece can be marked as the whole could (RFC 3168, section 5.3).
         header.traffic_class |= wishes.ecn.map_or(0, Ecn::bits);
-        let cut = Cut {
-            header,
-            first: Options::NONE,
-            mtu,
-        };
+        let cut = Cut { header, first: Options::NONE, mtu };
         let (sent, result) = fragment::send(cx, &lower, cut, message);
         self.shared.figure(|f| f.fragments_sent += sent);
         if result == Err(PushError::Closed) {

@@ -73,10 +73,7 @@ impl Key {
     /// The key of an arrival that is not ours.
     #[inline]
     pub(crate) fn of_plain(header: Plain) -> Self {
-        Self {
-            hosts: header.hosts(),
-            kind: u16::from(header.protocol()),
-        }
+        Self { hosts: header.hosts(), kind: u16::from(header.protocol()) }
     }
 
     pub(crate) fn local(self) -> Ipv4 {

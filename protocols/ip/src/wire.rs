@@ -224,26 +224,9 @@ impl Header {
     /// options, else by [`Header::parse_options`]. The reserved flag is ignored.
     #[inline]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Result<Self, Error> {
-        let [
-            first,
-            traffic_class,
-            l0,
-            l1,
-            i0,
-            i1,
-            f0,
-            f1,
-            ttl,
-            protocol,
-            _,
-            _,
-            rest @ ..,
-        ] = *octets;
-        let header_len = if first == 0x45 {
-            HEADER_LEN
-        } else {
-            header_len(first)?
-        };
+        let [first, traffic_class, l0, l1, i0, i1, f0, f1, ttl, protocol, _, _, rest @ ..] =
+            *octets;
+        let header_len = if first == 0x45 { HEADER_LEN } else { header_len(first)? };
         let [a, b, c, d, e, f, g, h] = rest;
         let header = Self {
             traffic_class,
@@ -370,16 +353,9 @@ impl Template {
         let front = [0x45, header.traffic_class, 0, 0, 0, 0, 0, 0];
         let [a, b, c, d] = header.src.octets();
         let middle = [header.ttl, header.protocol, 0, 0, a, b, c, d];
-        let words = (
-            u64::from_be_bytes(front),
-            u64::from_be_bytes(middle),
-            header.dst.to_bits(),
-        );
+        let words = (u64::from_be_bytes(front), u64::from_be_bytes(middle), header.dst.to_bits());
         let halves = |word: u64| (0..4).map(move |at| (word >> (16 * at)) as u32 & 0xffff);
-        let sum = halves(words.0)
-            .chain(halves(words.1))
-            .chain(halves(words.2.into()))
-            .sum();
+        let sum = halves(words.0).chain(halves(words.1)).chain(halves(words.2.into())).sum();
         Self { words, sum }
     }
 
@@ -460,9 +436,7 @@ impl Plain {
         sum.add_u64(front);
         sum.add_u64(middle);
         sum.add_u32(dst);
-        (common && sum.is_valid()).then_some(Self {
-            words: (front, middle, dst),
-        })
+        (common && sum.is_valid()).then_some(Self { words: (front, middle, dst) })
     }
 
     /// Octets of the datagram, header included.
@@ -529,11 +503,7 @@ impl<'a> Packet<'a> {
             _ => header.parse_options(fixed, rest)?,
         };
         let payload = octets.get(header.header_len()..header.total_len());
-        Ok(Self {
-            header,
-            options,
-            payload: payload.ok_or(Error::TotalLength)?,
-        })
+        Ok(Self { header, options, payload: payload.ok_or(Error::TotalLength)? })
     }
 }
 

@@ -58,10 +58,7 @@ fn marked(packet: &Packet, bits: u8) -> Vec<u8> {
 
 fn seen(host: &Host) -> Vec<Option<Ecn>> {
     let received = host.received();
-    received
-        .iter()
-        .map(|r| r.message.attribute::<Ecn>())
-        .collect()
+    received.iter().map(|r| r.message.attribute::<Ecn>()).collect()
 }
 
 #[test]

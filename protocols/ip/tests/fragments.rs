@@ -38,10 +38,7 @@ fn eight_kilobytes_go_in_six_fragments_without_a_copy() {
         whole.extend_from_slice(&packet[20..]);
     }
     assert_eq!(whole, pattern(8200));
-    let ids: Vec<u16> = sent
-        .iter()
-        .map(|s| header(&octets(&s.message)).id)
-        .collect();
+    let ids: Vec<u16> = sent.iter().map(|s| header(&octets(&s.message)).id).collect();
     assert!(ids.iter().all(|id| *id == ids[0]));
     assert_eq!(host.figures().fragments_sent, 6);
 }
@@ -95,10 +92,7 @@ fn fragment(id: u16, at: usize, len: usize, more: bool) -> Packet {
 #[test]
 fn what_stays_incomplete_is_given_up_and_its_sender_told() {
     let host = Host::new(
-        Graph::host().set(
-            "reassembly_timeout",
-            Value::Duration(Duration::from_secs(60)),
-        ),
+        Graph::host().set("reassembly_timeout", Value::Duration(Duration::from_secs(60))),
         &[1500],
     );
     host.enable();
@@ -114,11 +108,7 @@ fn what_stays_incomplete_is_given_up_and_its_sender_told() {
     let told = icmp.take();
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].0, SendErrorCause::Reassembly);
-    assert_eq!(
-        told[0].1,
-        fragment(1, 0, 16, true).octets(),
-        "the first fragment as it came"
-    );
+    assert_eq!(told[0].1, fragment(1, 0, 16, true).octets(), "the first fragment as it came");
     host.cx.advance(Duration::from_secs(30));
     assert_eq!(icmp.take().len(), 0, "the first fragment was never there");
     assert_eq!(host.dropped(&reasons::TIMED_OUT), 3);
@@ -129,10 +119,8 @@ fn what_stays_incomplete_is_given_up_and_its_sender_told() {
 #[test]
 fn many_incomplete_datagrams_stay_within_bounds() {
     let octets_max = 64 * 1024;
-    let host = Host::new(
-        Graph::host().set("reassembly_octets_max", Value::Octets(octets_max)),
-        &[1500],
-    );
+    let host =
+        Host::new(Graph::host().set("reassembly_octets_max", Value::Octets(octets_max)), &[1500]);
     let baseline = host.cx.live();
     for id in 0..5000 {
         host.inject(0, &fragment(id, 0, 1480, true).octets());
@@ -252,10 +240,7 @@ fn a_report_about_what_is_not_under_way_changes_no_path() {
         let host = Host::simple();
         let upper = host.cx.add_protocol("udp", "above", Knowing(is_under_way));
         let pair = Participants::pair(Part::Any, Part::Host(FAR));
-        let session = host
-            .ip
-            .open(&host.cx, Upper::new(&upper), pair)
-            .expect("it opens");
+        let session = host.ip.open(&host.cx, Upper::new(&upper), pair).expect("it opens");
         too_big(&host, FAR, 600);
         let path = session.ask(&host.cx, OptPacket::default()).unwrap().octets + 20;
         let refused = host.dropped(&reasons::UNMATCHED_ERROR);

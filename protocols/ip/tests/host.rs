@@ -30,13 +30,8 @@ fn sends_the_octets_of_rfc_791() {
     assert_eq!(packet[12..20], [10, 0, 0, 1, 10, 0, 0, 2]);
     assert_eq!(packet[20..], *b"payload");
     assert_eq!(
-        etherparse::Ipv4HeaderSlice::from_slice(packet)
-            .unwrap()
-            .header_checksum(),
-        etherparse::Ipv4HeaderSlice::from_slice(packet)
-            .unwrap()
-            .to_header()
-            .calc_header_checksum()
+        etherparse::Ipv4HeaderSlice::from_slice(packet).unwrap().header_checksum(),
+        etherparse::Ipv4HeaderSlice::from_slice(packet).unwrap().to_header().calc_header_checksum()
     );
     session.push(&host.cx, host.cx.message(b"")).unwrap();
     let next = header(&host.sent(0)[0]);
@@ -58,25 +53,12 @@ fn a_first_packet_makes_the_session_and_padding_is_trimmed() {
     let id = received[0].session.id();
     assert_eq!(
         host.top.take_events(),
-        [
-            Event::OpenDone(id),
-            Event::Demux(id, 5),
-            Event::Demux(id, 5)
-        ]
+        [Event::OpenDone(id), Event::Demux(id, 5), Event::Demux(id, 5)]
     );
     let (_, mut participants) = host.top.take_opened().remove(0);
-    assert_eq!(
-        participants.local_mut().unwrap().pop(),
-        Some(Part::Host(OWN))
-    );
-    assert_eq!(
-        participants.peer_mut().unwrap().pop(),
-        Some(Part::Host(PEER))
-    );
-    received[0]
-        .session
-        .push(&host.cx, host.cx.message(b"back"))
-        .unwrap();
+    assert_eq!(participants.local_mut().unwrap().pop(), Some(Part::Host(OWN)));
+    assert_eq!(participants.peer_mut().unwrap().pop(), Some(Part::Host(PEER)));
+    received[0].session.push(&host.cx, host.cx.message(b"back")).unwrap();
     let back = header(&host.sent(0)[0]);
     assert_eq!((back.src, back.dst), (OWN, PEER));
     assert_eq!(host.open(PEER), received[0].session, "an open finds it");
@@ -95,11 +77,7 @@ fn opening_chooses_source_and_next_hop() {
     for (peer, source, at) in [
         (PEER, OWN, 0),
         (Ipv4Addr::new(10, 0, 1, 9), Ipv4Addr::new(10, 0, 1, 1), 1),
-        (
-            Ipv4Addr::new(172, 16, 3, 9),
-            Ipv4Addr::new(172, 16, 0, 1),
-            1,
-        ),
+        (Ipv4Addr::new(172, 16, 3, 9), Ipv4Addr::new(172, 16, 0, 1), 1),
         (FAR, Ipv4Addr::new(172, 16, 0, 1), 1),
         (Ipv4Addr::new(8, 8, 8, 8), OWN, 0),
         (Ipv4Addr::BROADCAST, OWN, 0),
@@ -128,9 +106,7 @@ fn identifications_go_on_where_they_ended_and_atomic_datagrams_have_none() {
     let ids = |count: usize, len: usize| {
         let session = host.open(PEER);
         for _ in 0..count {
-            session
-                .push(&host.cx, host.cx.message(&vec![0; len]))
-                .unwrap();
+            session.push(&host.cx, host.cx.message(&vec![0; len])).unwrap();
         }
         session.close(&host.cx);
         let sent = host.sent(0);
@@ -138,10 +114,7 @@ fn identifications_go_on_where_they_ended_and_atomic_datagrams_have_none() {
         ids
     };
     let all = [ids(3, 10), ids(2, 2000), ids(1, 0)].concat();
-    let distances: Vec<u16> = all
-        .windows(2)
-        .map(|two| two[1].wrapping_sub(two[0]))
-        .collect();
+    let distances: Vec<u16> = all.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
     // The two of 2000 octets go in two fragments each.
     assert_eq!(distances, [1, 1, 1, 0, 1, 0, 1]);
 
@@ -183,26 +156,15 @@ fn wrong_opens_are_refused() {
     let address = |error| Err(OpenError::Address(error));
     assert_eq!(open(Part::Any, Part::Host(FAR)), Err(OpenError::NoRoute));
     assert_eq!(open(Part::Any, Part::Any), address(AddressError::Wildcard));
-    assert_eq!(
-        open(Part::port(1), Part::Host(PEER)),
-        address(AddressError::WrongFamily)
-    );
-    assert_eq!(
-        open(Part::Host(FAR), Part::Host(PEER)),
-        address(AddressError::OutOfRange)
-    );
+    assert_eq!(open(Part::port(1), Part::Host(PEER)), address(AddressError::WrongFamily));
+    assert_eq!(open(Part::Host(FAR), Part::Host(PEER)), address(AddressError::OutOfRange));
     let nobody = Part::Host(Ipv4Addr::new(0, 0, 0, 1));
     assert_eq!(open(Part::Any, nobody), Err(OpenError::NoRoute));
     let unnumbered = xk_testkit::kernel::Top::add_kind(&host.cx, "stranger", "stranger");
     let pair = Participants::pair(Part::Any, Part::Host(PEER));
-    assert_eq!(
-        unnumbered.open(&host.cx, &host.ip, pair).map(drop),
-        Err(OpenError::NoTypeNumber)
-    );
+    assert_eq!(unnumbered.open(&host.cx, &host.ip, pair).map(drop), Err(OpenError::NoTypeNumber));
     host.enable();
-    let again = host
-        .top
-        .enable(&host.cx, &host.ip, Participants::local(Part::Any));
+    let again = host.top.enable(&host.cx, &host.ip, Participants::local(Part::Any));
     assert_eq!(again.map(drop), Err(OpenError::InUse));
 }
 
@@ -214,57 +176,23 @@ fn what_the_graph_says_wrongly_is_named() {
         Err(BuildError::Param { name, index, .. }) => (name, index),
         other => panic!("{other:?}"),
     };
-    for address in [
-        "10.0.0.1",
-        "10.0.0.0/24",
-        "10.0.0.255/24",
-        "127.0.0.1/8",
-        "224.0.0.1/4",
-        "x",
-    ] {
-        assert_eq!(
-            wrong(Graph::new().address(address, "low0")),
-            ("address", 0),
-            "{address}"
-        );
+    for address in ["10.0.0.1", "10.0.0.0/24", "10.0.0.255/24", "127.0.0.1/8", "224.0.0.1/4", "x"] {
+        assert_eq!(wrong(Graph::new().address(address, "low0")), ("address", 0), "{address}");
     }
-    assert_eq!(
-        wrong(Graph::host().address("10.0.0.1/8", "low0")),
-        ("address", 1)
-    );
-    assert_eq!(
-        wrong(Graph::host().address("10.0.0.9/8", "eth0")),
-        ("address", 1)
-    );
+    assert_eq!(wrong(Graph::host().address("10.0.0.1/8", "low0")), ("address", 1));
+    assert_eq!(wrong(Graph::host().address("10.0.0.9/8", "eth0")), ("address", 1));
     assert_eq!(wrong(Graph::host().route("10/8", None)), ("route", 1));
-    assert_eq!(
-        wrong(Graph::host().route("10.0.0.0/8", Some("11.0.0.1"))),
-        ("route", 1)
-    );
-    assert_eq!(
-        wrong(Graph::host().route("10.0.0.0/8", Some("10.0.0.1"))),
-        ("route", 1)
-    );
+    assert_eq!(wrong(Graph::host().route("10.0.0.0/8", Some("11.0.0.1"))), ("route", 1));
+    assert_eq!(wrong(Graph::host().route("10.0.0.0/8", Some("10.0.0.1"))), ("route", 1));
     assert_eq!(wrong(Graph::host().group("10.0.0.1")), ("group", 0));
-    assert_eq!(
-        build_on(&cx, &[], &Graph::new()).map(drop),
-        Err(BuildError::Lower { at: 0 })
-    );
+    assert_eq!(build_on(&cx, &[], &Graph::new()).map(drop), Err(BuildError::Lower { at: 0 }));
 }
 
 #[test]
 fn questions_are_answered() {
     let host = Host::simple();
     let session = host.open(FAR);
-    let ask = |host_asked| {
-        host.ip.ask(
-            &host.cx,
-            IsLocalHost {
-                host: host_asked,
-                local: false,
-            },
-        )
-    };
+    let ask = |host_asked| host.ip.ask(&host.cx, IsLocalHost { host: host_asked, local: false });
     for (asked, local) in [
         (OWN, true),
         (PEER, false),
@@ -276,20 +204,11 @@ fn questions_are_answered() {
     ] {
         assert_eq!(ask(asked).unwrap().local, local, "{asked}");
     }
-    assert_eq!(
-        session.ask(&host.cx, PeerHost { host: OWN }).unwrap().host,
-        FAR
-    );
-    assert_eq!(
-        session.ask(&host.cx, MaxPacket::default()).unwrap().octets,
-        65515
-    );
+    assert_eq!(session.ask(&host.cx, PeerHost { host: OWN }).unwrap().host, FAR);
+    assert_eq!(session.ask(&host.cx, MaxPacket::default()).unwrap().octets, 65515);
     let sum = session.ask(&host.cx, PseudoHeader::default()).unwrap().sum;
     assert_eq!(sum, 0x0a00 + 0x0001 + 0xc000 + 0x0209 + 17);
-    assert_eq!(
-        host.ip.ask(&host.cx, MyHost { host: FAR }).unwrap().host,
-        OWN
-    );
+    assert_eq!(host.ip.ask(&host.cx, MyHost { host: FAR }).unwrap().host, OWN);
 }
 
 #[test]
@@ -305,44 +224,18 @@ fn routes_change_while_sessions_live() {
         on: String::new(),
         metric: 1,
     };
-    let added = host.ip.ask(
-        &host.cx,
-        AddRoute {
-            route: route.clone(),
-            added: false,
-        },
-    );
+    let added = host.ip.ask(&host.cx, AddRoute { route: route.clone(), added: false });
     assert!(added.unwrap().added);
-    let again = host.ip.ask(
-        &host.cx,
-        AddRoute {
-            route: route.clone(),
-            added: false,
-        },
-    );
+    let again = host.ip.ask(&host.cx, AddRoute { route: route.clone(), added: false });
     assert!(!again.unwrap().added, "it is there already");
     session.push(&host.cx, host.cx.message(&[0; 1000])).unwrap();
-    assert_eq!(
-        (host.sent(0).len(), host.sent(1).len()),
-        (0, 2),
-        "smaller, so in two fragments"
-    );
+    assert_eq!((host.sent(0).len(), host.sent(1).len()), (0, 2), "smaller, so in two fragments");
     let list = host.ip.ask(&host.cx, ListRoutes::default()).unwrap().routes;
     assert_eq!(list.len(), 4);
-    assert!(list.contains(&RouteInfo {
-        on: "low1".into(),
-        ..route
-    }));
+    assert!(list.contains(&RouteInfo { on: "low1".into(), ..route }));
     for network in ["192.0.2.0/24", "0.0.0.0/0"] {
         let network = network.parse().unwrap();
-        let removed = host.ip.ask(
-            &host.cx,
-            RemoveRoute {
-                network,
-                via: None,
-                removed: 0,
-            },
-        );
+        let removed = host.ip.ask(&host.cx, RemoveRoute { network, via: None, removed: 0 });
         assert_eq!(removed.unwrap().removed, 1);
     }
     let lost = session.push(&host.cx, host.cx.message(b"x"));
@@ -353,18 +246,7 @@ fn routes_change_while_sessions_live() {
         on: "low0".into(),
         metric: 9,
     };
-    assert!(
-        host.ip
-            .ask(
-                &host.cx,
-                AddRoute {
-                    route: back,
-                    added: false
-                }
-            )
-            .unwrap()
-            .added
-    );
+    assert!(host.ip.ask(&host.cx, AddRoute { route: back, added: false }).unwrap().added);
     session.push(&host.cx, host.cx.message(b"x")).unwrap();
     assert_eq!(host.sent(0).len(), 1);
 }
@@ -384,9 +266,8 @@ fn packets_to_ourselves_come_back_later_and_are_bounded() {
         assert_eq!(big, Ok(()));
         host.cx.run_due();
         assert_eq!(octets(&host.received()[0].message), pattern(9000));
-        let results: Vec<_> = (0..300)
-            .map(|_| session.push(&host.cx, host.cx.message(b"x")))
-            .collect();
+        let results: Vec<_> =
+            (0..300).map(|_| session.push(&host.cx, host.cx.message(b"x"))).collect();
         assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 256);
         assert!(results.contains(&Err(PushError::QueueFull)));
         host.cx.run_due();
@@ -418,26 +299,17 @@ fn broadcasts_and_groups_are_taken_and_answered_from_our_own_host() {
         let Some(first) = received.first() else {
             continue;
         };
-        first
-            .session
-            .push(&host.cx, host.cx.message(b"me"))
-            .unwrap();
+        first.session.push(&host.cx, host.cx.message(b"me")).unwrap();
         let answer = header(&host.sent(0)[0]);
         assert_eq!((answer.src, answer.dst), (OWN, PEER));
         let own = first.session.ask(&host.cx, MyHost { host: PEER }).unwrap();
         assert_eq!(own.host, OWN);
-        let sent_to = SpecificDestination {
-            host: PEER,
-            many: false,
-        };
+        let sent_to = SpecificDestination { host: PEER, many: false };
         let sent_to = first.session.ask(&host.cx, sent_to).unwrap();
         assert_eq!((sent_to.host, sent_to.many), (dst, true));
     }
     host.inject(0, &Packet::new(PEER, OWN, b"one").octets());
-    let asked = SpecificDestination {
-        host: PEER,
-        many: true,
-    };
+    let asked = SpecificDestination { host: PEER, many: true };
     let sent_to = host.received()[0].session.ask(&host.cx, asked).unwrap();
     assert_eq!((sent_to.host, sent_to.many), (OWN, false));
     assert_eq!(host.dropped(&reason::NOT_MINE), 1);
@@ -465,10 +337,7 @@ fn bad_sources_and_destinations_are_dropped() {
     }
     assert_eq!(host.dropped(&reason::BAD_SOURCE), 8);
     let asking = Packet::new(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, b"who am I");
-    assert!(
-        host.inject(0, &asking.octets()),
-        "a host without an address"
-    );
+    assert!(host.inject(0, &asking.octets()), "a host without an address");
     for dst in [[127, 0, 0, 1], [0, 0, 0, 0], [240, 0, 0, 1]] {
         assert!(!host.inject(0, &Packet::new(PEER, dst.into(), b"x").octets()));
     }
@@ -480,10 +349,7 @@ fn bad_sources_and_destinations_are_dropped() {
 
 #[test]
 fn whoever_may_not_be_fragmented_is_told_the_maximum() {
-    let host = Host::new(
-        Graph::host().set("dont_fragment", Value::Bool(true)),
-        &[1500],
-    );
+    let host = Host::new(Graph::host().set("dont_fragment", Value::Bool(true)), &[1500]);
     let session = host.open(PEER);
     session.push(&host.cx, host.cx.message(&[0; 1480])).unwrap();
     session.push(&host.cx, host.cx.message(&[0; 1481])).unwrap();
@@ -493,10 +359,7 @@ fn whoever_may_not_be_fragmented_is_told_the_maximum() {
     assert!(sent[1..].iter().all(|p| !header(p).fragment.dont()));
     let mut message = host.cx.message(&[0; 1481]);
     message.set_attribute(DontFragment).unwrap();
-    assert_eq!(
-        session.push(&host.cx, message),
-        Err(PushError::TooBig { max: 1480 })
-    );
+    assert_eq!(session.push(&host.cx, message), Err(PushError::TooBig { max: 1480 }));
     let mut message = host.cx.message(&[0; 1480]);
     message.set_attribute(DontFragment).unwrap();
     session.push(&host.cx, message).unwrap();
@@ -530,54 +393,37 @@ fn a_session_may_ask_that_nothing_is_fragmented() {
 
 #[test]
 fn idle_sessions_make_room_and_busy_ones_do_not() {
-    let host = Host::new(
-        Graph::host().set("sessions_max", Value::Integer(4)),
-        &[1500],
-    );
+    let host = Host::new(Graph::host().set("sessions_max", Value::Integer(4)), &[1500]);
     host.enable();
     for n in 2..200 {
         let peer = Ipv4Addr::new(10, 0, 0, n);
         assert!(host.inject(0, &Packet::new(peer, OWN, b"x").octets()));
     }
-    let held: Vec<_> = (2..6)
-        .map(|n| host.open(Ipv4Addr::new(10, 0, 0, n)))
-        .collect();
+    let held: Vec<_> = (2..6).map(|n| host.open(Ipv4Addr::new(10, 0, 0, n))).collect();
     let fifth = Participants::pair(Part::Any, Part::Host(Ipv4Addr::new(10, 0, 0, 99)));
     let refused = host.top.open(&host.cx, &host.ip, fifth);
     assert_eq!(refused.map(drop), Err(OpenError::Full));
     assert_eq!(host.lowers[0].held()[0].head().opens(), 4);
-    host.inject(
-        0,
-        &Packet::new(Ipv4Addr::new(10, 0, 0, 99), OWN, b"x").octets(),
-    );
+    host.inject(0, &Packet::new(Ipv4Addr::new(10, 0, 0, 99), OWN, b"x").octets());
     assert_eq!(host.dropped(&reason::TABLE_FULL), 1);
     drop(held);
 }
 
 #[test]
 fn an_exhausted_pool_is_reported() {
-    let pool = Pool::new(&PoolConfig {
-        descriptors_max: 4,
-        ..PoolConfig::with_octets_max(1 << 20)
-    });
+    let pool =
+        Pool::new(&PoolConfig { descriptors_max: 4, ..PoolConfig::with_octets_max(1 << 20) });
     let cx = TestKernel::with_pool(1, pool.unwrap());
     let lower = [Bottom::add(&cx, "low0", Lower::link(1500))];
     let ip = build_on(&cx, &lower, &Graph::host()).unwrap();
     let top = xk_testkit::kernel::Top::add_kind(&cx, "udp", "top");
     cx.numbers_mut()
-        .add(xk_core::numbers::Number {
-            upper: "udp",
-            lower: "ip",
-            number: 17,
-        })
+        .add(xk_core::numbers::Number { upper: "udp", lower: "ip", number: 17 })
         .unwrap();
     cx.start().unwrap();
     let pair = Participants::pair(Part::Any, Part::Host(PEER));
     let session = top.open(&cx, &ip, pair).unwrap();
-    assert_eq!(
-        session.push(&cx, cx.message(&[0; 8000])),
-        Err(PushError::NoBuffers)
-    );
+    assert_eq!(session.push(&cx, cx.message(&[0; 8000])), Err(PushError::NoBuffers));
     drop(lower[0].take_sent());
     assert_eq!(cx.live(), (0, 0));
 }

@@ -68,30 +68,12 @@ impl Fixture for Over {
             world.a.protocol.control(&world.cx, &mut ask)
         }
         let network = "192.0.2.0/24".parse().expect("a network");
-        let route = RouteInfo {
-            network,
-            via: None,
-            on: String::new(),
-            metric: 1,
-        };
+        let route = RouteInfo { network, via: None, on: String::new(), metric: 1 };
         Some(match name {
-            "add-route" => put(
-                world,
-                AddRoute {
-                    route,
-                    added: false,
-                },
-            ),
+            "add-route" => put(world, AddRoute { route, added: false }),
             "remove-route" => {
                 let removed = 0;
-                put(
-                    world,
-                    RemoveRoute {
-                        network,
-                        via: None,
-                        removed,
-                    },
-                )
+                put(world, RemoveRoute { network, via: None, removed })
             }
             "list-routes" => put(world, ListRoutes::default()),
             "list-interfaces" => put(world, ListInterfaces::default()),
@@ -106,12 +88,7 @@ fn link(_: Side) -> Lower {
 }
 
 fn hosts(side: Side) -> Lower {
-    Lower {
-        kind: "arp",
-        max_packet: 1500,
-        opt_packet: 1500,
-        ..Lower::host(host(side), 0)
-    }
+    Lower { kind: "arp", max_packet: 1500, opt_packet: 1500, ..Lower::host(host(side), 0) }
 }
 
 /// It has hosts of its own: what it tells of them is in `host.rs`.

@@ -62,18 +62,9 @@ fn who_cannot_be_reached_is_reported() {
     );
     let icmp = ErrorProtocol::add(&host);
     let base = Packet::new(PEER, THERE, &[1; 100]);
-    let dying = Packet {
-        ttl: 1,
-        ..base.clone()
-    };
-    let dead = Packet {
-        ttl: 0,
-        ..base.clone()
-    };
-    let lost = Packet {
-        dst: FAR,
-        ..base.clone()
-    };
+    let dying = Packet { ttl: 1, ..base.clone() };
+    let dead = Packet { ttl: 0, ..base.clone() };
+    let lost = Packet { dst: FAR, ..base.clone() };
     let mut big = Packet::new(PEER, THERE, &[1; 557]);
     big.fragment = Fragment::DONT;
     for (packet, cause, why) in [
@@ -108,26 +99,15 @@ fn what_may_not_go_on_stays() {
     ] {
         let before = host.drops();
         host.inject(0, &Packet::new(src, dst, b"x").octets());
-        assert!(
-            host.sent(0).is_empty() && host.sent(1).is_empty(),
-            "{src} {dst}"
-        );
-        assert_eq!(
-            host.drops() - before,
-            u64::from(why.is_some()),
-            "{src} {dst}"
-        );
+        assert!(host.sent(0).is_empty() && host.sent(1).is_empty(), "{src} {dst}");
+        assert_eq!(host.drops() - before, u64::from(why.is_some()), "{src} {dst}");
         assert!(why.is_none_or(|why| host.dropped(why) > 0));
     }
     let mut message = host.cx.message(&Packet::new(PEER, THERE, b"x").octets());
     message.set_attribute(LinkCast::Multicast).unwrap();
     assert!(!host.lowers[0].inject(&host.cx, None, message));
     assert!(host.sent(1).is_empty() && icmp.take().is_empty());
-    assert_eq!(
-        host.received().len(),
-        1,
-        "the directed broadcast was for us too"
-    );
+    assert_eq!(host.received().len(), 1, "the directed broadcast was for us too");
 }
 
 #[test]
@@ -158,13 +138,7 @@ fn cuts_what_is_too_long_and_copies_the_options_that_ask_for_it() {
     middle.fragment = Fragment::new(800, true).unwrap();
     host.inject(0, &middle.octets());
     let places: Vec<_> = host.sent(1).iter().map(|p| header(p).fragment).collect();
-    assert_eq!(
-        places,
-        [
-            Fragment::new(800, true).unwrap(),
-            Fragment::new(1352, true).unwrap()
-        ]
-    );
+    assert_eq!(places, [Fragment::new(800, true).unwrap(), Fragment::new(1352, true).unwrap()]);
 }
 
 fn header_with(octets: &[u8]) -> (xk_ip::wire::Header, Options<'_>) {
@@ -177,20 +151,12 @@ fn options_are_looked_at() {
     let (host, icmp) = router();
     // A record route whose length is wrong, at octet 21.
     let mut bad = Packet::new(PEER, OWN, b"x");
-    bad.options
-        .push(Ip4Option::Other {
-            kind: 200,
-            data: &[0, 0],
-        })
-        .unwrap();
+    bad.options.push(Ip4Option::Other { kind: 200, data: &[0, 0] }).unwrap();
     let mut octets = bad.octets();
     octets[20..24].copy_from_slice(&[7, 40, 4, 0]);
     fix(&mut octets, 24);
     host.inject(0, &octets);
-    assert_eq!(
-        icmp.take(),
-        [(SendErrorCause::Parameter { pointer: 21 }, octets, false)]
-    );
+    assert_eq!(icmp.take(), [(SendErrorCause::Parameter { pointer: 21 }, octets, false)]);
     for dst in [OWN, THERE] {
         for strict in [true, false] {
             let mut routed = Packet::new(PEER, dst, b"x");
@@ -206,11 +172,7 @@ fn options_are_looked_at() {
     let mut alert = Packet::new(PEER, OWN, b"x");
     alert.options.push(Ip4Option::RouterAlert(0)).unwrap();
     host.inject(0, &alert.octets());
-    assert_eq!(
-        host.received().len(),
-        1,
-        "unknown and harmless ones are passed over"
-    );
+    assert_eq!(host.received().len(), 1, "unknown and harmless ones are passed over");
 }
 
 fn fix(octets: &mut [u8], header: usize) {
@@ -231,24 +193,14 @@ fn refusals_from_above_carry_the_whole_packet() {
         icmp.take()
     };
     for (why, cause) in [
-        (
-            &reason::NO_PORT,
-            Some(SendErrorCause::Refused(&reason::NO_PORT)),
-        ),
+        (&reason::NO_PORT, Some(SendErrorCause::Refused(&reason::NO_PORT))),
         (&SECRET, Some(SendErrorCause::Refused(&SECRET))),
         (&BAD, None),
     ] {
         host.top.refuse(Some(why));
-        let expected: Vec<_> = cause
-            .map(|c| (c, packet.octets(), false))
-            .into_iter()
-            .collect();
+        let expected: Vec<_> = cause.map(|c| (c, packet.octets(), false)).into_iter().collect();
         assert_eq!(told(&packet), expected);
-        assert_eq!(
-            told(&packet),
-            expected,
-            "also where the session is there already"
-        );
+        assert_eq!(told(&packet), expected, "also where the session is there already");
         assert_eq!(host.drops(), 0, "who refuses counts");
     }
     host.top.refuse(Some(&reason::NO_PORT));
@@ -259,11 +211,7 @@ fn refusals_from_above_carry_the_whole_packet() {
         assert!(told[0].2, "for more than one, in a frame for us alone");
     }
     packet.protocol = 99;
-    let expected = (
-        SendErrorCause::Refused(&reason::NO_PROTOCOL),
-        packet.octets(),
-        false,
-    );
+    let expected = (SendErrorCause::Refused(&reason::NO_PROTOCOL), packet.octets(), false);
     assert_eq!(told(&packet), [expected]);
     packet.dst = Ipv4Addr::BROADCAST;
     assert!(told(&packet)[0].2, "and says that it was for more than one");
@@ -295,24 +243,14 @@ fn a_busy_lower_layer_loses_packets_under_a_reason() {
 
 #[test]
 fn next_hops_are_bounded() {
-    let host = Host::new(
-        Graph::router().address("172.16.0.1/12", "low1"),
-        &[1500, 1500],
-    );
+    let host = Host::new(Graph::router().address("172.16.0.1/12", "low1"), &[1500, 1500]);
     for n in 0..3000u32 {
         let dst = Ipv4Addr::from_bits(0xac10_0100 + n);
         host.inject(0, &Packet::new(PEER, dst, b"x").octets());
         host.lowers[1].keep(false);
     }
     assert_eq!(host.figures().forwarded, 3000);
-    assert!(
-        host.lowers[1]
-            .held()
-            .iter()
-            .map(|s| s.head().opens())
-            .sum::<u32>()
-            <= 1024
-    );
+    assert!(host.lowers[1].held().iter().map(|s| s.head().opens()).sum::<u32>() <= 1024);
     host.cx.stop();
 }
 

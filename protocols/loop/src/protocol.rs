@@ -31,11 +31,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            delay: Duration::ZERO,
-            queue: 1024,
-            mtu: 65_535,
-        }
+        Self { delay: Duration::ZERO, queue: 1024, mtu: 65_535 }
     }
 }
 
@@ -108,11 +104,7 @@ impl Shared {
 
 impl Loop {
     fn session(&self, this: &ProtocolRef, upper: ProtocolRef) -> LoopSession {
-        LoopSession {
-            shared: Rc::clone(&self.0),
-            protocol: this.clone(),
-            upper,
-        }
+        LoopSession { shared: Rc::clone(&self.0), protocol: this.clone(), upper }
     }
 }
 

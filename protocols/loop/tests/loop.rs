@@ -12,14 +12,7 @@ use xk_testkit::kernel::{TestKernel, Top, octets};
 fn messages_come_back_in_order_after_the_delay() {
     let cx = TestKernel::new(1);
     let delay = Duration::from_millis(2);
-    let bottom = add(
-        &cx,
-        "loop",
-        Settings {
-            delay,
-            ..Settings::default()
-        },
-    );
+    let bottom = add(&cx, "loop", Settings { delay, ..Settings::default() });
     let top = Top::add(&cx, "top");
     let session = top.open(&cx, &bottom, Participants::default()).unwrap();
     session.push(&cx, cx.message(b"one")).unwrap();
@@ -29,19 +22,9 @@ fn messages_come_back_in_order_after_the_delay() {
     cx.advance(Duration::from_millis(1));
     assert_eq!(top.received(), 1);
     cx.advance(Duration::from_millis(1));
-    let all: Vec<_> = top
-        .take_received()
-        .iter()
-        .map(|r| octets(&r.message))
-        .collect();
+    let all: Vec<_> = top.take_received().iter().map(|r| octets(&r.message)).collect();
     assert_eq!(all, [b"one", b"two"]);
-    assert!(
-        session
-            .ask(&cx, Describe::default())
-            .unwrap()
-            .text
-            .starts_with('0')
-    );
+    assert!(session.ask(&cx, Describe::default()).unwrap().text.starts_with('0'));
 }
 
 #[test]
@@ -64,11 +47,7 @@ fn a_message_sent_to_and_fro_does_not_stop_the_clock() {
 #[test]
 fn bounds_are_counted() {
     let cx = TestKernel::new(1);
-    let settings = Settings {
-        queue: 2,
-        mtu: 4,
-        ..Settings::default()
-    };
+    let settings = Settings { queue: 2, mtu: 4, ..Settings::default() };
     let bottom = add(&cx, "loop", settings);
     let top = Top::add(&cx, "top");
     let session = top.open(&cx, &bottom, Participants::default()).unwrap();
@@ -79,10 +58,7 @@ fn bounds_are_counted() {
     assert_eq!((push(b"1"), push(b"2")), (Ok(()), Ok(())));
     assert_eq!(push(b"3"), Err(PushError::QueueFull));
     let drops = bottom.head().drops();
-    assert_eq!(
-        (drops.of(&reason::TOO_BIG), drops.of(&reason::QUEUE_FULL)),
-        (1, 1)
-    );
+    assert_eq!((drops.of(&reason::TOO_BIG), drops.of(&reason::QUEUE_FULL)), (1, 1));
     top.refuse(Some(&reason::NO_PORT));
     cx.advance(Duration::from_nanos(1));
     assert_eq!(top.protocol().head().drops().of(&reason::NO_PORT), 2);

@@ -296,9 +296,7 @@ impl Channels {
             // It may have come in the moment in which the wait ended otherwise.
             return Ok(channel);
         }
-        self.waiting
-            .borrow_mut()
-            .retain(|other| !Rc::ptr_eq(other, &waiter));
+        self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter));
         Err(match (waiter.ended.get(), waited) {
             (Some(cause), _) => cause,
             (None, Err(xk_core::shepherd::WaitError::TimedOut)) | (None, Ok(())) => {

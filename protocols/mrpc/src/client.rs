@@ -48,8 +48,7 @@ impl MrpcSession {
                 0 => call.cut.last(),
                 _ => call.cut.all(),
             };
-            call.cut
-                .send(cx, &self.lower, (&template, 0), Some(&request), mask)?;
+            call.cut.send(cx, &self.lower, (&template, 0), Some(&request), mask)?;
             kept.put(request);
         } else {
             if !request.is_empty() {
@@ -85,10 +84,7 @@ impl MrpcSession {
         channel.ticket.set(ticket & !FIRST);
         let sequence = channel.sequence.get();
         let template = self.template(call.flags, channel.index, ticket, sequence);
-        let reply = Header {
-            process: ticket & !FIRST,
-            ..template
-        };
+        let reply = Header { process: ticket & !FIRST, ..template };
         channel.expected.set(reply_key(&reply.emit()));
         Ok(template)
     }
@@ -186,11 +182,7 @@ impl MrpcSession {
     /// alone, as a question.
     fn unacknowledged(&self, channel: &Channel, call: &Call) -> u16 {
         let missing = call.cut.all() & !channel.delivered.get();
-        if channel.delivered.get() == 0 || missing == 0 {
-            call.cut.last()
-        } else {
-            missing
-        }
+        if channel.delivered.get() == 0 || missing == 0 { call.cut.last() } else { missing }
     }
 
     /// Sends the request, or those fragments of it, once more.

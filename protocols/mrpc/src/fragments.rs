@@ -24,9 +24,7 @@ impl Attribute for Parameters {
     }
 
     fn decode([a, b, ..]: [u8; 16]) -> Self {
-        Self {
-            octets: u16::from_le_bytes([a, b]),
-        }
+        Self { octets: u16::from_le_bytes([a, b]) }
     }
 }
 
@@ -48,12 +46,7 @@ impl Cut {
     #[inline]
     pub(crate) fn new(len: usize, area1: usize, (usual, max): (usize, usize)) -> Option<Self> {
         if len <= usual && area1 == 0 {
-            return Some(Self {
-                len,
-                area1,
-                payload: usual,
-                fragments: 0,
-            });
+            return Some(Self { len, area1, payload: usual, fragments: 0 });
         }
         Self::several(len, area1, (usual, max))
     }
@@ -71,12 +64,7 @@ impl Cut {
             0 | 1 => 0,
             count => count as u16,
         };
-        Some(Self {
-            len,
-            area1,
-            payload,
-            fragments,
-        })
+        Some(Self { len, area1, payload, fragments })
     }
 
     /// Where a fragment lies in the message.
@@ -153,9 +141,9 @@ fn copy(
     (start, end): (usize, usize),
 ) -> Result<Message, PushError> {
     match message {
-        Some(message) => message
-            .try_clone_part(start, end - start)
-            .map_err(|_| PushError::NoBuffers),
+        Some(message) => {
+            message.try_clone_part(start, end - start).map_err(|_| PushError::NoBuffers)
+        }
         None => empty(cx),
     }
 }
@@ -165,9 +153,7 @@ const HEADROOM: usize = 128;
 
 /// A message without octets.
 pub(crate) fn empty(cx: &Kernel) -> Result<Message, PushError> {
-    cx.pool()
-        .copy_from(HEADROOM, &[])
-        .map_err(|_| PushError::NoBuffers)
+    cx.pool().copy_from(HEADROOM, &[]).map_err(|_| PushError::NoBuffers)
 }
 
 /// Puts a header in front of a message and sends it.
@@ -177,9 +163,7 @@ pub(crate) fn push(
     header: &Header,
     mut message: Message,
 ) -> Result<(), PushError> {
-    message
-        .push_array(&header.emit())
-        .map_err(|_| PushError::NoBuffers)?;
+    message.push_array(&header.emit()).map_err(|_| PushError::NoBuffers)?;
     lower.push(cx, message)
 }
 
@@ -239,11 +223,7 @@ impl Partial {
         self.sizes[index].set(header.sizes);
         self.offsets[index].set(header.offsets);
         drop(self.parts[index].replace(Some(body)));
-        if self.held.get() == header.all() {
-            Taken::Complete
-        } else {
-            Taken::New
-        }
+        if self.held.get() == header.all() { Taken::Complete } else { Taken::New }
     }
 
     /// The whole message and how much of it is area 1, if the fragments fit together; nothing is held then.
@@ -284,10 +264,7 @@ mod tests {
         let cut = Cut::new(16_384, 0, (1024, 1464)).expect("it fits");
         assert_eq!((cut.fragments, cut.all(), cut.last()), (16, 0xffff, 0x8000));
         let last = cut.header(&Header::default(), 15);
-        assert_eq!(
-            (last.mask, last.sizes, last.offsets),
-            (0x8000, [0, 1024], [0, 15_360])
-        );
+        assert_eq!((last.mask, last.sizes, last.offsets), (0x8000, [0, 1024], [0, 15_360]));
         assert_eq!(Cut::new(16_385, 0, (1024, 1464)), None);
     }
 

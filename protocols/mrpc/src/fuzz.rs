@@ -106,10 +106,7 @@ impl Stage {
             0 => [0, u16::from(shift >> 7)],
             _ => [0, u16::from(index % 16) * size + u16::from(shift >> 6)],
         };
-        header.sequence = header
-            .sequence
-            .wrapping_add(u32::from(shift & 0x0f))
-            .wrapping_sub(1);
+        header.sequence = header.sequence.wrapping_add(u32::from(shift & 0x0f)).wrapping_sub(1);
         let mut octets = header.emit().to_vec();
         octets.resize(HEADER_LEN + header.body_len(), index);
         self.deliver(cx, &octets);
@@ -119,25 +116,13 @@ impl Stage {
     fn request(&self, cx: &Kernel) {
         let script = &self.script;
         let (choice, channel) = (script.next(), script.next());
-        let mark = if choice & 4 == 0 {
-            0
-        } else {
-            xk_kit::incarnation::FIRST
-        };
+        let mark = if choice & 4 == 0 { 0 } else { xk_kit::incarnation::FIRST };
         let like = Header {
-            flags: if choice & 8 == 0 {
-                REQUEST | SERVER
-            } else {
-                ACK | SERVER
-            },
+            flags: if choice & 8 == 0 { REQUEST | SERVER } else { ACK | SERVER },
             client_host: PEER.to_bits(),
             server_host: OWN.to_bits(),
             channel: u16::from(channel % 3),
-            process: if choice & 1 == 0 {
-                self.ticket.get() | mark
-            } else {
-                choice.into()
-            },
+            process: if choice & 1 == 0 { self.ticket.get() | mark } else { choice.into() },
             sequence: 100 + u32::from(channel >> 2),
             command: u16::from(choice >> 5),
             boot: 7 + u32::from(choice >> 4 & 1),
@@ -145,20 +130,13 @@ impl Stage {
         };
         let before = self.executed.get();
         self.crafted(cx, &like);
-        assert!(
-            self.executed.get() <= before + 1,
-            "one packet, one execution"
-        );
+        assert!(self.executed.get() <= before + 1, "one packet, one execution");
     }
 
     /// What comes while a call waits; the call's request is given.
     fn answers(&self, cx: &Kernel, request: &Header) {
         self.depth.set(self.depth.get() + 1);
-        let count = if self.depth.get() > 4 {
-            0
-        } else {
-            self.script.next() % 8
-        };
+        let count = if self.depth.get() > 4 { 0 } else { self.script.next() % 8 };
         for _ in 0..count {
             let choice = self.script.next();
             let flags = [REPLY, ACK, NACK, NACK | ERROR, REPLY | ERROR];
@@ -220,18 +198,10 @@ struct BelowSession(ProtocolRef, Rc<Stage>);
 impl Session for BelowSession {
     fn push(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
         let mut octets = [0; HEADER_LEN];
-        assert_eq!(
-            message.copy_to(0, &mut octets),
-            HEADER_LEN,
-            "a header is in front"
-        );
+        assert_eq!(message.copy_to(0, &mut octets), HEADER_LEN, "a header is in front");
         assert!(message.len() <= crate::PACKET_OCTETS_MAX, "one packet");
         let header = Header::parse(&octets);
-        assert_eq!(
-            header.check(message.len() - HEADER_LEN),
-            Ok(()),
-            "what is sent is right"
-        );
+        assert_eq!(header.check(message.len() - HEADER_LEN), Ok(()), "what is sent is right");
         if header.flags & SERVER == 0 {
             self.1.ticket.set(header.process);
         } else if header.flags & REQUEST != 0 {
@@ -249,10 +219,7 @@ impl Session for BelowSession {
             let header = Header::parse(&octets);
             let ticket = header.process & !xk_kit::incarnation::FIRST;
             let call = (header.boot, ticket, header.channel, header.sequence);
-            assert!(
-                self.1.known.borrow_mut().insert(call),
-                "executed twice: {header}"
-            );
+            assert!(self.1.known.borrow_mut().insert(call), "executed twice: {header}");
         }
         result
     }
@@ -322,10 +289,7 @@ pub fn fuzz_stack(data: &[u8]) {
     let stage = Rc::new(Stage::default());
     *stage.script.data.borrow_mut() = data.to_vec();
     let below = cx.add_protocol("below", "below", Below(Rc::clone(&stage)));
-    let config = Config {
-        processes_max: 2,
-        ..Config::default()
-    };
+    let config = Config { processes_max: 2, ..Config::default() };
     let mrpc = crate::add(&cx, "mrpc", below, config);
     let above = cx.add_protocol("above", "above", Above(mrpc.clone(), Rc::clone(&stage)));
     assert!(cx.start().is_ok(), "the stack starts");

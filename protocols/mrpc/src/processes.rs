@@ -153,10 +153,7 @@ impl Process {
         lower: &SessionRef,
         path: impl FnOnce() -> Path,
     ) {
-        let known = Header {
-            process: ticket,
-            ..*header
-        };
+        let known = Header { process: ticket, ..*header };
         self.channel.set(channel_key(&known.emit()));
         self.boot.set(header.boot);
         self.heard.set(cx.now());
@@ -302,8 +299,7 @@ impl Processes {
     /// Whether nothing of a client is executed or kept.
     pub(crate) fn is_idle(&self, host: u32) -> bool {
         let all = self.all.borrow();
-        all.iter()
-            .all(|p| p.host() != host || p.state.get() == State::Free)
+        all.iter().all(|p| p.host() != host || p.state.get() == State::Free)
     }
 
     /// All of them.

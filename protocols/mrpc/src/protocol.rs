@@ -110,10 +110,7 @@ impl Mrpc {
         lower: &SessionRef,
     ) -> Option<(Rc<Process>, usize)> {
         let size = plain_body(octets, message)?;
-        let process = self
-            .shared
-            .processes
-            .get(key(u32_at::<2>(octets), u16_at::<10>(octets)))?;
+        let process = self.shared.processes.get(key(u32_at::<2>(octets), u16_at::<10>(octets)))?;
         let is_new = matches!(process.state.get(), State::Waiting | State::Free)
             && process.compare(u32_at::<14>(octets)) == Some(Age::New);
         let is_its = process.channel.get() == channel_key(octets)
@@ -172,10 +169,7 @@ impl Mrpc {
             // Servers could not tell us from others who do not know their address.
             return Err(AddressError::Missing.into());
         }
-        let hosts = (
-            own.unwrap_or(host).to_bits(),
-            peer.unwrap_or(host).to_bits(),
-        );
+        let hosts = (own.unwrap_or(host).to_bits(), peer.unwrap_or(host).to_bits());
         let suited = (Path::of(cx, shared, lower), timers(cx, shared, lower));
         let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, suited);
         let session = cx.new_session(this, upper.receiver, body);
@@ -198,10 +192,7 @@ impl Protocol for Mrpc {
             let _ = shared.lower.ask(cx, ClaimHost { host });
         }
         let any = Participants::local(Part::Any);
-        shared
-            .lower
-            .open_enable(cx, Upper::new(this), any)
-            .map(drop)
+        shared.lower.open_enable(cx, Upper::new(this), any).map(drop)
     }
 
     fn open(

@@ -84,10 +84,7 @@ impl Shared {
         if !known.as_ref().is_some_and(is_known) {
             let may_forget = |host| self.processes.is_idle(host);
             let host = header.client_host;
-            match self
-                .clients
-                .admit(host, header.boot, header.process, may_forget)
-            {
+            match self.clients.admit(host, header.boot, header.process, may_forget) {
                 Admission::Known => {}
                 Admission::Replaced => self.processes.remove_others(host, header.boot),
                 Admission::Challenge(ticket) => {
@@ -141,9 +138,7 @@ impl Shared {
         let process = match self.processes.get(key) {
             Some(process) => process,
             None => {
-                let made = self
-                    .processes
-                    .make(key, path(), |host| self.clients.forget(host))?;
+                let made = self.processes.make(key, path(), |host| self.clients.forget(host))?;
                 self.watch(cx, this);
                 made
             }
@@ -302,9 +297,7 @@ impl Shared {
         };
         mark(&mut request, area1);
         let result = match session {
-            Ok(session) => session
-                .call_pop(cx, request)
-                .map_err(|refused| refused.reason),
+            Ok(session) => session.call_pop(cx, request).map_err(|refused| refused.reason),
             Err(why) => {
                 this.discard(request, why);
                 Err(why)
@@ -343,9 +336,7 @@ impl Shared {
         };
         let named = Part::Number(PROCEDURE, u64::from(procedure));
         let participants = Participants::pair(part(hosts.0).with(named), part(hosts.1));
-        upper
-            .open_done(cx, &session, participants)
-            .inspect_err(|_| session.abort(cx))?;
+        upper.open_done(cx, &session, participants).inspect_err(|_| session.abort(cx))?;
         Ok(session)
     }
 
@@ -369,9 +360,7 @@ impl Shared {
             Err(why) => return self.finish_badly(cx, process, header, why),
         };
         let area1 = match reply.has_attributes() {
-            true => reply
-                .remove_attribute::<Parameters>()
-                .map_or(0, |p| p.octets.into()),
+            true => reply.remove_attribute::<Parameters>().map_or(0, |p| p.octets.into()),
             false => 0,
         };
         let Some(cut) = Cut::new(reply.len(), area1, process.path.get().payload) else {
@@ -401,11 +390,7 @@ impl Shared {
     #[cold]
     fn finish_badly(&self, cx: &Kernel, process: &Process, header: Header, why: &Reason) {
         process.saved.borrow_mut().clear();
-        let header = Header {
-            flags: REPLY | ERROR,
-            command: code_of(why),
-            ..header
-        };
+        let header = Header { flags: REPLY | ERROR, command: code_of(why), ..header };
         process.reply.set((header, Cut::default()));
         process.state.set(State::Waiting);
         self.send_reply(cx, process, u16::MAX);
@@ -456,10 +441,8 @@ impl Shared {
         let Some(lower) = process.lower.get() else {
             return;
         };
-        let header = Header {
-            mask,
-            ..process.header(ACK | flags | request.round().flags(), self.boot)
-        };
+        let header =
+            Header { mask, ..process.header(ACK | flags | request.round().flags(), self.boot) };
         // If it does not go, the client asks again.
         let _ = empty(cx).and_then(|body| push(cx, &lower, &header, body));
     }

@@ -49,29 +49,21 @@ impl Path {
     pub(crate) fn of(cx: &Kernel, shared: &Shared, lower: &SessionRef) -> Self {
         let config = &shared.config;
         let packet = opt_packet(cx, lower, PACKET_OCTETS_MAX as u32) as usize;
-        let max = packet
-            .min(PACKET_OCTETS_MAX)
-            .saturating_sub(HEADER_LEN)
-            .min(AREA2_LEN_MAX);
+        let max = packet.min(PACKET_OCTETS_MAX).saturating_sub(HEADER_LEN).min(AREA2_LEN_MAX);
         let usual = match config.fragment {
             0 => max,
             octets => octets.min(max),
         };
-        Self {
-            payload: (usual, max),
-        }
+        Self { payload: (usual, max) }
     }
 }
 
 /// The waits for what goes through a lower session.
 pub(crate) fn timers(cx: &Kernel, shared: &Shared, lower: &SessionRef) -> Timers {
-    shared
-        .config
-        .timers
-        .unwrap_or_else(|| match is_far(cx, lower) {
-            true => INTERNET,
-            false => ETHERNET,
-        })
+    shared.config.timers.unwrap_or_else(|| match is_far(cx, lower) {
+        true => INTERNET,
+        false => ETHERNET,
+    })
 }
 
 pub(crate) struct MrpcSession {
@@ -135,8 +127,7 @@ impl MrpcSession {
     /// What is known of the peer as a server.
     #[inline]
     pub(crate) fn server(&self) -> &Rc<Server> {
-        self.server
-            .get_or_init(|| self.shared.servers.of(self.hosts.1))
+        self.server.get_or_init(|| self.shared.servers.of(self.hosts.1))
     }
 
     /// The waits that suit where the peer is now. Looked at again by each call that is not answered at once, since hosts move.
@@ -195,16 +186,11 @@ impl Session for MrpcSession {
         let wanted = (self.last_channel.get(), self.hosts.1);
         let channel = self.shared.channels.take(cx, wanted, this, options)?;
         self.last_channel.set(channel.index);
-        let call = Call {
-            options,
-            cut,
-            flags: REQUEST | SERVER | echo,
-        };
+        let call = Call { options, cut, flags: REQUEST | SERVER | echo };
         let result = self.call_on(cx, this, channel, &call, request);
         let failed = match &result {
             Ok(reply) => {
-                self.has_large_replies
-                    .set(reply.len() > self.path.payload.0);
+                self.has_large_replies.set(reply.len() > self.path.payload.0);
                 false
             }
             Err(error) => !matches!(error.cause, CallCause::Rejected(_)),
@@ -247,11 +233,7 @@ impl Session for MrpcSession {
                 return Answer::Unknown;
             }
         } else if let Some(question) = ask.get::<Describe>() {
-            let side = if this.head().is_passive() {
-                "from"
-            } else {
-                "of"
-            };
+            let side = if this.head().is_passive() { "from" } else { "of" };
             question.text = alloc::format!(
                 "procedure {} {side} {}, fragments of {}, server hung {} times",
                 self.key.1,
@@ -274,9 +256,7 @@ impl Session for MrpcSession {
         if !this.head().is_passive() {
             self.lower.close(cx);
         }
-        self.shared
-            .channels
-            .tell_calls(cx, this.id(), 0, crate::channels::CLOSED);
+        self.shared.channels.tell_calls(cx, this.id(), 0, crate::channels::CLOSED);
         Closing::Done
     }
 }

@@ -166,11 +166,7 @@ impl Header {
             0 => self.mask == 0 && self.offsets == [0, 0],
             count => self.mask.is_power_of_two() && self.mask <= 1 << (count - 1),
         };
-        if is_right {
-            Ok(())
-        } else {
-            Err(Error::Fragment)
-        }
+        if is_right { Ok(()) } else { Err(Error::Fragment) }
     }
 
     /// Octets behind the header that belong to the packet.
@@ -233,19 +229,11 @@ impl fmt::Display for Header {
         ];
         let [client, server] =
             [self.client_host, self.server_host].map(core::net::Ipv4Addr::from_bits);
-        write!(
-            f,
-            "{client} {} {server}: RPC",
-            if self.flags & SERVER != 0 { ">" } else { "<" }
-        )?;
+        write!(f, "{client} {} {server}: RPC", if self.flags & SERVER != 0 { ">" } else { "<" })?;
         for (_, name) in NAMES.iter().filter(|(bit, _)| self.flags & bit != 0) {
             write!(f, " {name}")?;
         }
-        write!(
-            f,
-            ", channel {}, call {}, command {}",
-            self.channel, self.sequence, self.command
-        )?;
+        write!(f, ", channel {}, call {}, command {}", self.channel, self.sequence, self.command)?;
         if self.fragments != 0 || self.mask != 0 {
             write!(f, ", fragments {:#06x} of {}", self.mask, self.fragments)?;
         }

@@ -26,11 +26,7 @@ fn lose(number: usize, fits: impl Fn(&Frame) -> bool) -> impl FnMut(&Frame) -> F
     let mut seen = 0;
     move |frame| {
         seen += usize::from(fits(frame));
-        if fits(frame) && seen == number + 1 {
-            vec![]
-        } else {
-            vec![PASS]
-        }
+        if fits(frame) && seen == number + 1 { vec![] } else { vec![PASS] }
     }
 }
 
@@ -78,10 +74,7 @@ fn every_packet_of_a_large_call_may_be_lost() {
         assert!(outcome.get().unwrap() == octets, "frame {number} lost");
         assert_eq!(count.get(), 2, "frame {number} lost");
         let spent = net.log.len();
-        assert!(
-            spent <= 36,
-            "frame {number} lost: {spent} packets instead of 32"
-        );
+        assert!(spent <= 36, "frame {number} lost: {spent} packets instead of 32");
         assert!(net.log.iter().all(|frame| frame.octets.len() <= 1500));
         net.stop();
     }
@@ -95,18 +88,12 @@ fn nobody_answers_for_five_and_a_half_seconds() {
     net.finish(&outcome, &mut |_| vec![]);
     let error = outcome.get().unwrap_err();
     assert_eq!(error.cause, CallCause::TimedOut { tries: 8 });
-    assert_eq!(
-        error.describe(&net.hosts[0].cx),
-        "mrpc: timed out after 8 tries"
-    );
+    assert_eq!(error.describe(&net.hosts[0].cx), "mrpc: timed out after 8 tries");
     assert_eq!(outcome.at.get(), Time::from_ms(5500));
     assert_eq!((net.log.len(), count.get()), (8, 0));
     // The first try, then those that ask for an acknowledgement.
     assert_eq!(net.log[0].header().flags, REQUEST | net::server_flag());
-    assert_eq!(
-        net.log[7].header().flags,
-        REQUEST | PLSACK | ROUND | net::server_flag()
-    );
+    assert_eq!(net.log[7].header().flags, REQUEST | PLSACK | ROUND | net::server_flag());
     let outcome = net.hosts[0].call(&session, b"again");
     assert_eq!(net.done(&outcome).unwrap(), b"again");
     net.stop();
@@ -146,11 +133,7 @@ fn a_busy_server_acknowledges_for_as_long_as_it_takes() {
     let outcome = net.hosts[0].call(&session, b"slow");
     net.run_until(Time::from_s(120), &mut |_| vec![PASS]);
     assert!(!outcome.is_there());
-    let acks = net
-        .log
-        .iter()
-        .filter(|f| f.header().flags & ACK != 0)
-        .count();
+    let acks = net.log.iter().filter(|f| f.header().flags & ACK != 0).count();
     assert!((20..40).contains(&acks), "every five seconds: {acks}");
     let line = session.ask(&net.hosts[0].cx, xk_core::control::Describe::default());
     assert!(line.unwrap().text.ends_with("server hung 2 times"));
@@ -167,10 +150,7 @@ fn a_server_that_dies_while_it_works_is_given_up() {
     let outcome = net.hosts[0].call(&session, b"slow");
     net.run_until(Time::from_s(10), &mut |_| vec![PASS]);
     net.finish(&outcome, &mut |_| vec![]);
-    assert!(matches!(
-        outcome.get().unwrap_err().cause,
-        CallCause::TimedOut { .. }
-    ));
+    assert!(matches!(outcome.get().unwrap_err().cause, CallCause::TimedOut { .. }));
     assert!(outcome.at.get() < Time::from_s(60));
     net.stop();
 }
@@ -210,11 +190,7 @@ fn a_rebooted_client_gets_no_stale_reply() {
     assert_eq!(count.get(), 2, "the new one has a process of its own");
     release(&net.hosts[1], &gate);
     net.run_until(Time::from_ms(95), &mut |_| vec![PASS]);
-    assert_eq!(
-        net.hosts[1].dropped(&xk_mrpc::SUPPRESSED),
-        1,
-        "the old one's reply"
-    );
+    assert_eq!(net.hosts[1].dropped(&xk_mrpc::SUPPRESSED), 1, "the old one's reply");
     release(&net.hosts[1], &gate);
     assert_eq!(net.done(&outcome).unwrap(), b"new");
     net.stop();
@@ -228,12 +204,7 @@ fn an_old_duplicate_of_a_dead_incarnation_is_not_executed() {
         let outcome = net.hosts[0].call(&session, b"old");
         net.done(&outcome).unwrap();
     }
-    let old: Vec<_> = net
-        .log
-        .iter()
-        .filter(|f| is_request(f))
-        .map(|f| f.octets.clone())
-        .collect();
+    let old: Vec<_> = net.log.iter().filter(|f| is_request(f)).map(|f| f.octets.clone()).collect();
     drop(session);
     net.reboot(0, Host::boot(4, ethernet(CLIENT), config(), nothing()));
     let session = net.hosts[0].open(3, SERVER);
@@ -273,21 +244,9 @@ fn replies_are_asked_for_and_given_up() {
     net.done(&outcome).unwrap();
     net.log.clear();
     net.run_until(Time::from_s(600), &mut |_| vec![]);
-    let line = |host: &Host| {
-        host.mrpc
-            .ask(&host.cx, xk_core::control::Describe::default())
-    };
-    assert!(
-        line(&net.hosts[1])
-            .unwrap()
-            .text
-            .contains("0 clients, 0 processes")
-    );
-    assert!(
-        net.log.len() < 30,
-        "seldom after the tenth: {}",
-        net.log.len()
-    );
+    let line = |host: &Host| host.mrpc.ask(&host.cx, xk_core::control::Describe::default());
+    assert!(line(&net.hosts[1]).unwrap().text.contains("0 clients, 0 processes"));
+    assert!(net.log.len() < 30, "seldom after the tenth: {}", net.log.len());
     let outcome = net.hosts[0].call(&session, b"challenged");
     assert_eq!(net.done(&outcome).unwrap(), b"challenged");
     net.stop();
@@ -297,9 +256,7 @@ fn replies_are_asked_for_and_given_up() {
 fn sixty_five_callers_share_eight_channels() {
     let (mut net, count, gate) = slow_pair();
     let session = net.hosts[0].open(3, SERVER);
-    let all: Vec<_> = (0..65u8)
-        .map(|n| net.hosts[0].call(&session, &[n]))
-        .collect();
+    let all: Vec<_> = (0..65u8).map(|n| net.hosts[0].call(&session, &[n])).collect();
     net.run_until(Time::from_ms(50), &mut |_| vec![PASS]);
     assert_eq!(count.get(), 8);
     for _ in 0..65 {
@@ -319,39 +276,26 @@ fn deadlines_and_cancelling_end_calls_and_waits_for_channels() {
     let session = net.hosts[0].open(3, SERVER);
     let with = |net: &Net, deadline, tag| {
         let mut request = net.hosts[0].cx.message(b"slow");
-        request
-            .set_attribute(CallOptions { deadline, tag })
-            .unwrap();
+        request.set_attribute(CallOptions { deadline, tag }).unwrap();
         net.hosts[0].call_with(&session, request)
     };
-    let held: Vec<_> = (0..7)
-        .map(|_| net.hosts[0].call(&session, b"held"))
-        .collect();
+    let held: Vec<_> = (0..7).map(|_| net.hosts[0].call(&session, b"held")).collect();
     let timed = with(&net, Time::from_ms(250), 0);
     let waiting = with(&net, Time::from_ms(200), 0);
     let tagged = with(&net, Time::MAX, 77);
     net.run_until(Time::from_ms(220), &mut |_| vec![PASS]);
-    assert_eq!(
-        waiting.get().unwrap_err().cause,
-        CallCause::TimedOut { tries: 0 }
-    );
+    assert_eq!(waiting.get().unwrap_err().cause, CallCause::TimedOut { tries: 0 });
     assert_eq!(waiting.at.get(), Time::from_ms(200));
     assert!(!timed.is_there());
     let cancelled = session.ask(&net.hosts[0].cx, CancelCall { tag: 77 });
     assert!(cancelled.is_some());
     net.run_until(Time::from_ms(260), &mut |_| vec![PASS]);
     assert_eq!(tagged.get().unwrap_err().cause, CallCause::Cancelled);
-    assert!(matches!(
-        timed.get().unwrap_err().cause,
-        CallCause::TimedOut { tries: 2 | 3 }
-    ));
+    assert!(matches!(timed.get().unwrap_err().cause, CallCause::TimedOut { tries: 2 | 3 }));
     assert_eq!(timed.at.get(), Time::from_ms(250));
     net.hosts[0].spawn(move |cx| session.close(cx));
     net.run_until(Time::from_ms(300), &mut |_| vec![PASS]);
-    assert!(
-        held.iter()
-            .all(|o| o.get().unwrap_err().cause == CallCause::Closed)
-    );
+    assert!(held.iter().all(|o| o.get().unwrap_err().cause == CallCause::Closed));
     for _ in 0..8 {
         release(&net.hosts[1], &gate);
     }
@@ -362,18 +306,13 @@ fn deadlines_and_cancelling_end_calls_and_waits_for_channels() {
 #[test]
 fn a_call_on_a_channel_whose_last_call_still_runs_waits_for_it() {
     let (count, gate) = (Rc::default(), Rc::new(Semaphore::new(0)));
-    let one = xk_mrpc::Config {
-        channels: 1,
-        ..config()
-    };
+    let one = xk_mrpc::Config { channels: 1, ..config() };
     let client = Host::boot(1, ethernet(CLIENT), one, nothing());
     let mut net = Net::new(vec![client, slow_server(2, &count, &gate)]);
     let session = net.hosts[0].open(3, SERVER);
     let mut request = net.hosts[0].cx.message(b"given up");
     let deadline = Time::from_ms(50);
-    request
-        .set_attribute(CallOptions { deadline, tag: 0 })
-        .unwrap();
+    request.set_attribute(CallOptions { deadline, tag: 0 }).unwrap();
     let first = net.hosts[0].call_with(&session, request);
     let second = net.hosts[0].call(&session, b"second");
     net.run_until(Time::from_s(1), &mut |_| vec![PASS]);
@@ -382,10 +321,7 @@ fn a_call_on_a_channel_whose_last_call_still_runs_waits_for_it() {
     assert!(net.hosts[1].dropped(&xk_mrpc::STUCK) > 0);
     release(&net.hosts[1], &gate);
     net.run_until(Time::from_s(3), &mut |_| vec![PASS]);
-    assert_eq!(
-        (count.get(), net.hosts[1].dropped(&xk_mrpc::SUPPRESSED)),
-        (2, 1)
-    );
+    assert_eq!((count.get(), net.hosts[1].dropped(&xk_mrpc::SUPPRESSED)), (2, 1));
     release(&net.hosts[1], &gate);
     assert_eq!(net.done(&second).unwrap(), b"second");
     net.stop();
@@ -407,9 +343,7 @@ fn a_procedure_may_call_back() {
     let session_of_client = net.hosts[0].open(3, SERVER);
     let octets = pattern(5000, 1);
     for round in 1..=20 {
-        let all: Vec<_> = (0..8)
-            .map(|_| net.hosts[0].call(&session_of_client, &octets))
-            .collect();
+        let all: Vec<_> = (0..8).map(|_| net.hosts[0].call(&session_of_client, &octets)).collect();
         for outcome in all {
             assert!(net.done(&outcome).unwrap() == octets);
         }
@@ -436,10 +370,7 @@ fn refusals_come_back_with_their_reason() {
         let session = net.hosts[0].open(procedure as u32, SERVER);
         let outcome = net.hosts[0].call(&session, b"?");
         // The error is kept like any reply.
-        net.finish(
-            &outcome,
-            &mut lose(0, |f| f.header().flags & (REPLY | ERROR) == REPLY | ERROR),
-        );
+        net.finish(&outcome, &mut lose(0, |f| f.header().flags & (REPLY | ERROR) == REPLY | ERROR));
         let error = outcome.get().unwrap_err();
         assert_eq!(error.cause, CallError::rejected(reason).cause);
     }
@@ -457,10 +388,7 @@ fn sizes_have_limits() {
     }
     let outcome = net.hosts[0].call(&session, &pattern(16_385, 3));
     let cause = net.done(&outcome).unwrap_err().cause;
-    assert_eq!(
-        cause,
-        CallCause::Push(xk_core::object::PushError::TooBig { max: 16_384 })
-    );
+    assert_eq!(cause, CallCause::Push(xk_core::object::PushError::TooBig { max: 16_384 }));
     assert_eq!(count.get(), 8);
     net.stop();
 }
@@ -488,9 +416,7 @@ fn both_areas_arrive_as_they_were_sent() {
     for (area1, area2) in [(1, 0), (1024, 0), (100, 100), (1000, 1000), (1024, 16_384)] {
         let octets = pattern(area1 + area2, 9);
         let mut request = net.hosts[0].cx.message(&octets);
-        let parameters = xk_mrpc::Parameters {
-            octets: area1 as u16,
-        };
+        let parameters = xk_mrpc::Parameters { octets: area1 as u16 };
         request.set_attribute(parameters).unwrap();
         let outcome = net.hosts[0].call_with(&session, request);
         assert!(net.done(&outcome).unwrap() == octets);
@@ -509,11 +435,7 @@ fn the_dispatcher_answers_echoes() {
     request.set_attribute(xk_mrpc::Echo).unwrap();
     let outcome = net.hosts[0].call_with(&session, request);
     assert_eq!(net.done(&outcome).unwrap(), b"are you there?");
-    assert_eq!(
-        (count.get(), net.log.len()),
-        (0, 2),
-        "no ticket, no process"
-    );
+    assert_eq!((count.get(), net.log.len()), (0, 2), "no ticket, no process");
     net.stop();
 }
 
@@ -521,10 +443,7 @@ fn the_dispatcher_answers_echoes() {
 fn a_full_server_says_so_until_it_is_not() {
     let (count, gate) = (Rc::default(), Rc::new(Semaphore::new(0)));
     let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
-    let two = xk_mrpc::Config {
-        processes_max: 2,
-        ..config()
-    };
+    let two = xk_mrpc::Config { processes_max: 2, ..config() };
     let (c, g) = (Rc::clone(&count), Rc::clone(&gate));
     let count: Rc<Cell<u32>> = count;
     let server = Host::boot(
@@ -539,30 +458,19 @@ fn a_full_server_says_so_until_it_is_not() {
     );
     let mut net = Net::new(vec![client, server]);
     let session = net.hosts[0].open(3, SERVER);
-    let all: Vec<_> = (0..3u8)
-        .map(|n| net.hosts[0].call(&session, &[n]))
-        .collect();
+    let all: Vec<_> = (0..3u8).map(|n| net.hosts[0].call(&session, &[n])).collect();
     net.run_until(Time::from_s(1), &mut |_| vec![PASS]);
-    assert_eq!(
-        (count.get(), net.hosts[1].dropped(&xk_mrpc::NO_PROCESS)),
-        (2, 1)
-    );
+    assert_eq!((count.get(), net.hosts[1].dropped(&xk_mrpc::NO_PROCESS)), (2, 1));
     release(&net.hosts[1], &gate);
     net.run_until(Time::from_s(10), &mut |_| vec![PASS]);
-    assert_eq!(
-        count.get(),
-        3,
-        "the acknowledged one's process went to the third"
-    );
+    assert_eq!(count.get(), 3, "the acknowledged one's process went to the third");
     release(&net.hosts[1], &gate);
     release(&net.hosts[1], &gate);
     for (n, outcome) in all.iter().enumerate() {
         assert_eq!(net.done(outcome).unwrap(), [n as u8]);
     }
     // And one that stays full.
-    let held: Vec<_> = (0..2)
-        .map(|_| net.hosts[0].call(&session, b"held"))
-        .collect();
+    let held: Vec<_> = (0..2).map(|_| net.hosts[0].call(&session, b"held")).collect();
     net.run_until(net.now.after(Duration::from_secs(20)), &mut |_| vec![PASS]);
     assert_eq!(count.get(), 5);
     let outcome = net.hosts[0].call(&session, b"too many");

@@ -38,18 +38,13 @@ fn a_null_call_is_the_first_two_vectors() {
     net.log.clear();
     let outcome = net.hosts[0].call(&session, b"");
     net.done(&outcome).unwrap();
-    let [request, reply] = &net.log[..] else {
-        panic!("two packets")
-    };
+    let [request, reply] = &net.log[..] else { panic!("two packets") };
     let (sent, answer) = (request.header(), reply.header());
     assert_eq!(request.octets, filled(NULL_REQUEST, &sent));
     assert_eq!(reply.octets, filled(NULL_REPLY, &answer));
     assert_eq!(sent.boot, net.hosts[0].cx.boot_id());
     assert_eq!(answer.boot, net.hosts[1].cx.boot_id());
-    assert_eq!(
-        (sent.sequence, sent.process),
-        (answer.sequence, answer.process)
-    );
+    assert_eq!((sent.sequence, sent.process), (answer.sequence, answer.process));
     net.stop();
 }
 
@@ -65,11 +60,7 @@ fn a_lost_fragment_is_the_last_two_vectors() {
     let mut seen = 0;
     net.finish(&outcome, &mut |frame| {
         seen += u32::from(frame.header().flags & REQUEST != 0);
-        if seen == 2 && frame.header().mask == 2 {
-            vec![]
-        } else {
-            vec![PASS]
-        }
+        if seen == 2 && frame.header().mask == 2 { vec![] } else { vec![PASS] }
     });
     assert!(outcome.get().unwrap() == octets);
     let third = &net.log[2];
@@ -83,11 +74,7 @@ fn a_lost_fragment_is_the_last_two_vectors() {
         (REQUEST | TO_SERVER | LASTFRAG | 0x40, 2),
         "the round behind the answer"
     );
-    assert_eq!(
-        net.log[5].header().flags & REPLY,
-        REPLY,
-        "one packet was enough"
-    );
+    assert_eq!(net.log[5].header().flags & REPLY, REPLY, "one packet was enough");
     net.stop();
 }
 
@@ -111,11 +98,7 @@ fn arrive(net: &mut Net, octets: &[u8]) -> Vec<Header> {
     net.inject(0, 1, octets.to_vec());
     let until = net.now;
     net.run_until(until, &mut |_| vec![]);
-    net.log
-        .iter()
-        .filter(|f| f.from == 1)
-        .map(Frame::header)
-        .collect()
+    net.log.iter().filter(|f| f.from == 1).map(Frame::header).collect()
 }
 
 #[test]
@@ -131,11 +114,7 @@ fn every_truncation_is_counted_and_executes_nothing() {
     padded.resize(60, 0xee);
     assert_eq!(arrive(&mut net, &padded).len(), 1);
     assert_eq!(count.get(), 2);
-    assert_eq!(
-        net.hosts[1].mrpc.head().drops().total(),
-        short + 1,
-        "and the first challenge"
-    );
+    assert_eq!(net.hosts[1].mrpc.head().drops().total(), short + 1, "and the first challenge");
     net.stop();
 }
 
@@ -149,112 +128,28 @@ fn each_kind_of_bad_request_is_counted_under_its_reason() {
         arrive(&mut net, &octets)
     };
     let older = good.sequence.wrapping_sub(5);
-    let wrong_boot = Header {
-        boot: good.boot ^ 1,
-        ..good
-    };
+    let wrong_boot = Header { boot: good.boot ^ 1, ..good };
     let challenge = &send(wrong_boot)[0];
-    assert_eq!(
-        challenge.flags & NACK,
-        NACK,
-        "it gets a ticket, nothing more"
-    );
-    assert!(
-        send(Header {
-            sequence: older,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            client_host: 0x0a00_0009,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            server_host: 0x0a00_0009,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            fragments: 17,
-            mask: 1,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            fragments: 3,
-            mask: 6,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            fragments: 3,
-            mask: 2,
-            offsets: [0, 16_380],
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            flags: 0x0510,
-            ..good
-        })
-        .is_empty()
-    );
+    assert_eq!(challenge.flags & NACK, NACK, "it gets a ticket, nothing more");
+    assert!(send(Header { sequence: older, ..good }).is_empty());
+    assert!(send(Header { client_host: 0x0a00_0009, ..good }).is_empty());
+    assert!(send(Header { server_host: 0x0a00_0009, ..good }).is_empty());
+    assert!(send(Header { fragments: 17, mask: 1, ..good }).is_empty());
+    assert!(send(Header { fragments: 3, mask: 6, ..good }).is_empty());
+    assert!(send(Header { fragments: 3, mask: 2, offsets: [0, 16_380], ..good }).is_empty());
+    assert!(send(Header { flags: 0x0510, ..good }).is_empty());
     // For the client half: a channel that it has not, and a call that it does not make.
-    let reply = Header {
-        flags: REPLY,
-        ..good
-    };
-    assert!(
-        send(Header {
-            channel: 99,
-            ..reply
-        })
-        .is_empty()
-    );
+    let reply = Header { flags: REPLY, ..good };
+    assert!(send(Header { channel: 99, ..reply }).is_empty());
     assert!(send(reply).is_empty());
     // Of another boot: an acknowledgement.
     let ack = TO_SERVER | ACK;
-    assert!(
-        send(Header {
-            flags: ack,
-            boot: good.boot ^ 1,
-            ..good
-        })
-        .is_empty()
-    );
-    assert!(
-        send(Header {
-            flags: ack,
-            sequence: older,
-            ..good
-        })
-        .is_empty()
-    );
+    assert!(send(Header { flags: ack, boot: good.boot ^ 1, ..good }).is_empty());
+    assert!(send(Header { flags: ack, sequence: older, ..good }).is_empty());
     // Two fragments that do not belong together, then two that overlap.
-    let fragment = |mask, offset| Header {
-        fragments: 2,
-        mask,
-        offsets: [0, offset],
-        ..good
-    };
+    let fragment = |mask, offset| Header { fragments: 2, mask, offsets: [0, offset], ..good };
     send(fragment(1, 0));
-    send(Header {
-        command: 9,
-        ..fragment(2, 7)
-    });
+    send(Header { command: 9, ..fragment(2, 7) });
     send(fragment(2, 3));
     assert_eq!(count.get(), 1, "nothing was executed");
     let expected = [
@@ -286,29 +181,12 @@ fn replies_of_others_are_dropped() {
     let (mut net, _, _) = with_request(b"payload");
     let server = net.hosts[1].cx.boot_id();
     let request = net.log[0].header();
-    let reply = Header {
-        flags: REPLY,
-        boot: server,
-        sizes: [0, 0],
-        ..request
-    };
+    let reply = Header { flags: REPLY, boot: server, sizes: [0, 0], ..request };
     let bad = [
-        Header {
-            sequence: request.sequence ^ 1,
-            ..reply
-        },
-        Header {
-            server_host: 0x0a00_0009,
-            ..reply
-        },
-        Header {
-            client_host: 0x0a00_0009,
-            ..reply
-        },
-        Header {
-            process: request.process ^ 1,
-            ..reply
-        },
+        Header { sequence: request.sequence ^ 1, ..reply },
+        Header { server_host: 0x0a00_0009, ..reply },
+        Header { client_host: 0x0a00_0009, ..reply },
+        Header { process: request.process ^ 1, ..reply },
     ];
     for header in bad {
         net.inject(1, 0, header.emit().to_vec());

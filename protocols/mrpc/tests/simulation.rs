@@ -24,11 +24,7 @@ const NUMBER_LEN: usize = 8;
 type Executed = Rc<RefCell<HashMap<u64, u32>>>;
 
 fn number_of(octets: &[u8]) -> u64 {
-    u64::from_be_bytes(
-        *octets
-            .first_chunk::<NUMBER_LEN>()
-            .expect("a number is in front"),
-    )
+    u64::from_be_bytes(*octets.first_chunk::<NUMBER_LEN>().expect("a number is in front"))
 }
 
 /// The request of a call.
@@ -57,9 +53,7 @@ fn procedure(seed: u64, executed: &Executed) -> Procedure {
             let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(ms)));
         }
         let octets = reply(&octets);
-        cx.pool()
-            .copy_from(128, &octets)
-            .map_err(|_| &xk_kit::call::SYSTEM_ERROR)
+        cx.pool().copy_from(128, &octets).map_err(|_| &xk_kit::call::SYSTEM_ERROR)
     })
 }
 
@@ -192,22 +186,15 @@ impl Run {
             0 => 0,
             1 => self.random.below(1_000) as usize,
             2 => self.random.below(3_000) as usize,
-            _ => self.random.below(if self.config.fragment == 200 {
-                3_000
-            } else {
-                16_000
-            }) as usize,
+            _ => {
+                self.random.below(if self.config.fragment == 200 { 3_000 } else { 16_000 }) as usize
+            }
         };
         let number = self.issued.len() as u64 + 1;
         let request = request(number, len);
         let host = &self.net.hosts[2 * client];
         let outcome = host.call(&self.sessions[client], &request);
-        self.issued.push(Issued {
-            number,
-            request,
-            outcome,
-            orphaned: false,
-        });
+        self.issued.push(Issued { number, request, outcome, orphaned: false });
     }
 
     fn crash(&mut self) {
@@ -255,12 +242,7 @@ impl Run {
         // Every call ends by itself.
         self.pause(Duration::from_secs(400));
         self.judge();
-        let Self {
-            net,
-            sessions,
-            sums,
-            ..
-        } = self;
+        let Self { net, sessions, sums, .. } = self;
         drop(sessions);
         net.stop();
         sums
@@ -311,10 +293,7 @@ fn run(seeds: core::ops::Range<u64>) {
         sums.crashes += one.crashes;
     }
     println!("seeds {seeds:?}: {sums:?}");
-    assert!(
-        sums.replies * 2 > sums.calls,
-        "most calls succeed: {sums:?}"
-    );
+    assert!(sums.replies * 2 > sums.calls, "most calls succeed: {sums:?}");
 }
 
 #[test]

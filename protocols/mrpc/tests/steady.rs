@@ -77,10 +77,7 @@ impl Protocol for Pipe {
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<Enable, OpenError> {
-        let body = PipeSession {
-            there: Rc::clone(&self.there),
-            pushed: Cell::new(0),
-        };
+        let body = PipeSession { there: Rc::clone(&self.there), pushed: Cell::new(0) };
         let session = cx.new_session(this, upper.receiver, body);
         *self.here.session.borrow_mut() = Some(session);
         *self.here.upper.borrow_mut() = Some(upper.receiver.clone());

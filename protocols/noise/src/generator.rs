@@ -132,14 +132,7 @@ impl Generator {
     /// A generator that starts anew for each seed.
     #[must_use]
     pub fn new(target: Target, kind: Kind, seed: u64) -> Self {
-        Self {
-            target,
-            kind,
-            random: Random::new(seed),
-            count: 0,
-            second: None,
-            heard: Vec::new(),
-        }
+        Self { target, kind, random: Random::new(seed), count: 0, second: None, heard: Vec::new() }
     }
 
     /// Writes the next frame; answers how many octets it has, up to [`FRAME_OCTETS_MAX`].

@@ -41,11 +41,8 @@ pub struct Noise {
 /// [`BuildError`] if the graph gives it nothing to stand on, or an address is none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
-    let wrong = |name, expected: &str| BuildError::Param {
-        name,
-        index: 0,
-        expected: expected.into(),
-    };
+    let wrong =
+        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     const HOST: &str = "an IPv4 address, such as 10.0.0.1";
     const ETHER: &str = "a hardware address, such as 02:00:00:00:00:01";
     const NET: &str = "an IPv4 network of at least four hosts, such as 10.0.0.0/8";
@@ -55,12 +52,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         None => "10.0.0.0/8".parse().ok(),
     };
     let target = Target {
-        ether: params
-            .parse::<EthAddr>("ether", ETHER)?
-            .ok_or_else(|| wrong("ether", ETHER))?,
-        host: params
-            .parse::<Ipv4Addr>("to", HOST)?
-            .ok_or_else(|| wrong("to", HOST))?,
+        ether: params.parse::<EthAddr>("ether", ETHER)?.ok_or_else(|| wrong("ether", ETHER))?,
+        host: params.parse::<Ipv4Addr>("to", HOST)?.ok_or_else(|| wrong("to", HOST))?,
         port: params.number("port", 7),
         sources: sources.ok_or_else(|| wrong("sources", NET))?,
     };
@@ -158,9 +151,7 @@ impl Noise {
 
 impl Protocol for Noise {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let session = self
-            .lower
-            .open(cx, Upper::new(this), Participants::default())?;
+        let session = self.lower.open(cx, Upper::new(this), Participants::default())?;
         *self.session.borrow_mut() = Some(session);
         self.arm(cx, this, self.start.max(Duration::from_nanos(1)));
         Ok(())

@@ -23,9 +23,7 @@ mod tests {
 
     #[test]
     fn real_octets() {
-        let header = Header {
-            number: 0x0102_0304,
-        };
+        let header = Header { number: 0x0102_0304 };
         assert_eq!(header.emit(), [1, 2, 3, 4]);
         assert_eq!(Header::parse(&[1, 2, 3, 4]), header);
     }

@@ -120,11 +120,8 @@ impl Client {
             };
         }
         let wanted = |session: &SessionRef| self.binding(cx, session, (program, version, 0));
-        let asked = if self.version == VERSION_RPCB4 {
-            procedure::GETVERSADDR
-        } else {
-            procedure::GET
-        };
+        let asked =
+            if self.version == VERSION_RPCB4 { procedure::GETVERSADDR } else { procedure::GET };
         let text: Name = self.call(cx, this, (host, asked), wanted, waiting)?;
         if text.is_empty() {
             return Ok(None);
@@ -152,12 +149,7 @@ impl Client {
     }
 
     fn mapping(&self, (program, version, port): (u32, u32, u16)) -> Mapping {
-        Mapping {
-            program,
-            version,
-            protocol: self.netid.protocol(),
-            port: port.into(),
-        }
+        Mapping { program, version, protocol: self.netid.protocol(), port: port.into() }
     }
 
     fn binding(

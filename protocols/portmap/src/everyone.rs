@@ -37,11 +37,7 @@ impl Everyone {
             let zeros = cx.pool().copy_from(0, &[0; 3][..padding]);
             request.join(zeros.map_err(|_| PushError::NoBuffers)?);
         }
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = self.name;
+        let ProcedureName { program, version, procedure } = self.name;
         let mut front = [0; FRONT_OCTETS];
         let words = [program, version, procedure, len as u32];
         for (to, from) in front.chunks_exact_mut(4).zip(words) {
@@ -89,11 +85,7 @@ impl Session for Everyone {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = self.name;
+        let ProcedureName { program, version, procedure } = self.name;
         if let Some(question) = ask.get::<MyProcedure>() {
             question.number = procedure;
         } else if let Some(question) = ask.get::<MyProgram>() {

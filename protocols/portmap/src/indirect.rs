@@ -76,10 +76,7 @@ impl Shared {
             version: call.version,
             procedure: call.procedure,
         };
-        let null = ProcedureName {
-            procedure: procedure::NULL,
-            ..name
-        };
+        let null = ProcedureName { procedure: procedure::NULL, ..name };
         self.server_of(null).ok_or(&NO_PROGRAM)?;
         if name == null {
             // Nobody above hears of it, as of all calls of it (RFC 5531, section 8.1).
@@ -95,9 +92,7 @@ impl Shared {
         let participants = name.participants(cx, request.session);
         let done = upper.open_done(cx, &session, participants);
         let result = match done {
-            Ok(()) => upper
-                .call_demux(cx, &session, message)
-                .map_err(|refused| refused.reason),
+            Ok(()) => upper.call_demux(cx, &session, message).map_err(|refused| refused.reason),
             Err(unwanted) => Err(unwanted),
         };
         session.abort(cx);

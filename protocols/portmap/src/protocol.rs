@@ -194,25 +194,15 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         this: RefCell::default(),
         settings,
     });
-    let body = Portmap {
-        shared,
-        ends: [cx.secret(), cx.secret()],
-        registrar,
-        enables_made: Cell::new(0),
-    };
+    let body =
+        Portmap { shared, ends: [cx.secret(), cx.secret()], registrar, enables_made: Cell::new(0) };
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
 /// A mapping of the graph's own.
 fn own((program, version, netid, port): (u32, u32, Netid, u16)) -> Mapped {
     let host = Ipv4Addr::UNSPECIFIED;
-    Mapped {
-        program,
-        version,
-        netid,
-        at: Universal { host, port },
-        owner: Owner::Graph,
-    }
+    Mapped { program, version, netid, at: Universal { host, port }, owner: Owner::Graph }
 }
 
 /// Whether the port in this participant, what lies below the program, is yet to be found: 0, or any.
@@ -274,10 +264,7 @@ impl Protocol for Portmap {
                 .with(Part::Number(VERSION, version.into()));
             let local = Participants::local(local);
             // Stands as long as this does.
-            let _for_good = shared
-                .client
-                .lower
-                .open_enable(cx, Upper::new(this), local)?;
+            let _for_good = shared.client.lower.open_enable(cx, Upper::new(this), local)?;
             for netid in &shared.settings.netids {
                 if !shared.table.set(own((PROGRAM, version, *netid, PORT))) {
                     return Err(OpenError::Full);
@@ -313,12 +300,7 @@ impl Protocol for Portmap {
         let session = if IsMany::ask(cx, lower, many) {
             let client = &self.shared.client;
             let lower = client.open(cx, this, (local, &host), procedure::CALLIT)?;
-            let body = Everyone {
-                shared,
-                key,
-                name,
-                lower,
-            };
+            let body = Everyone { shared, key, name, lower };
             cx.new_session(this, upper.receiver, body)
         } else {
             let body = Resolver {
@@ -359,12 +341,7 @@ impl Protocol for Portmap {
             }
             _ => Vec::new(),
         };
-        let served = Served {
-            upper: upper.receiver.clone(),
-            below,
-            offered,
-            mapped,
-        };
+        let served = Served { upper: upper.receiver.clone(), below, offered, mapped };
         let number = self.enables_made.get();
         self.enables_made.set(number + 1);
         self.shared.served.borrow_mut().insert(number, served);

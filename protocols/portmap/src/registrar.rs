@@ -60,9 +60,7 @@ impl Registrar {
 
     fn schedule(&self, cx: &Kernel, this: &ProtocolRef, after: Duration) {
         if cx.schedule_protocol(this, after, 0).is_err() {
-            notice(cx, || {
-                alloc::format!("{}: no timer to register by", this.name())
-            });
+            notice(cx, || alloc::format!("{}: no timer to register by", this.name()));
         }
     }
 
@@ -118,11 +116,7 @@ impl Registrar {
     }
 
     fn count(&self, cx: &Kernel, this: &ProtocolRef, act: Act, is_accepted: bool) {
-        let count = if is_accepted {
-            &self.accepted
-        } else {
-            &self.refused
-        };
+        let count = if is_accepted { &self.accepted } else { &self.refused };
         count.set(count.get() + 1);
         if act.is_set && !is_accepted {
             let (program, version, _) = act.what;

@@ -64,10 +64,8 @@ impl Shared {
         session: &SessionRef,
         message: Message,
     ) -> Result<Message, Refused> {
-        let asked = (
-            session.ask(cx, MyProgram::default()),
-            session.ask(cx, MyProcedure::default()),
-        );
+        let asked =
+            (session.ask(cx, MyProgram::default()), session.ask(cx, MyProcedure::default()));
         let (Some(program), Some(named)) = asked else {
             return Err(this.refuse(message, &NO_PROCEDURE));
         };
@@ -118,30 +116,23 @@ impl Shared {
         let mapped = if request.version == VERSION_PMAP {
             let wanted: Mapping = arguments(message)?;
             let port = u16::try_from(wanted.port).ok();
-            Netid::of_protocol(wanted.protocol)
-                .zip(port)
-                .map(|(netid, port)| Mapped {
-                    program: wanted.program,
-                    version: wanted.version,
-                    netid,
-                    at: Universal {
-                        host: Ipv4Addr::UNSPECIFIED,
-                        port,
-                    },
-                    owner: request.caller,
-                })
+            Netid::of_protocol(wanted.protocol).zip(port).map(|(netid, port)| Mapped {
+                program: wanted.program,
+                version: wanted.version,
+                netid,
+                at: Universal { host: Ipv4Addr::UNSPECIFIED, port },
+                owner: request.caller,
+            })
         } else {
             let wanted: Binding = arguments(message)?;
             let at = Universal::parse(&wanted.address);
-            Netid::of_name(&wanted.netid)
-                .zip(at)
-                .map(|(netid, at)| Mapped {
-                    program: wanted.program,
-                    version: wanted.version,
-                    netid,
-                    at,
-                    owner: request.caller,
-                })
+            Netid::of_name(&wanted.netid).zip(at).map(|(netid, at)| Mapped {
+                program: wanted.program,
+                version: wanted.version,
+                netid,
+                at,
+                owner: request.caller,
+            })
         };
         self.require_local(request)?;
         let is_set = mapped.is_some_and(|m| m.at.port != 0 && self.table.set(m));
@@ -189,11 +180,7 @@ impl Shared {
             let asked = request.session.ask(request.cx, IsLocalHost { host, local });
             host.is_loopback() || asked.is_some_and(|q| q.local)
         });
-        if is_local {
-            Ok(())
-        } else {
-            Err(&NOT_FROM_HERE)
-        }
+        if is_local { Ok(()) } else { Err(&NOT_FROM_HERE) }
     }
 
     fn get_port(&self, request: &Request<'_>, wanted: Mapping) -> u32 {
@@ -277,15 +264,11 @@ impl Shared {
         let mut octets = alloc::vec![0; results.len()];
         results.copy_to(0, &mut octets);
         if request.version == VERSION_PMAP {
-            return request.reply(&CallResult {
-                port: mapped.at.port.into(),
-                results: octets.into(),
-            });
+            return request
+                .reply(&CallResult { port: mapped.at.port.into(), results: octets.into() });
         }
-        request.reply(&RemoteCallResult {
-            address: request.address(&mapped),
-            results: octets.into(),
-        })
+        request
+            .reply(&RemoteCallResult { address: request.address(&mapped), results: octets.into() })
     }
 }
 
@@ -327,11 +310,7 @@ fn seconds(cx: &Kernel) -> u32 {
 fn to_transport(text: Text) -> NetBuf {
     let octets = Universal::parse(&text).map_or_else(Vec::new, |at| at.to_socket().into());
     NetBuf {
-        octets_max: if octets.is_empty() {
-            0
-        } else {
-            SOCKET_OCTETS as u32
-        },
+        octets_max: if octets.is_empty() { 0 } else { SOCKET_OCTETS as u32 },
         octets: octets.into(),
     }
 }

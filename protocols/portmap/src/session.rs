@@ -34,11 +34,7 @@ impl Resolver {
     /// Asks for the port and opens a session to it.
     #[cold]
     fn resolve(&self, cx: &Kernel, options: Option<CallOptions>) -> Result<SessionRef, CallError> {
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = self.name;
+        let ProcedureName { program, version, procedure } = self.name;
         let client = &self.shared.client;
         let wanted = (program, version);
         let waiting = (&self.asking, options);

@@ -35,11 +35,7 @@ impl Stats {
     /// A mapping was established, or deleted.
     pub(crate) fn set(&self, version: u32, is_set: bool) {
         self.of(version, |stats| {
-            let count = if is_set {
-                &mut stats.set
-            } else {
-                &mut stats.unset
-            };
+            let count = if is_set { &mut stats.set } else { &mut stats.unset };
             *count = count.wrapping_add(1);
         });
     }
@@ -59,11 +55,7 @@ impl Stats {
                 ..AddressCount::default()
             });
             if let Some(count) = at {
-                let of = if found {
-                    &mut count.successes
-                } else {
-                    &mut count.failures
-                };
+                let of = if found { &mut count.successes } else { &mut count.failures };
                 *of = of.wrapping_add(1);
             }
         });
@@ -92,11 +84,7 @@ impl Stats {
                 ..CallCount::default()
             });
             if let Some(count) = at {
-                let of = if succeeded {
-                    &mut count.successes
-                } else {
-                    &mut count.failures
-                };
+                let of = if succeeded { &mut count.successes } else { &mut count.failures };
                 *of = of.wrapping_add(1);
             }
         });
@@ -139,10 +127,7 @@ mod tests {
         stats.set(4, true);
         let [two, three, four] = stats.all();
         assert_eq!(two.addresses.len(), COUNTED_MAX);
-        assert_eq!(
-            (two.addresses[0].successes, two.addresses[0].failures),
-            (1000, 1)
-        );
+        assert_eq!((two.addresses[0].successes, two.addresses[0].failures), (1000, 1));
         assert_eq!(three, Statistics::default());
         assert_eq!((four.set, four.unset), (1, 0));
     }

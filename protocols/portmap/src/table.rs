@@ -60,14 +60,7 @@ impl Mapped {
     /// Its address for a client that has reached the server at `here`.
     #[must_use]
     pub fn seen_from(&self, here: Ipv4Addr) -> Universal {
-        if self.at.host.is_unspecified() {
-            Universal {
-                host: here,
-                ..self.at
-            }
-        } else {
-            self.at
-        }
+        if self.at.host.is_unspecified() { Universal { host: here, ..self.at } } else { self.at }
     }
 }
 
@@ -81,10 +74,7 @@ impl Table {
     /// An empty one for `max` mappings.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self {
-            list: RefCell::default(),
-            max,
-        }
+        Self { list: RefCell::default(), max }
     }
 
     /// Establishes a mapping: refused if there is one already for the program, version and transport, unless it is the same, or if
@@ -130,9 +120,7 @@ impl Table {
     #[must_use]
     pub fn exact(&self, program: u32, version: u32, netid: Netid) -> Option<Mapped> {
         let list = self.list.borrow();
-        list.iter()
-            .find(|m| m.is_of(program, version, netid))
-            .copied()
+        list.iter().find(|m| m.is_of(program, version, netid)).copied()
     }
 
     /// The same; in another version if it is not there in this one, for the call to be told which there are.
@@ -140,9 +128,7 @@ impl Table {
     pub fn find(&self, program: u32, version: u32, netid: Netid) -> Option<Mapped> {
         self.exact(program, version, netid).or_else(|| {
             let list = self.list.borrow();
-            let mut others = list
-                .iter()
-                .filter(|m| (m.program, m.netid) == (program, netid));
+            let mut others = list.iter().filter(|m| (m.program, m.netid) == (program, netid));
             others.next_back().copied()
         })
     }
@@ -168,10 +154,7 @@ mod tests {
             program,
             version,
             netid,
-            at: Universal {
-                host: Ipv4Addr::UNSPECIFIED,
-                port,
-            },
+            at: Universal { host: Ipv4Addr::UNSPECIFIED, port },
             owner: Owner::Anybody,
         }
     }
@@ -206,10 +189,7 @@ mod tests {
     #[test]
     fn only_the_owner_deletes() {
         let table = Table::new(8);
-        let of = |program, owner| Mapped {
-            owner,
-            ..mapped(program, 1, Netid::Udp, 7)
-        };
+        let of = |program, owner| Mapped { owner, ..mapped(program, 1, Netid::Udp, 7) };
         table.set(of(1, Owner::Graph));
         table.set(of(2, Owner::User(1000)));
         table.set(of(3, Owner::User(1000)));

@@ -72,10 +72,7 @@ impl Universal {
             return None;
         }
         let [a, b, c, d, high, low] = octets;
-        Some(Self {
-            host: Ipv4Addr::new(a, b, c, d),
-            port: u16::from_be_bytes([high, low]),
-        })
+        Some(Self { host: Ipv4Addr::new(a, b, c, d), port: u16::from_be_bytes([high, low]) })
     }
 
     /// The text.
@@ -102,10 +99,7 @@ impl Universal {
         if ![[2, 0], [0, 2]].contains(family) {
             return None;
         }
-        Some(Self {
-            host: Ipv4Addr::new(*a, *b, *c, *d),
-            port: u16::from_be_bytes([*high, *low]),
-        })
+        Some(Self { host: Ipv4Addr::new(*a, *b, *c, *d), port: u16::from_be_bytes([*high, *low]) })
     }
 }
 
@@ -119,9 +113,7 @@ fn number(digits: &[u8]) -> Option<u8> {
     }
     digits.iter().try_fold(0_u8, |value, digit| {
         let digit = char::from(*digit).to_digit(10)?;
-        value
-            .checked_mul(10)?
-            .checked_add(u8::try_from(digit).ok()?)
+        value.checked_mul(10)?.checked_add(u8::try_from(digit).ok()?)
     })
 }
 
@@ -138,10 +130,7 @@ mod tests {
 
     #[test]
     fn text_and_octets_are_the_same_address() {
-        let address = Universal {
-            host: [127, 0, 0, 1].into(),
-            port: 2049,
-        };
+        let address = Universal { host: [127, 0, 0, 1].into(), port: 2049 };
         assert_eq!(address.emit(), "127.0.0.1.8.1");
         assert_eq!(Universal::parse(b"127.0.0.1.8.1"), Some(address));
         assert_eq!(Universal::of_socket(&address.to_socket()), Some(address));

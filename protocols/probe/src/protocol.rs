@@ -107,11 +107,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         if size > SIZE_MAX {
             let expected = "at most 16 MiB".into();
             let index = 0;
-            return Err(BuildError::Param {
-                name,
-                index,
-                expected,
-            });
+            return Err(BuildError::Param { name, index, expected });
         }
     }
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
@@ -214,9 +210,7 @@ impl Probe {
             return kept;
         }
         let opened = self.open(cx, this);
-        opened
-            .map_err(|error| self.tally.borrow_mut().open_error = Some(error))
-            .ok()
+        opened.map_err(|error| self.tally.borrow_mut().open_error = Some(error)).ok()
     }
 
     /// Octets of the next message.
@@ -379,8 +373,7 @@ impl Probe {
 
 impl Protocol for Probe {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        cx.schedule_protocol(this, self.settings.start.max(SHORTEST), SEND)
-            .map(drop)
+        cx.schedule_protocol(this, self.settings.start.max(SHORTEST), SEND).map(drop)
     }
 
     fn demux(
@@ -420,10 +413,8 @@ impl Protocol for Probe {
             self.tally.borrow_mut().network_error(error.kind);
             return Answer::Answered;
         }
-        if let Some(StreamNotice {
-            event: StreamEvent::Failed(error),
-            ..
-        }) = ask.get::<StreamNotice>()
+        if let Some(StreamNotice { event: StreamEvent::Failed(error), .. }) =
+            ask.get::<StreamNotice>()
         {
             self.tally.borrow_mut().stream_error(*error);
             return Answer::Answered;

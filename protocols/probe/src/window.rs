@@ -66,11 +66,7 @@ impl Window {
         if self.slots.len() >= WINDOW_MAX {
             self.drop_first();
         }
-        self.slots.push_back(Slot {
-            sent: now,
-            octets,
-            state: State::Awaited,
-        });
+        self.slots.push_back(Slot { sent: now, octets, state: State::Awaited });
         self.awaited += 1;
     }
 

@@ -58,44 +58,18 @@ impl Net {
 }
 
 fn settings() -> Settings {
-    Settings {
-        interval: 10 * MS,
-        timeout: 100 * MS,
-        ..Settings::default()
-    }
+    Settings { interval: 10 * MS, timeout: 100 * MS, ..Settings::default() }
 }
 
 #[test]
 fn all_come_back() {
-    for (size, size_max) in [
-        (0, 0),
-        (3, 0),
-        (8, 0),
-        (15, 0),
-        (16, 0),
-        (56, 0),
-        (1400, 0),
-        (0, 90),
-    ] {
-        let net = net(
-            Lower::link(1500),
-            Settings {
-                size,
-                size_max,
-                ..settings()
-            },
-        );
+    for (size, size_max) in [(0, 0), (3, 0), (8, 0), (15, 0), (16, 0), (56, 0), (1400, 0), (0, 90)]
+    {
+        let net = net(Lower::link(1500), Settings { size, size_max, ..settings() });
         net.run(60);
         let report = net.report();
-        assert!(
-            report.finished && !report.failed,
-            "{size}: {:?}",
-            report.lines
-        );
-        assert_eq!(
-            (net.count("sent"), net.count("received"), net.count("lost")),
-            (5, 5, 0)
-        );
+        assert!(report.finished && !report.failed, "{size}: {:?}", report.lines);
+        assert_eq!((net.count("sent"), net.count("received"), net.count("lost")), (5, 5, 0));
         assert_eq!(net.figure("rtt min").is_some(), size >= 8 || size_max > 0);
         net.cx.stop();
         assert_eq!(net.cx.live(), (0, 0));
@@ -104,14 +78,7 @@ fn all_come_back() {
 
 #[test]
 fn messages_larger_than_a_buffer_keep_their_pattern() {
-    let net = net(
-        Lower::link(1 << 20),
-        Settings {
-            size: 200_000,
-            count: 2,
-            ..settings()
-        },
-    );
+    let net = net(Lower::link(1 << 20), Settings { size: 200_000, count: 2, ..settings() });
     net.cx.advance(MS);
     let sent = net.bottom.take_sent().swap_remove(0).message;
     assert!(sent.slices().count() > 1 && sent.len() == 200_000);
@@ -121,14 +88,7 @@ fn messages_larger_than_a_buffer_keep_their_pattern() {
 
 #[test]
 fn times_are_measured() {
-    let net = net(
-        Lower::link(1500),
-        Settings {
-            count: 1,
-            start: 3 * MS,
-            ..settings()
-        },
-    );
+    let net = net(Lower::link(1500), Settings { count: 1, start: 3 * MS, ..settings() });
     net.cx.advance(2 * MS);
     assert_eq!(net.count("sent"), 0);
     net.cx.advance(MS);
@@ -141,11 +101,7 @@ fn times_are_measured() {
 
 #[test]
 fn without_an_interval_each_waits_for_the_one_before() {
-    let settings = Settings {
-        interval: Duration::ZERO,
-        count: 50,
-        ..settings()
-    };
+    let settings = Settings { interval: Duration::ZERO, count: 50, ..settings() };
     let net = net(Lower::link(1500), settings);
     net.cx.advance(50 * MS);
     assert_eq!(net.count("sent"), 1);
@@ -153,19 +109,12 @@ fn without_an_interval_each_waits_for_the_one_before() {
     assert_eq!(net.count("sent"), 10);
     // The tenth answer lets one more go, which is lost.
     net.cx.advance(101 * MS);
-    assert_eq!(
-        (net.count("sent"), net.count("lost")),
-        (12, 1),
-        "it goes on after a loss"
-    );
+    assert_eq!((net.count("sent"), net.count("lost")), (12, 1), "it goes on after a loss");
     assert_eq!(net.bottom.take_sent().len(), 2);
     net.cx.advance(100 * MS);
     net.run(100);
     assert!(net.report().finished);
-    assert_eq!(
-        (net.count("received"), net.count("lost"), net.cx.timers()),
-        (48, 2, 0)
-    );
+    assert_eq!((net.count("received"), net.count("lost"), net.cx.timers()), (48, 2, 0));
 }
 
 #[test]
@@ -181,46 +130,24 @@ fn losses_and_failures_end_as_well() {
     net.bottom.fail(Some(PushError::Unreachable));
     net.cx.advance(60 * MS);
     assert!(net.report().finished, "there is nothing to wait for");
-    assert_eq!(
-        (net.count("not sent: unreachable"), net.count("lost")),
-        (5, 0)
-    );
+    assert_eq!((net.count("not sent: unreachable"), net.count("lost")), (5, 0));
 }
 
 #[test]
 fn damage_and_duplicates_are_told_apart() {
     for octet in 0..20 {
-        let net = net(
-            Lower::link(1500),
-            Settings {
-                size: 20,
-                count: 1,
-                ..settings()
-            },
-        );
+        let net = net(Lower::link(1500), Settings { size: 20, count: 1, ..settings() });
         net.cx.advance(MS);
         net.bounce(|octets| octets[octet] ^= 1);
-        assert_eq!(
-            (net.count("received"), net.count("corrupt")),
-            (0, 1),
-            "octet {octet}"
-        );
+        assert_eq!((net.count("received"), net.count("corrupt")), (0, 1), "octet {octet}");
     }
-    let net = net(
-        Lower::link(1500),
-        Settings {
-            size: 20,
-            count: 1,
-            ..settings()
-        },
-    );
+    let net = net(Lower::link(1500), Settings { size: 20, count: 1, ..settings() });
     net.cx.advance(MS);
     let sent = octets(&net.bottom.take_sent()[0].message);
     for _ in 0..3 {
         net.bottom.inject(&net.cx, None, net.cx.message(&sent));
     }
-    net.bottom
-        .inject(&net.cx, None, net.cx.message(&sent[..19]));
+    net.bottom.inject(&net.cx, None, net.cx.message(&sent[..19]));
     net.bottom.inject(&net.cx, None, net.cx.message(&[]));
     assert_eq!((net.count("received"), net.count("corrupt")), (1, 1));
     assert_eq!(net.count("duplicates"), 3);
@@ -231,44 +158,24 @@ fn damage_and_duplicates_are_told_apart() {
 #[test]
 fn the_networks_errors_are_counted_by_kind() {
     let net = net(Lower::link(1500), settings());
-    for kind in [
-        NetworkErrorKind::PortUnreachable,
-        NetworkErrorKind::TimeExceeded,
-    ] {
-        let error = NetworkError {
-            kind,
-            reporter: None,
-            session: None,
-            start: [0; 16],
-            start_len: 8,
-        };
+    for kind in [NetworkErrorKind::PortUnreachable, NetworkErrorKind::TimeExceeded] {
+        let error =
+            NetworkError { kind, reporter: None, session: None, start: [0; 16], start_len: 8 };
         assert!(net.probe.ask(&net.cx, error.clone()).is_some());
         assert!(net.probe.ask(&net.cx, error).is_some());
     }
-    assert_eq!(
-        (
-            net.count("port unreachable"),
-            net.count("time to live exceeded")
-        ),
-        (2, 2)
-    );
+    assert_eq!((net.count("port unreachable"), net.count("time to live exceeded")), (2, 2));
 }
 
 #[test]
 fn participants_are_those_given() {
     let own = core::net::Ipv4Addr::new(10, 0, 0, 1);
-    let settings = Settings {
-        to: "10.0.0.2".parse().unwrap(),
-        ..settings()
-    };
+    let settings = Settings { to: "10.0.0.2".parse().unwrap(), ..settings() };
     let net = net(Lower::host(own, 254), settings.clone());
     net.cx.advance(MS);
     let to = Some(Part::Host("10.0.0.2".parse().unwrap()));
     assert_eq!(net.bottom.take_sent()[0].peer, to);
-    let settings = Settings {
-        to: "port7".parse().unwrap(),
-        ..settings
-    };
+    let settings = Settings { to: "port7".parse().unwrap(), ..settings };
     let net = self::net(Lower::host(own, 254), settings);
     net.cx.advance(MS);
     let report = net.report();

@@ -74,10 +74,7 @@ impl Procedures {
         }
         let end = UNIT + len;
         let size = end.next_multiple_of(UNIT);
-        let mut reply = cx
-            .pool()
-            .alloc(HEADROOM, size)
-            .map_err(|_| &reason::NO_BUFFERS)?;
+        let mut reply = cx.pool().alloc(HEADROOM, size).map_err(|_| &reason::NO_BUFFERS)?;
         reply.copy_in(0, &wanted.to_be_bytes());
         let counting: [u8; 256] = core::array::from_fn(|at| at as u8);
         let mut at = UNIT;

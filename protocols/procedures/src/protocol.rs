@@ -145,9 +145,7 @@ impl Procedures {
 impl Protocol for Procedures {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let local = Participants::local(self.settings.at.clone());
-        self.lower
-            .open_enable(cx, Upper::new(this), local)
-            .map(drop)
+        self.lower.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
     fn open_done(

@@ -29,17 +29,11 @@ fn net(settings: Settings) -> Net {
     let top = CallTop::add(&cx, "top");
     for (upper, lower) in [(&server, 1), (&third, 2), (top.protocol(), 0)] {
         let lower: &CallBottom = &bottoms[lower];
-        cx.numbers_mut()
-            .override_pair(upper.id(), lower.protocol().id(), 253);
+        cx.numbers_mut().override_pair(upper.id(), lower.protocol().id(), 253);
     }
     // The relay calls through the server's own bottom.
     cx.start().unwrap();
-    Net {
-        cx,
-        top,
-        bottoms,
-        server,
-    }
+    Net { cx, top, bottoms, server }
 }
 
 fn serving(procedure: u32) -> Settings {
@@ -89,11 +83,7 @@ fn each_does_what_its_number_says() {
         (number::NULL, b"ignored", b""),
         (number::ECHO, b"hello", b"hello"),
         (number::SINK, b"swallowed", b""),
-        (
-            number::SOURCE,
-            &[0, 0, 0, 5],
-            &[0, 0, 0, 5, 0, 1, 2, 3, 4, 0, 0, 0],
-        ),
+        (number::SOURCE, &[0, 0, 0, 5], &[0, 0, 0, 5, 0, 1, 2, 3, 4, 0, 0, 0]),
         (number::RELAY, b"further", b"further"),
     ];
     for (procedure, request, reply) in replies {
@@ -149,16 +139,11 @@ fn what_is_none_is_refused_with_its_reason() {
     let too_much = net(serving(number::SOURCE));
     refused(too_much.call(&1001u32.to_be_bytes()), &BAD_ARGUMENTS);
     too_much.finish();
-    let nobody = net(Settings {
-        relay: Default::default(),
-        ..serving(number::RELAY)
-    });
+    let nobody = net(Settings { relay: Default::default(), ..serving(number::RELAY) });
     refused(nobody.call(b""), &NO_PROCEDURE);
     nobody.finish();
-    let away = net(Settings {
-        relay: Part::Host([10, 0, 0, 9].into()).into(),
-        ..serving(number::RELAY)
-    });
+    let away =
+        net(Settings { relay: Part::Host([10, 0, 0, 9].into()).into(), ..serving(number::RELAY) });
     refused(away.call(b""), &SYSTEM_ERROR);
     away.finish();
 }

@@ -116,12 +116,8 @@ impl Rdgram {
         let both = Participants::pair(Part::Any, Part::Host(Ipv4Addr::from_bits(host)));
         let body = self.session(this, &upper, key, both.clone(), None);
         let session = cx.new_passive_session(this, &upper, body);
-        self.sessions
-            .bind(cx, key, session.clone())
-            .inspect_err(|_| session.retire(cx))?;
-        upper
-            .open_done(cx, &session, both)
-            .inspect_err(|_| session.abort(cx))?;
+        self.sessions.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
+        upper.open_done(cx, &session, both).inspect_err(|_| session.abort(cx))?;
         Ok(session)
     }
 }
@@ -150,9 +146,7 @@ impl Protocol for Rdgram {
             return Ok(session);
         }
         // At once, so that a peer that cannot be had is known now.
-        let channel = self
-            .lower
-            .open(cx, Upper::new(this), participants.clone())?;
+        let channel = self.lower.open(cx, Upper::new(this), participants.clone())?;
         // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it.
         channel.head().set_tag(key.0);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
@@ -194,9 +188,7 @@ impl Protocol for Rdgram {
     ) -> Result<(), &'static Reason> {
         let host = Ipv4Addr::UNSPECIFIED;
         let peer = lower.ask(cx, PeerHost { host });
-        lower
-            .head()
-            .set_tag(peer.map_or(host, |q| q.host).to_bits());
+        lower.head().set_tag(peer.map_or(host, |q| q.host).to_bits());
         Ok(())
     }
 

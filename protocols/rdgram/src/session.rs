@@ -75,13 +75,12 @@ fn reason_of(error: PushError) -> &'static Reason {
 impl RdgramSession {
     /// Waits until whoever pushed before is through, `limit` at most.
     fn take_turn(&self, cx: &Kernel, limit: Duration) -> Result<(), PushError> {
-        cx.wait(&self.turn, Some(limit))
-            .map_err(|error| match error {
-                WaitError::NoShepherds | WaitError::NotOnShepherd | WaitError::TimedOut => {
-                    PushError::QueueFull
-                }
-                _ => PushError::Closed,
-            })
+        cx.wait(&self.turn, Some(limit)).map_err(|error| match error {
+            WaitError::NoShepherds | WaitError::NotOnShepherd | WaitError::TimedOut => {
+                PushError::QueueFull
+            }
+            _ => PushError::Closed,
+        })
     }
 
     /// The channel, opened when it is first needed.

@@ -53,21 +53,14 @@ fn net() -> Net {
         let any = Participants::local(Part::Any);
         assert!(top.enable(&cx, layer, any).is_ok());
     }
-    Net {
-        cx,
-        bottoms,
-        layers,
-        tops,
-    }
+    Net { cx, bottoms, layers, tops }
 }
 
 impl Net {
     fn open(&self, from: usize) -> SessionRef {
         let to = Part::Host([10, 0, 0, 2 - from as u8].into());
         let both = Participants::pair(Part::Any, to);
-        self.tops[from]
-            .open(&self.cx, &self.layers[from], both)
-            .unwrap()
+        self.tops[from].open(&self.cx, &self.layers[from], both).unwrap()
     }
 
     /// Pushes each of these, all at the same time.
@@ -81,10 +74,7 @@ impl Net {
                 ends.borrow_mut().push(end);
             }) as Task
         };
-        assert!(
-            self.cx
-                .run_tasks(LONG, all.iter().map(task).collect(), |_| 0)
-        );
+        assert!(self.cx.run_tasks(LONG, all.iter().map(task).collect(), |_| 0));
         ends.take()
     }
 
@@ -112,10 +102,7 @@ fn datagrams_arrive_in_order_and_push_waits_for_it() {
     assert_eq!(ends, [Ok(()); 4]);
     assert_eq!(net.arrived(1), [&b"one"[..], b"two", b"", b"four"]);
     assert_eq!(net.cx.now().since(begun), MS * 4, "one after the other");
-    assert_eq!(
-        (net.bottoms[0].opens(), net.bottoms[0].calling_most()),
-        (1, 1)
-    );
+    assert_eq!((net.bottoms[0].opens(), net.bottoms[0].calling_most()), (1, 1));
     net.finish();
 }
 
@@ -148,10 +135,7 @@ fn what_is_not_delivered_is_told() {
     let net = net();
     let session = net.open(0);
     net.tops[1].refuse(Some(&UNWANTED));
-    assert_eq!(
-        net.push_all(&session, &[b"x"]),
-        [Err(PushError::Unreachable)]
-    );
+    assert_eq!(net.push_all(&session, &[b"x"]), [Err(PushError::Unreachable)]);
     net.tops[1].refuse(None);
     for (cause, error) in [
         (CallCause::TimedOut { tries: 8 }, PushError::Unreachable),
@@ -284,10 +268,7 @@ fn a_push_ends_by_the_deadline_of_its_message() {
     let task = |n: u32| {
         let (session, ends) = (session.clone(), Rc::clone(&ends));
         let mut message = net.cx.message(b"late");
-        let options = CallOptions {
-            deadline: begun.after(MS * n),
-            tag: 0,
-        };
+        let options = CallOptions { deadline: begun.after(MS * n), tag: 0 };
         message.set_attribute(options).unwrap();
         Box::new(move |cx: &Kernel| {
             let end = session.push(cx, message);

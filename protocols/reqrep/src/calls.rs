@@ -133,9 +133,7 @@ impl Calls {
             let xid = self.number(cx);
             let at = self.place(xid);
             let mut places = self.places.borrow_mut();
-            let call = places
-                .get_mut(at)?
-                .get_or_insert_with(|| Rc::new(Call::new()));
+            let call = places.get_mut(at)?.get_or_insert_with(|| Rc::new(Call::new()));
             if call.state.get() != State::Free {
                 continue;
             }

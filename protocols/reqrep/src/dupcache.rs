@@ -89,11 +89,7 @@ impl DupCache {
     /// A place for a new request: a fresh one, else that of the oldest that is not being executed.
     fn enter(&self, key: Key) -> Option<u32> {
         let mut places = self.places.borrow_mut();
-        let place = Place {
-            key,
-            executing: true,
-            reply: Saved::new(),
-        };
+        let place = Place { key, executing: true, reply: Saved::new() };
         if places.len() < self.max {
             self.map.bind(key, places.len() as u32).ok()?;
             places.push(place);

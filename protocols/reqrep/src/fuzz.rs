@@ -198,12 +198,8 @@ pub fn fuzz_stack(data: &[u8]) {
         timers_max: 16,
     });
     let below = cx.add_protocol("below", "below", Below::default());
-    let settings = Settings {
-        dupcache: 4,
-        sessions_max: 4,
-        replies_max: REPLIES_MAX,
-        ..Settings::default()
-    };
+    let settings =
+        Settings { dupcache: 4, sessions_max: 4, replies_max: REPLIES_MAX, ..Settings::default() };
     let reqrep = add(&cx, "reqrep", below.clone(), settings);
     let above = cx.add_protocol("above", "above", Above(reqrep.clone()));
     let caller = cx.add_protocol("caller", "caller", Caller);

@@ -167,9 +167,7 @@ impl Gatherings {
     }
 
     fn forget(&self, gathering: &Rc<Gathering>) {
-        self.0
-            .borrow_mut()
-            .retain(|other| !Rc::ptr_eq(other, gathering));
+        self.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, gathering));
     }
 
     /// Takes a reply; gives it back with the reason if nobody wants it.

@@ -140,10 +140,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         calls: Calls::new(settings.calls_max),
         gatherings: Gatherings::default(),
         dupcache,
-        unproved: Allowance::new(
-            settings.unproved_rate as u64,
-            settings.unproved_burst as u64,
-        ),
+        unproved: Allowance::new(settings.unproved_rate as u64, settings.unproved_burst as u64),
         executing: Cell::new(0),
         server: RefCell::default(),
     });

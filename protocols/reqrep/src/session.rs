@@ -99,9 +99,7 @@ impl Line {
             upper: upper.clone(),
             source,
             unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
-            whole_max: lower
-                .ask(cx, OptPacket::default())
-                .map_or(0, |opt| opt.octets as usize),
+            whole_max: lower.ask(cx, OptPacket::default()).map_or(0, |opt| opt.octets as usize),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             marks: may_add_octets(cx, lower),
             is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
@@ -225,12 +223,7 @@ impl Line {
         (what, options): (Gather, CallOptions),
         request: Message,
     ) -> Result<Message, CallError> {
-        let Shared {
-            gatherings,
-            calls,
-            settings,
-            ..
-        } = &*self.shared;
+        let Shared { gatherings, calls, settings, .. } = &*self.shared;
         match what {
             Gather::First => {
                 let number = calls.number(cx);
@@ -324,9 +317,8 @@ impl Line {
     /// counted, and the client asks again.
     fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, reply: Message) {
         let allowance = &self.shared.unproved;
-        let may = self
-            .unproved
-            .is_none_or(|source| allowance.may_answer(cx, source, asked, reply.len()));
+        let may =
+            self.unproved.is_none_or(|source| allowance.may_answer(cx, source, asked, reply.len()));
         if may {
             let _ = self.lower.push(cx, reply);
         } else {
@@ -425,11 +417,7 @@ impl Session for Line {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Describe>() {
-            let what = if this.head().is_passive() {
-                "serves"
-            } else {
-                "calls"
-            };
+            let what = if this.head().is_passive() { "serves" } else { "calls" };
             let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
             question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
             return Answer::Answered;
@@ -444,11 +432,7 @@ impl Session for Line {
             let shared = &self.shared;
             let known = shared.calls.cancel(cx, this.id(), tag)
                 || shared.gatherings.cancel(cx, this.id(), tag);
-            return if known {
-                Answer::Answered
-            } else {
-                Answer::Unknown
-            };
+            return if known { Answer::Answered } else { Answer::Unknown };
         }
         if self.is_to_many && ask.get::<GathersReplies>().is_some() {
             return Answer::Answered;
@@ -483,11 +467,7 @@ impl Session for Line {
     }
 
     fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {
-        let Shared {
-            gatherings,
-            settings,
-            ..
-        } = &*self.shared;
+        let Shared { gatherings, settings, .. } = &*self.shared;
         gatherings.timeout(cx, (this, &self.lower), token as u32, settings);
     }
 }

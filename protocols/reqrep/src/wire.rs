@@ -103,10 +103,7 @@ mod tests {
         // The first words of an NFS call and its reply in Wireshark's test capture nfs.pcap.
         let call = [0x7b, 0x55, 0x8a, 0xeb, 0, 0, 0, 0];
         let reply = [0x7b, 0x55, 0x8a, 0xeb, 0, 0, 0, 1];
-        let header = |kind| Header {
-            xid: 0x7b55_8aeb,
-            kind,
-        };
+        let header = |kind| Header { xid: 0x7b55_8aeb, kind };
         assert_eq!(Header::parse(&call), Ok(header(Kind::Call)));
         assert_eq!(Header::parse(&reply), Ok(header(Kind::Reply)));
         assert_eq!(header(Kind::Call).emit(), call);

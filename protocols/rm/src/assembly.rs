@@ -38,11 +38,7 @@ impl Gather {
         }
         for mut octets in piece.octet_slices() {
             while !octets.is_empty() {
-                if self
-                    .tail
-                    .as_ref()
-                    .is_some_and(|(_, used)| *used == TOGETHER_OCTETS)
-                {
+                if self.tail.as_ref().is_some_and(|(_, used)| *used == TOGETHER_OCTETS) {
                     self.seal();
                 }
                 let (tail, used) = match &mut self.tail {
@@ -145,9 +141,7 @@ impl Assembly {
                     return Ok(Some(piece));
                 }
                 self.fragment = Some((lacks, is_last));
-                self.record
-                    .add(pool, piece)
-                    .map_err(|_| Broken::NoBuffers)?;
+                self.record.add(pool, piece).map_err(|_| Broken::NoBuffers)?;
                 if lacks > 0 {
                     continue;
                 }
@@ -209,10 +203,7 @@ mod tests {
             let mut rest = &record[..];
             loop {
                 let (now, later) = rest.split_at(fragment.min(rest.len()));
-                let mark = Mark {
-                    is_last: later.is_empty(),
-                    len: now.len() as u32,
-                };
+                let mark = Mark { is_last: later.is_empty(), len: now.len() as u32 };
                 octets.extend(mark.emit());
                 octets.extend(now);
                 if later.is_empty() {

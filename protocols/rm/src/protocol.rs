@@ -34,12 +34,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            record_max: 1 << 20,
-            queue_max: 2 << 20,
-            held_max: 16 << 20,
-            sessions_max: 4096,
-        }
+        Self { record_max: 1 << 20, queue_max: 2 << 20, held_max: 16 << 20, sessions_max: 4096 }
     }
 }
 
@@ -61,12 +56,7 @@ impl Shared {
     /// If peers' connections hold more than they may together, some are broken off, until a quarter is free: of those that hold
     /// their share or more, those first of which nothing got done for longest.
     pub(crate) fn relieve(&self, cx: &Kernel) {
-        let Settings {
-            record_max,
-            queue_max,
-            held_max,
-            ..
-        } = self.settings;
+        let Settings { record_max, queue_max, held_max, .. } = self.settings;
         let max = held_max.max(record_max.saturating_add(queue_max));
         if self.held.get() <= max {
             return;
@@ -179,10 +169,7 @@ impl Protocol for RecordMarking {
         if self.shared.opened.borrow().len() >= self.shared.settings.sessions_max {
             return Err(OpenError::Full);
         }
-        let role = Role::Active {
-            key: key.clone(),
-            participants: participants.into(),
-        };
+        let role = Role::Active { key: key.clone(), participants: participants.into() };
         let pipe = Pipe::new(&self.shared, upper.receiver, role);
         let session = cx.new_session(this, upper.receiver, pipe);
         self.shared.opened.borrow_mut().insert(key, session.clone());
@@ -234,9 +221,7 @@ impl Protocol for RecordMarking {
         }
         let pipe = Pipe::new(&self.shared, &upper, Role::Passive);
         let session = cx.new_passive_session(this, &upper, pipe);
-        self.shared
-            .passive
-            .bind(cx, lower.id().0, session.clone())?;
+        self.shared.passive.bind(cx, lower.id().0, session.clone())?;
         lower.hold();
         let connection = lower.clone();
         let _ = session.ask(cx, Tell::Connected { connection });

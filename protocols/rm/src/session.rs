@@ -146,9 +146,7 @@ impl Pipe {
         };
         let own = this.protocol(cx).ok_or(PushError::Closed)?;
         let opened =
-            self.shared
-                .lower
-                .open(cx, Upper::new(&own), Participants::clone(participants));
+            self.shared.lower.open(cx, Upper::new(&own), Participants::clone(participants));
         let connection = opened.map_err(|error| match error {
             OpenError::NoRoute => PushError::NoRoute,
             OpenError::NoBuffers => PushError::NoBuffers,
@@ -168,10 +166,7 @@ impl Pipe {
 
     /// Takes a connection, which is held already.
     fn begin(&self, cx: &Kernel, connection: SessionRef) {
-        for setting in [
-            StreamSetting::ManualWindow(true),
-            StreamSetting::NoDelay(true),
-        ] {
+        for setting in [StreamSetting::ManualWindow(true), StreamSetting::NoDelay(true)] {
             let taken = false;
             let _ = connection.ask(cx, StreamSet { setting, taken });
         }
@@ -220,10 +215,7 @@ impl Pipe {
     fn deliver(&self, cx: &Kernel, this: &SessionRef) -> Result<(), Refused> {
         let mut result = Ok(());
         loop {
-            let next = self
-                .assembly
-                .borrow_mut()
-                .next(cx.pool(), self.shared.settings.record_max);
+            let next = self.assembly.borrow_mut().next(cx.pool(), self.shared.settings.record_max);
             let record = match next {
                 Ok(Some(record)) => record,
                 Ok(None) => return result,
@@ -333,10 +325,7 @@ impl Session for Pipe {
             this.discard(cx, record, &reason::TOO_BIG);
             return Err(PushError::TooBig { max });
         }
-        let mark = Mark {
-            is_last: true,
-            len: record.len() as u32,
-        };
+        let mark = Mark { is_last: true, len: record.len() as u32 };
         if record.push_array(&mark.emit()).is_err() {
             this.discard(cx, record, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
@@ -445,10 +434,7 @@ impl Session for Pipe {
         }
         if let Some(connection) = self.let_go(cx, this) {
             let id = connection.id().0;
-            let gone = (
-                self.shared.passive.unbind(&id),
-                self.shared.active.unbind(&id),
-            );
+            let gone = (self.shared.passive.unbind(&id), self.shared.active.unbind(&id));
             connection.close(cx);
             drop(gone);
         }

@@ -20,10 +20,7 @@ impl Mark {
     #[must_use]
     pub fn parse(octets: [u8; MARK_OCTETS]) -> Self {
         let word = u32::from_be_bytes(octets);
-        Self {
-            is_last: word > FRAGMENT_MAX,
-            len: word & FRAGMENT_MAX,
-        }
+        Self { is_last: word > FRAGMENT_MAX, len: word & FRAGMENT_MAX }
     }
 
     /// Writes a mark.
@@ -49,10 +46,7 @@ mod tests {
     #[test]
     fn the_standard_s_layout() {
         // In front of a call of 56 octets, all of it in one fragment.
-        let mark = Mark {
-            is_last: true,
-            len: 56,
-        };
+        let mark = Mark { is_last: true, len: 56 };
         assert_eq!(mark.emit(), [0x80, 0, 0, 0x38]);
         assert_eq!(Mark::parse([0x80, 0, 0, 0x38]), mark);
         for octets in [[0; 4], [0x7f, 0xff, 0xff, 0xff], [0xff; 4], [0, 0, 0, 1]] {

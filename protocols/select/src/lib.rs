@@ -77,12 +77,7 @@ use xk_core::graph::{Family, Guarantees, ParamSpec, Realm, int};
 /// The family of participants with a procedure on top.
 pub const PROCEDURES: Family = Family::Other("procedures");
 
-const CHANNELS: ParamSpec = int(
-    "channels",
-    1..=65_536,
-    8,
-    "how many channels a peer has at most",
-);
+const CHANNELS: ParamSpec = int("channels", 1..=65_536, 8, "how many channels a peer has at most");
 
 #[rustfmt::skip]
 const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_576, 4096,

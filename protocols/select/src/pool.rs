@@ -161,11 +161,7 @@ impl ChannelPool {
             None => self.another(cx, session, options)?,
         };
         if tag != 0 {
-            self.tagged.borrow_mut().push(Tagged {
-                session,
-                tag,
-                channel: channel.clone(),
-            });
+            self.tagged.borrow_mut().push(Tagged { session, tag, channel: channel.clone() });
         }
         let result = channel.call(cx, request);
         if tag != 0 {
@@ -243,9 +239,7 @@ impl ChannelPool {
                 Err(failed(error))
             }
             (Turn::Waits, waited) => {
-                self.waiters
-                    .borrow_mut()
-                    .retain(|other| !Rc::ptr_eq(other, &waiter));
+                self.waiters.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter));
                 Err(waited.map_or_else(failed, |()| CallCause::Closed.into()))
             }
         };

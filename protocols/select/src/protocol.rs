@@ -37,10 +37,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Eight channels a peer, 4096 sessions of each kind.
     fn default() -> Self {
-        Self {
-            channels: 8,
-            sessions_max: 4096,
-        }
+        Self { channels: 8, sessions_max: 4096 }
     }
 }
 
@@ -87,12 +84,7 @@ pub struct Select {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let select = Select::new(
-        build.cx,
-        build.lower(0)?,
-        Limits::read(build),
-        Routes::none(),
-    );
+    let select = Select::new(build.cx, build.lower(0)?, Limits::read(build), Routes::none());
     build.add(select)
 }
 
@@ -121,13 +113,7 @@ impl Select {
             pools: RefCell::default(),
             pool_last: Cell::new(0),
         });
-        Self {
-            lower,
-            limits,
-            shared,
-            enables: Map::new(key, ENABLES_MAX),
-            routes,
-        }
+        Self { lower, limits, shared, enables: Map::new(key, ENABLES_MAX), routes }
     }
 
     /// The pool of channels to this peer, for one more user.
@@ -163,8 +149,7 @@ impl Select {
     fn find_pool(&self, participants: &Participants) -> Option<(u64, Rc<ChannelPool>)> {
         let pools = self.shared.pools.borrow();
         let mut all = pools.iter();
-        all.find(|(_, pool)| pool.participants() == participants)
-            .cloned()
+        all.find(|(_, pool)| pool.participants() == participants).cloned()
     }
 
     /// A client's session for this procedure of this peer: the one there is, or a new one.

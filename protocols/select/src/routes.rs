@@ -49,9 +49,7 @@ impl Routes {
             let first = block.number("first", 0u16);
             let last = block.number("last", first);
             if last < first {
-                return Err(wrong(
-                    "a range whose last procedure is not before its first",
-                ));
+                return Err(wrong("a range whose last procedure is not before its first"));
             }
             let meets =
                 |other: &&Route| first <= *other.commands.end() && *other.commands.start() <= last;
@@ -63,11 +61,7 @@ impl Routes {
             }
             let to: Option<Participant> = block.text("to").and_then(|text| text.parse().ok());
             let to = to.ok_or_else(|| wrong("to=\"HOST\", a participant such as 10.0.0.3"))?;
-            routes.push(Route {
-                commands: first..=last,
-                to,
-                session: SessionSlot::default(),
-            });
+            routes.push(Route { commands: first..=last, to, session: SessionSlot::default() });
         }
         routes.sort_by_key(|route| *route.commands.start());
         Ok(Self(routes))
@@ -75,9 +69,7 @@ impl Routes {
 
     /// Where a procedure is called instead.
     pub(crate) fn find(&self, command: u16) -> Option<&Route> {
-        let after = self
-            .0
-            .partition_point(|route| *route.commands.start() <= command);
+        let after = self.0.partition_point(|route| *route.commands.start() <= command);
         let route = self.0.get(after.checked_sub(1)?)?;
         route.commands.contains(&command).then_some(route)
     }
@@ -107,12 +99,7 @@ impl Select {
         header: Header,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        let came_from = lower.ask(
-            cx,
-            PeerHost {
-                host: core::net::Ipv4Addr::UNSPECIFIED,
-            },
-        );
+        let came_from = lower.ask(cx, PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED });
         let goes_back = came_from.is_some_and(|peer| is_host(&route.to, peer.host));
         if header.hops >= HOPS_MAX || goes_back {
             return Err(this.refuse(request, &LOOPED));
@@ -126,10 +113,7 @@ impl Select {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         };
         let hops = header.hops + 1;
-        if request
-            .push_array(&Header { hops, ..header }.emit())
-            .is_err()
-        {
+        if request.push_array(&Header { hops, ..header }.emit()).is_err() {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         }
         let called = session.call(cx, request);

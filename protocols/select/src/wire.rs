@@ -88,22 +88,12 @@ pub enum ParseError {
 impl Header {
     /// The header of a call.
     pub const fn call(command: u16) -> Self {
-        Self {
-            kind: Type::Call,
-            hops: 0,
-            command,
-            status: STATUS_NONE,
-        }
+        Self { kind: Type::Call, hops: 0, command, status: STATUS_NONE }
     }
 
     /// The header of a reply.
     pub const fn reply(command: u16, status: u8) -> Self {
-        Self {
-            kind: Type::Reply,
-            hops: 0,
-            command,
-            status,
-        }
+        Self { kind: Type::Reply, hops: 0, command, status }
     }
 
     /// Reads a header.
@@ -121,12 +111,7 @@ impl Header {
         if (kind == Type::Call) != (status == STATUS_NONE) {
             return Err(ParseError::Status);
         }
-        Ok(Self {
-            kind,
-            hops,
-            command: u16::from_be_bytes([high, low]),
-            status,
-        })
+        Ok(Self { kind, hops, command: u16::from_be_bytes([high, low]), status })
     }
 
     /// Writes the header.
@@ -139,12 +124,7 @@ impl Header {
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            hops,
-            command,
-            status,
-            ..
-        } = *self;
+        let Self { hops, command, status, .. } = *self;
         match (self.kind, status) {
             (Type::Call, _) if hops > 0 => write!(f, "call {command}, forwarded {hops} times"),
             (Type::Call, _) => write!(f, "call {command}"),
@@ -167,10 +147,7 @@ mod tests {
         assert_eq!(Header::parse(&call), Ok(Header::call(3)));
         assert_eq!(Header::call(3).emit(), call);
         assert_eq!(Header::reply(3, STATUS_OK).emit(), [2, 0, 0, 3, 1, 0]);
-        assert_eq!(
-            Header::parse(&[2, 0, 1, 0, 3, 0]),
-            Ok(Header::reply(256, 3))
-        );
+        assert_eq!(Header::parse(&[2, 0, 1, 0, 3, 0]), Ok(Header::reply(256, 3)));
         assert_eq!(
             Header::parse(&[2, 0, 1, 0, 3, 0]).unwrap().to_string(),
             "reply 256: no such procedure"

@@ -36,10 +36,7 @@ fn net(channels: usize, routes: &[&[(i64, i64, &str)]]) -> Net {
         let name = format!("select{n}");
         let select = match routes.is_empty() {
             true => {
-                let limits = Limits {
-                    channels,
-                    ..Limits::default()
-                };
+                let limits = Limits { channels, ..Limits::default() };
                 xk_select::add(&cx, &name, bottom.protocol().clone(), limits)
             }
             false => forward(&cx, &name, bottom.protocol(), routes),
@@ -54,12 +51,7 @@ fn net(channels: usize, routes: &[&[(i64, i64, &str)]]) -> Net {
         let any = Participants::local(xk_core::Part::Any);
         assert!(top.enable(&cx, select, any).is_ok());
     }
-    Net {
-        cx,
-        bottoms,
-        selects,
-        tops,
-    }
+    Net { cx, bottoms, selects, tops }
 }
 
 fn forward(
@@ -77,25 +69,16 @@ fn forward(
         params.add_block("route", route);
     }
     let entry = &xk_select::FORWARD_ENTRY;
-    let mut build = Build {
-        cx,
-        entry,
-        name,
-        lowers: core::slice::from_ref(lower),
-        params: &params,
-    };
+    let mut build =
+        Build { cx, entry, name, lowers: core::slice::from_ref(lower), params: &params };
     (entry.build)(&mut build).unwrap()
 }
 
 impl Net {
     fn open(&self, from: usize, to: &str) -> SessionRef {
-        let both = Participants::pair(
-            xk_core::Part::Any,
-            to.parse::<xk_core::Participant>().unwrap(),
-        );
-        self.tops[from]
-            .open(&self.cx, &self.selects[from], both)
-            .unwrap()
+        let both =
+            Participants::pair(xk_core::Part::Any, to.parse::<xk_core::Participant>().unwrap());
+        self.tops[from].open(&self.cx, &self.selects[from], both).unwrap()
     }
 
     fn call(&self, session: &SessionRef, request: &[u8]) -> Result<Vec<u8>, CallCause> {
@@ -121,11 +104,7 @@ fn sleep(cx: &Kernel, time: Duration) {
 fn channels_are_opened_when_needed_and_kept() {
     let net = net(8, &[&[], &[]]);
     let session = net.open(0, "procedure1@10.0.0.2");
-    assert_eq!(
-        net.bottoms[0].opens(),
-        1,
-        "the first comes with the session"
-    );
+    assert_eq!(net.bottoms[0].opens(), 1, "the first comes with the session");
     let other = net.open(0, "procedure2@10.0.0.2");
     for _ in 0..20 {
         assert!(net.call(&session, b"one").is_ok() && net.call(&other, b"two").is_ok());
@@ -139,11 +118,7 @@ fn channels_are_opened_when_needed_and_kept() {
     assert!(net.cx.call_all(calls.collect()).iter().all(Result::is_ok));
     assert_eq!(net.bottoms[0].opens(), 5);
     session.close(&net.cx);
-    assert_eq!(
-        net.bottoms[0].open_sessions().len(),
-        5,
-        "somebody uses them"
-    );
+    assert_eq!(net.bottoms[0].open_sessions().len(), 5, "somebody uses them");
     other.close(&net.cx);
     assert_eq!(net.bottoms[0].open_sessions().len(), 0);
     net.finish();
@@ -180,9 +155,7 @@ fn who_waits_gives_up_at_his_deadline_or_when_told() {
     let ends: Rc<RefCell<Ends>> = Rc::default();
     let call = |tag: u64, deadline: Time| {
         let mut request = net.cx.message(b"x");
-        request
-            .set_attribute(CallOptions { deadline, tag })
-            .unwrap();
+        request.set_attribute(CallOptions { deadline, tag }).unwrap();
         let (session, ends) = (session.clone(), Rc::clone(&ends));
         Box::new(move |cx: &Kernel| {
             let end = session.call(cx, request);
@@ -245,10 +218,7 @@ fn errors_below_come_up_as_they_are() {
     assert_eq!(net.call(&session, b"x"), Err(error));
     let nobody = net.open(0, "procedure1@10.0.0.9");
     net.bottoms[0].on_call(None);
-    assert_eq!(
-        net.call(&nobody, b"x"),
-        Err(CallCause::TimedOut { tries: 1 })
-    );
+    assert_eq!(net.call(&nobody, b"x"), Err(CallCause::TimedOut { tries: 1 }));
     net.finish();
 }
 
@@ -264,17 +234,8 @@ fn routes_lead_elsewhere_and_nothing_else_does() {
     };
     net.tops[1].on_serve(Some(Rc::new(tag(2))));
     net.tops[2].on_serve(Some(Rc::new(tag(3))));
-    for (procedure, at) in [
-        (0, 2),
-        (2, 2),
-        (3, 3),
-        (4, 3),
-        (5, 3),
-        (6, 2),
-        (8, 2),
-        (9, 3),
-        (10, 2),
-    ] {
+    for (procedure, at) in [(0, 2), (2, 2), (3, 3), (4, 3), (5, 3), (6, 2), (8, 2), (9, 3), (10, 2)]
+    {
         let session = net.open(0, &format!("procedure{procedure}@10.0.0.2"));
         assert_eq!(net.call(&session, b"x").unwrap(), [b'x', at], "{procedure}");
     }
@@ -285,9 +246,7 @@ fn routes_lead_elsewhere_and_nothing_else_does() {
     let refused = Err(CallCause::Rejected(Rejection::new(&NO_PROCEDURE)));
     assert_eq!(net.call(&session, b"x"), refused);
     // And what does not get there is a system error.
-    net.bottoms[1].on_call(Some(Rc::new(|_, _, _| {
-        Err(CallCause::TimedOut { tries: 8 }.into())
-    })));
+    net.bottoms[1].on_call(Some(Rc::new(|_, _, _| Err(CallCause::TimedOut { tries: 8 }.into()))));
     let refused = Err(CallCause::Rejected(Rejection::new(&SYSTEM_ERROR)));
     assert_eq!(net.call(&session, b"x"), refused);
     net.finish();
@@ -320,11 +279,9 @@ fn circles_are_cut() {
 fn routes_that_meet_are_refused() {
     let cx = TestKernel::new(1);
     let bottom = CallBottom::add(&cx, "channel", Lower::link(100));
-    for routes in [
-        &[(3, 5, "10.0.0.3"), (5, 6, "10.0.0.4")][..],
-        &[(5, 3, "10.0.0.3")],
-        &[(1, 1, "???")],
-    ] {
+    for routes in
+        [&[(3, 5, "10.0.0.3"), (5, 6, "10.0.0.4")][..], &[(5, 3, "10.0.0.3")], &[(1, 1, "???")]]
+    {
         let mut params = Params::default();
         for (first, last, to) in routes {
             let mut route = Params::default();

@@ -34,10 +34,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            sessions_max: 16_384,
-            programs_max: 1024,
-        }
+        Self { sessions_max: 16_384, programs_max: 1024 }
     }
 }
 
@@ -92,10 +89,7 @@ pub fn add(cx: &Kernel, name: &str, lowers: &[ProtocolRef], settings: Settings) 
         table: Table::new(settings.programs_max),
     });
     let body = SunProg {
-        lowers: lowers
-            .iter()
-            .map(|lower| (lower.clone(), Offers::default()))
-            .collect(),
+        lowers: lowers.iter().map(|lower| (lower.clone(), Offers::default())).collect(),
         shared,
         enabled: RefCell::default(),
     };
@@ -113,10 +107,7 @@ pub(crate) fn answer(
         return Err(Refused::new(request, why));
     }
     let (octets, count) = accepted.emit();
-    match cx
-        .pool()
-        .copy_from(HEADROOM, octets.get(..count).unwrap_or(&octets))
-    {
+    match cx.pool().copy_from(HEADROOM, octets.get(..count).unwrap_or(&octets)) {
         Ok(reply) => Ok(reply),
         Err(_) => Err(Refused::new(request, &reason::NO_BUFFERS)),
     }
@@ -138,11 +129,7 @@ impl SunProg {
         else {
             return Err(this.refuse(request, &reason::NOT_SUPPORTED));
         };
-        let name = ProcedureName {
-            program,
-            version,
-            procedure: number,
-        };
+        let name = ProcedureName { program, version, procedure: number };
         let (accepted, why) = match self.shared.table.find(name) {
             Found::Served(served) => {
                 // Procedure 0 is answered here: nothing above hears of it.
@@ -186,11 +173,7 @@ impl Protocol for SunProg {
         let (below, _) = self.lowers.first().ok_or(OpenError::NoLower)?;
         let lower = below.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, upper.receiver.id().0);
-        let body = Calling {
-            shared: Rc::clone(&self.shared),
-            key,
-            lower,
-        };
+        let body = Calling { shared: Rc::clone(&self.shared), key, lower };
         let calling = &self.shared.calling;
         calling.open(cx, this, upper.receiver, key, body)
     }

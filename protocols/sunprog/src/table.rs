@@ -42,11 +42,7 @@ fn takes(offered: Wild<u32>, number: u32) -> bool {
 
 impl Table {
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            list: RefCell::default(),
-            made: Cell::new(0),
-            max,
-        }
+        Self { list: RefCell::default(), made: Cell::new(0), max }
     }
 
     /// Enters an offer; answers its number.
@@ -99,10 +95,7 @@ impl Table {
         let of_procedure =
             |served: &&Rc<Served>| name.procedure == 0 || takes(served.procedure, name.procedure);
         let how_definite = |served: &&Rc<Served>| {
-            (
-                served.version != Wild::Any,
-                served.procedure == Wild::Is(name.procedure),
-            )
+            (served.version != Wild::Any, served.procedure == Wild::Is(name.procedure))
         };
         let all = list.iter().filter(program).filter(of_version);
         if let Some(best) = all.clone().filter(of_procedure).max_by_key(how_definite) {

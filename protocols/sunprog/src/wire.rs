@@ -59,10 +59,7 @@ impl Accepted {
         Some(match word(0)? {
             0 => Accepted::Success,
             1 => Accepted::NoProgram,
-            2 => Accepted::Mismatch {
-                low: word(1)?,
-                high: word(2)?,
-            },
+            2 => Accepted::Mismatch { low: word(1)?, high: word(2)? },
             3 => Accepted::NoProcedure,
             4 => Accepted::BadArguments,
             5 => Accepted::SystemError,
@@ -118,11 +115,7 @@ mod tests {
             assert_eq!(octets[..4], (number as u32).to_be_bytes());
             assert_eq!(Accepted::parse(&octets), Some(accepted));
             for len in 0..count {
-                assert_eq!(
-                    Accepted::parse(&octets[..len]),
-                    None,
-                    "{accepted:?} cut to {len}"
-                );
+                assert_eq!(Accepted::parse(&octets[..len]), None, "{accepted:?} cut to {len}");
             }
             if let Some(reason) = accepted.reason()
                 && !matches!(accepted, Accepted::Mismatch { .. })

@@ -31,9 +31,7 @@ pub(crate) type Name = u128;
 
 fn name(header: CallHeader, flavor: u32) -> Name {
     let words = [header.program, header.version, header.procedure, flavor];
-    words
-        .into_iter()
-        .fold(0, |name, word| name << 32 | u128::from(word))
+    words.into_iter().fold(0, |name, word| name << 32 | u128::from(word))
 }
 
 /// Bounds.
@@ -47,10 +45,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            sessions_max: 16_384,
-            lines_max: 8,
-        }
+        Self { sessions_max: 16_384, lines_max: 8 }
     }
 }
 
@@ -72,10 +67,7 @@ impl Shared {
             return;
         }
         let mut trunks = self.trunks.borrow_mut();
-        if trunks
-            .get(&trunk.ends)
-            .is_some_and(|other| Rc::ptr_eq(other, trunk))
-        {
+        if trunks.get(&trunk.ends).is_some_and(|other| Rc::ptr_eq(other, trunk)) {
             trunks.remove(&trunk.ends);
         }
         drop(trunks);
@@ -161,10 +153,7 @@ impl SunSelect {
                 self.trunks_made.set(id + 1);
                 let (lower, max) = (&self.shared.lower, self.settings.lines_max);
                 let trunk = Trunk::open(cx, this, lower, participants, (id, ends.clone()), max)?;
-                self.shared
-                    .trunks
-                    .borrow_mut()
-                    .insert(ends, Rc::clone(&trunk));
+                self.shared.trunks.borrow_mut().insert(ends, Rc::clone(&trunk));
                 trunk
             }
         };
@@ -290,18 +279,13 @@ impl Protocol for SunSelect {
         let mut servers = self.servers.borrow_mut();
         match servers.iter_mut().find(|server| server.flavor == flavor) {
             Some(server) => server.enables += 1,
-            None => servers.push(Server {
-                flavor,
-                upper: upper.receiver.clone(),
-                carries,
-                enables: 1,
-            }),
+            None => {
+                servers.push(Server { flavor, upper: upper.receiver.clone(), carries, enables: 1 })
+            }
         }
         let number = self.enables_made.get();
         self.enables_made.set(number + 1);
-        self.enabled
-            .borrow_mut()
-            .insert(number, (flavor, local.clone()));
+        self.enabled.borrow_mut().insert(number, (flavor, local.clone()));
         Ok(Enable(number))
     }
 

@@ -46,13 +46,8 @@ impl Trunk {
         lines_max: u32,
     ) -> Result<Rc<Self>, OpenError> {
         let first = lower.open(cx, Upper::new(this), participants.clone())?;
-        let one = first
-            .ask(cx, CallsAtOnce::default())
-            .is_some_and(|q| q.calls <= 1);
-        let line = Line {
-            session: first.clone(),
-            busy: false,
-        };
+        let one = first.ask(cx, CallsAtOnce::default()).is_some_and(|q| q.calls <= 1);
+        let line = Line { session: first.clone(), busy: false };
         Ok(Rc::new(Self {
             id,
             ends,
@@ -172,10 +167,7 @@ impl Trunk {
         let session = opened.map_err(|_| CallError::from(CallCause::Closed))?;
         let mut lines = self.lines.borrow_mut();
         lines.retain(|line| line.busy || !line.session.head().is_closed());
-        lines.push(Line {
-            session: session.clone(),
-            busy: true,
-        });
+        lines.push(Line { session: session.clone(), busy: true });
         Ok(session)
     }
 
@@ -194,10 +186,7 @@ impl Trunk {
         let lines = self.lines.borrow();
         let sessions: Vec<SessionRef> = lines.iter().map(|line| line.session.clone()).collect();
         drop(lines);
-        if sessions
-            .iter()
-            .any(|session| session.control(cx, ask).is_answered())
-        {
+        if sessions.iter().any(|session| session.control(cx, ask).is_answered()) {
             return Answer::Answered;
         }
         let Some(places) = &self.places else {

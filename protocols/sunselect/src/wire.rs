@@ -51,31 +51,15 @@ impl CallHeader {
     /// The header of the calls of a procedure.
     #[must_use]
     pub fn of(name: ProcedureName) -> Self {
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = name;
-        Self {
-            program,
-            version,
-            procedure,
-        }
+        let ProcedureName { program, version, procedure } = name;
+        Self { program, version, procedure }
     }
 
     /// The procedure that is called.
     #[must_use]
     pub fn name(self) -> ProcedureName {
-        let Self {
-            program,
-            version,
-            procedure,
-        } = self;
-        ProcedureName {
-            program,
-            version,
-            procedure,
-        }
+        let Self { program, version, procedure } = self;
+        ProcedureName { program, version, procedure }
     }
 
     /// Reads a header.
@@ -108,15 +92,8 @@ impl CallHeader {
 
 impl core::fmt::Display for CallHeader {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self {
-            program,
-            version,
-            procedure,
-        } = self;
-        write!(
-            f,
-            "program {program} version {version} procedure {procedure}"
-        )
+        let Self { program, version, procedure } = self;
+        write!(f, "program {program} version {version} procedure {procedure}")
     }
 }
 
@@ -160,10 +137,7 @@ impl Denied {
             Some(u32::from_be_bytes(*part))
         };
         match word(0)? {
-            RPC_MISMATCH => Some(Denied::RpcMismatch {
-                low: word(1)?,
-                high: word(2)?,
-            }),
+            RPC_MISMATCH => Some(Denied::RpcMismatch { low: word(1)?, high: word(2)? }),
             AUTH_ERROR => Some(Denied::Auth(word(1)?)),
             _ => None,
         }
@@ -184,11 +158,7 @@ mod tests {
     fn the_header_of_a_real_call() {
         // NFS version 3 GETATTR, in Wireshark's test capture nfs.pcap, behind number and type.
         let real = octets(&[2, 0x0001_86a3, 3, 1]);
-        let header = CallHeader {
-            program: 100_003,
-            version: 3,
-            procedure: 1,
-        };
+        let header = CallHeader { program: 100_003, version: 3, procedure: 1 };
         let real: [u8; CALL_OCTETS] = real.try_into().unwrap();
         assert_eq!(CallHeader::parse(&real), Ok(header));
         assert_eq!(header.emit(), real);

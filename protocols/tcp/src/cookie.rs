@@ -45,10 +45,7 @@ impl Cookies {
     /// The sequence number that answers a SYN.
     pub(crate) fn bake(&self, secrets: &Secrets, key: (u64, u32), peer: &Syn, now: Time) -> Seq {
         self.until.set(now + LISTEN);
-        let segment = SEGMENTS
-            .iter()
-            .rposition(|size| *size <= peer.segment_max)
-            .unwrap_or(0);
+        let segment = SEGMENTS.iter().rposition(|size| *size <= peer.segment_max).unwrap_or(0);
         sequence(secrets, key, peer.irs, period(now), segment as u32)
     }
 
@@ -92,11 +89,8 @@ pub(crate) fn mark(stamps: &mut Timestamps, peer: &Syn) {
     let mask = (1 << OFFER_BITS) - 1;
     let shift = peer.shift.map_or(NO_SHIFT, u32::from);
     let marked = stamps.value & !mask | shift << 1 | u32::from(peer.sack);
-    stamps.value = if Seq(marked).after(Seq(stamps.value)) {
-        marked.wrapping_sub(mask + 1)
-    } else {
-        marked
-    };
+    stamps.value =
+        if Seq(marked).after(Seq(stamps.value)) { marked.wrapping_sub(mask + 1) } else { marked };
 }
 
 /// What our SYN can offer a peer of whom nothing is kept.

@@ -57,10 +57,7 @@ impl Protocol for Below {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let upper = upper.receiver.clone();
-        let body = BelowSession {
-            upper: upper.clone(),
-            numbers: Rc::clone(&self.numbers),
-        };
+        let body = BelowSession { upper: upper.clone(), numbers: Rc::clone(&self.numbers) };
         *self.session.borrow_mut() = Some(cx.new_passive_session(this, &upper, body));
         Ok(Enable(0))
     }
@@ -144,16 +141,10 @@ impl Session for BelowSession {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if ask
-            .answer::<PeerHost>(|q| q.host = Ipv4::LOCALHOST)
-            .is_answered()
-        {
+        if ask.answer::<PeerHost>(|q| q.host = Ipv4::LOCALHOST).is_answered() {
             return Answer::Answered;
         }
-        if ask
-            .answer::<MyHost>(|q| q.host = Ipv4::LOCALHOST)
-            .is_answered()
-        {
+        if ask.answer::<MyHost>(|q| q.host = Ipv4::LOCALHOST).is_answered() {
             return Answer::Answered;
         }
         ask.answer::<PseudoHeader>(|q| (q.sum, q.sum_sent) = (PSEUDO, PSEUDO))
@@ -220,10 +211,7 @@ pub fn fuzz_stack(data: &[u8]) {
     });
     let session = Rc::default();
     let numbers = Rc::default();
-    let below = Below {
-        session: Rc::clone(&session),
-        numbers: Rc::clone(&numbers),
-    };
+    let below = Below { session: Rc::clone(&session), numbers: Rc::clone(&numbers) };
     let below = cx.add_protocol("below", "below", below);
     let tcp = crate::add(&cx, "tcp", below, 4, Settings::default());
     cx.add_protocol("above", "above", Above(tcp));

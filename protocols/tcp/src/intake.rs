@@ -23,9 +23,7 @@ impl Held {
     /// be seen as such.
     #[inline]
     fn gives_way_to(&self, newer: Option<&Plain>) -> bool {
-        self.0
-            .zip(newer)
-            .is_some_and(|(held, newer)| newer.ack.after(held.ack))
+        self.0.zip(newer).is_some_and(|(held, newer)| newer.ack.after(held.ack))
     }
 
     /// Has the connection take in what is held.
@@ -60,9 +58,7 @@ impl TcpSession {
         };
         if let Err(why) = taken {
             cx_count(cx, this, why);
-            self.table
-                .talkers
-                .blame(cx, &self.link.lower, self.peer_port(), why);
+            self.table.talkers.blame(cx, &self.link.lower, self.peer_port(), why);
         }
     }
 
@@ -123,9 +119,9 @@ impl TcpSession {
         if message.pull_up(HEADER_LEN).is_err() {
             return Err(&reason::TRUNCATED);
         }
-        let length = message.peek::<HEADER_LEN>().map_or(usize::MAX, |fixed| {
-            Header::length(fixed).unwrap_or(usize::MAX)
-        });
+        let length = message
+            .peek::<HEADER_LEN>()
+            .map_or(usize::MAX, |fixed| Header::length(fixed).unwrap_or(usize::MAX));
         if length > message.len() {
             return Err(&reason::BAD_LENGTH);
         }
@@ -156,8 +152,7 @@ impl TcpSession {
         let Ok(mut copy) = message.try_clone() else {
             return false;
         };
-        self.read(&mut copy)
-            .is_ok_and(|header| self.connection.borrow().gives_way_to(&header))
+        self.read(&mut copy).is_ok_and(|header| self.connection.borrow().gives_way_to(&header))
     }
 }
 

@@ -14,11 +14,7 @@ pub(crate) struct Secrets {
 
 impl Secrets {
     pub(crate) fn of(cx: &Kernel) -> Self {
-        Self {
-            sequence: cx.secret(),
-            clock: cx.secret(),
-            cookie: cx.secret(),
-        }
+        Self { sequence: cx.secret(), clock: cx.secret(), cookie: cx.secret() }
     }
 
     /// The initial sequence number of a connection: a secret place for each pair, and a clock of
@@ -50,19 +46,12 @@ mod tests {
     #[test]
     fn each_pair_has_its_place_and_the_clock_goes_on() {
         let [sequence, clock, cookie] = [1, 2, 3].map(|key| Secret::known([key, 0]));
-        let secrets = Secrets {
-            sequence,
-            clock,
-            cookie,
-        };
+        let secrets = Secrets { sequence, clock, cookie };
         let at = |hosts, ports, s| secrets.sequence(hosts, ports, Time::from_s(s));
         assert_eq!(at(1, 2, 1).since(at(1, 2, 0)), 250_000);
         assert_ne!(at(1, 2, 0), at(1, 3, 0));
         assert_ne!(at(1, 2, 0), at(2, 2, 0));
-        let others = Secrets {
-            sequence: clock,
-            ..secrets
-        };
+        let others = Secrets { sequence: clock, ..secrets };
         assert_ne!(at(1, 2, 0), others.sequence(1, 2, Time::ZERO));
         assert_ne!(secrets.clock_offset(1, 2), at(1, 2, 0).0);
         let cookie = |irs, period| secrets.cookie((1, 2), Seq(irs), period, 3);

@@ -56,18 +56,13 @@ pub struct Blocks {
 
 impl Blocks {
     /// No block.
-    pub const NONE: Blocks = Blocks {
-        blocks: [(Seq(0), Seq(0)); BLOCKS_MAX],
-        count: 0,
-    };
+    pub const NONE: Blocks = Blocks { blocks: [(Seq(0), Seq(0)); BLOCKS_MAX], count: 0 };
 
     /// The blocks.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[Block] {
-        self.blocks
-            .get(..usize::from(self.count))
-            .unwrap_or_default()
+        self.blocks.get(..usize::from(self.count)).unwrap_or_default()
     }
 
     /// Adds a block; false if there is no room.
@@ -113,10 +108,7 @@ pub(crate) const ALIGNED_TIMESTAMPS: u32 =
 pub(crate) const TIMESTAMPS_LEN: usize = 12;
 
 fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
-    octets
-        .get(at..)?
-        .first_chunk()
-        .map(|c| u32::from_be_bytes(*c))
+    octets.get(at..)?.first_chunk().map(|c| u32::from_be_bytes(*c))
 }
 
 impl Options {
@@ -203,11 +195,8 @@ impl Options {
             let [a, b, c, d] = value.to_be_bytes();
             let [e, f, g, h] = echo.to_be_bytes();
             // The two octets in front are those of the SACK option where both are on a SYN.
-            let front = if self.sack_permitted {
-                [kind::SACK_PERMITTED, 2]
-            } else {
-                [kind::NOTHING; 2]
-            };
+            let front =
+                if self.sack_permitted { [kind::SACK_PERMITTED, 2] } else { [kind::NOTHING; 2] };
             out.put(&front);
             out.put(&[kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h]);
         } else if self.sack_permitted {

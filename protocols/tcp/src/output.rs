@@ -38,20 +38,11 @@ impl Sealer {
     #[inline]
     pub(crate) fn new(how: Seal, header: &Header) -> Self {
         let mut octets = [0; HEADER_LEN_MAX];
-        let blank = Header {
-            seq: Seq(0),
-            flags: Flags::NONE,
-            ..*header
-        };
+        let blank = Header { seq: Seq(0), flags: Flags::NONE, ..*header };
         let length = blank.emit(&mut octets);
         let mut sum = Checksum::new();
         sum.add(octets.get(..length).unwrap_or_default());
-        Self {
-            how,
-            octets,
-            length,
-            sum,
-        }
+        Self { how, octets, length, sum }
     }
 
     /// Puts the header in front of a segment's data, with its checksum.
@@ -65,10 +56,8 @@ impl Sealer {
         let segment = self.length + message.len();
         let mut sum = self.how.pseudo;
         let is_left = self.how.leaves_sums && message.len() >= LONG && {
-            let partial = TransportChecksum::Partial {
-                segment: segment as u32,
-                field: CHECKSUM_AT as u16,
-            };
+            let partial =
+                TransportChecksum::Partial { segment: segment as u32, field: CHECKSUM_AT as u16 };
             message.set_attribute(partial).is_ok()
         };
         // The data come last: there may be an odd number of them.
@@ -114,11 +103,8 @@ pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBu
     let mut message = seal(cx, how, &out.header, out.payload)?;
     if out.run > 0 {
         let segment = message.len();
-        let run = Segments {
-            segment: segment as u32,
-            header: (segment - data) as u16,
-            size: out.run,
-        };
+        let run =
+            Segments { segment: segment as u32, header: (segment - data) as u16, size: out.run };
         // Without it nothing this long could go: it is lost, and sent again in single segments.
         message.set_attribute(run).map_err(|_| NoBuffers)?;
     }
@@ -153,10 +139,7 @@ pub(crate) fn send_alone(
     origin: &Origin,
     header: &Header,
 ) -> bool {
-    let how = Seal {
-        pseudo: sent(origin),
-        leaves_sums: false,
-    };
+    let how = Seal { pseudo: sent(origin), leaves_sums: false };
     // The pool has counted what it could not give, the layer below what it did not take.
     seal(cx, how, header, None).is_ok_and(|segment| lower.push(cx, segment).is_ok())
 }

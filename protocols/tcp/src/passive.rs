@@ -27,12 +27,7 @@ const SYN_OCTETS: usize = 60;
 
 /// Whether the protocol above takes one peer more, and what that is told.
 fn room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> StreamRoom {
-    let asked = StreamRoom {
-        host: origin.local,
-        port,
-        full: false,
-        segment_max: u16::MAX,
-    };
+    let asked = StreamRoom { host: origin.local, port, full: false, segment_max: u16::MAX };
     upper.ask(cx, asked).unwrap_or(asked)
 }
 
@@ -181,12 +176,7 @@ impl Tcp {
             }
             return Ok(());
         }
-        let window = self
-            .table
-            .settings
-            .borrow()
-            .receive_buffer
-            .min(u32::from(u16::MAX));
+        let window = self.table.settings.borrow().receive_buffer.min(u32::from(u16::MAX));
         if !header.seq.within(note.syn.irs + 1, window.max(1)) {
             if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
                 let ack = Header {

@@ -42,16 +42,7 @@ impl Note {
         (lower, upper): (SessionRef, ProtocolRef),
         (iss, syn, ends): (Seq, Syn, Ends),
     ) -> Self {
-        Self {
-            iss,
-            syn,
-            ends,
-            lower,
-            upper,
-            sent: now,
-            due: now + RETRY,
-            retries: 0,
-        }
+        Self { iss, syn, ends, lower, upper, sent: now, due: now + RETRY, retries: 0 }
     }
 }
 
@@ -66,11 +57,7 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn new(secret: Secret, max: usize) -> Self {
         let max = max.max(1);
-        Self {
-            notes: Map::new(secret, max),
-            max,
-            is_ticking: Cell::new(false),
-        }
+        Self { notes: Map::new(secret, max), max, is_ticking: Cell::new(false) }
     }
 
     /// Notes one, in place of another of the same key, if there is room.

@@ -43,9 +43,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let limits = Limits::read(build.params);
     let settings = settings(build.params);
     let lower = build.lower(0)?;
-    let given = build
-        .params
-        .parse("local", "a participant, such as port9000")?;
+    let given = build.params.parse("local", "a participant, such as port9000")?;
     let enables = given.unwrap_or_else(|| Participant::of(Part::Any));
     let (cx, name) = (build.cx, build.name);
     Ok(add_limited(cx, name, (lower, enables), &limits, settings))
@@ -59,10 +57,7 @@ pub fn add(
     sessions_max: usize,
     settings: Settings,
 ) -> ProtocolRef {
-    let limits = Limits {
-        sessions_max,
-        ..Limits::default()
-    };
+    let limits = Limits { sessions_max, ..Limits::default() };
     let enables = Participant::of(Part::Any);
     add_limited(cx, name, (lower, enables), &limits, settings)
 }
@@ -75,11 +70,7 @@ fn add_limited(
     settings: Settings,
 ) -> ProtocolRef {
     let table = Rc::new(Table::new(cx, limits, settings));
-    let tcp = Tcp {
-        lower,
-        enables,
-        table,
-    };
+    let tcp = Tcp { lower, enables, table };
     cx.add_protocol(crate::ENTRY.kind, name, tcp)
 }
 

@@ -37,11 +37,7 @@ impl Link {
     /// The way through `lower`, which is asked not to cut segments: how large they may be is found out.
     pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin) -> Self {
         let _ = lower.ask(cx, KeepWhole);
-        Self {
-            lower: lower.clone(),
-            origin,
-            offloads: Offloads::of_session(cx, lower),
-        }
+        Self { lower: lower.clone(), origin, offloads: Offloads::of_session(cx, lower) }
     }
 }
 
@@ -204,10 +200,7 @@ impl TcpSession {
 
     fn notify(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
         let session = this.clone();
-        let is_understood = self
-            .upper
-            .ask(cx, StreamNotice { session, event })
-            .is_some();
+        let is_understood = self.upper.ask(cx, StreamNotice { session, event }).is_some();
         if event == StreamEvent::EndOfStream && !is_understood {
             // Whoever knows nothing of streams will not end this one.
             self.connection.borrow_mut().shut();
@@ -285,10 +278,7 @@ impl TcpSession {
     }
 
     fn how(&self) -> Seal {
-        Seal {
-            pseudo: sent(&self.link.origin),
-            leaves_sums: self.link.offloads.tx_checksum,
-        }
+        Seal { pseudo: sent(&self.link.origin), leaves_sums: self.link.offloads.tx_checksum }
     }
 
     fn flush(&self, cx: &Kernel, burst: &mut Outgoing) {

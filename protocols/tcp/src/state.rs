@@ -94,8 +94,7 @@ impl State {
     #[must_use]
     pub fn next(self, cause: Cause) -> Option<State> {
         let mut ways = TRANSITIONS.iter();
-        ways.find(|(from, by, _)| *from == self && *by == cause)
-            .map(|(_, _, to)| *to)
+        ways.find(|(from, by, _)| *from == self && *by == cause).map(|(_, _, to)| *to)
     }
 
     /// Its name in the standard.
@@ -133,10 +132,7 @@ impl State {
     #[inline]
     #[must_use]
     pub const fn takes_data(self) -> bool {
-        matches!(
-            self,
-            State::SynSent | State::SynReceived | State::Established | State::CloseWait
-        )
+        matches!(self, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
     }
 
     /// Whether this side has ended its direction.

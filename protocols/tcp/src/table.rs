@@ -89,10 +89,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
         sack: flag("sack", usual.sack),
         ecn: flag("ecn", usual.ecn),
         segment_max: params.number("segment_max", usual.segment_max),
-        congestion: known
-            .clone()
-            .find(|name| Some(*name) == named)
-            .unwrap_or(usual.congestion),
+        congestion: known.clone().find(|name| Some(*name) == named).unwrap_or(usual.congestion),
         time_wait: params.duration("time_wait", usual.time_wait),
         user_timeout: params
             .get("user_timeout")

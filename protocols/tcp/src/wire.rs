@@ -138,10 +138,7 @@ impl Plain {
             seq: Seq(long(4)),
             ack: Seq(long(8)),
             window: u16::from_be_bytes([octets[14], octets[15]]),
-            timestamps: Timestamps {
-                value: long(24),
-                echo: long(28),
-            },
+            timestamps: Timestamps { value: long(24), echo: long(28) },
         })
     }
 }
@@ -165,16 +162,7 @@ impl Header {
     /// A header without options.
     #[must_use]
     pub const fn new(src: u16, dst: u16, seq: Seq, ack: Seq, flags: Flags) -> Self {
-        Self {
-            src,
-            dst,
-            seq,
-            ack,
-            flags,
-            window: 0,
-            urgent: 0,
-            options: Options::NONE,
-        }
+        Self { src, dst, seq, ack, flags, window: 0, urgent: 0, options: Options::NONE }
     }
 
     /// Octets of the header at the start of `octets`, options included.

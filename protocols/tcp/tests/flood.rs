@@ -61,18 +61,13 @@ impl Net {
     fn connect(&self, syn: &Header, more: impl Fn()) -> Header {
         self.arrive(PEER, syn, b"");
         let answer = self.sent();
-        assert_eq!(
-            (answer.flags, answer.ack),
-            (Flags::SYN | Flags::ACK, Seq(100))
-        );
+        assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, Seq(100)));
         more();
         drop(self.ip.take_sent());
         let mut ack = Header::new(5000, 7, Seq(100), answer.seq + 1, Flags::ACK);
         ack.window = 1000;
-        ack.options.timestamps = answer.options.timestamps.map(|stamps| Timestamps {
-            value: 11,
-            echo: stamps.value,
-        });
+        ack.options.timestamps =
+            answer.options.timestamps.map(|stamps| Timestamps { value: 11, echo: stamps.value });
         self.arrive(PEER, &ack, b"hello");
         let events = self.top.take_events();
         assert!(matches!(events[..], [Event::OpenDone(a), Event::Demux(b, 5)] if a == b));
@@ -107,30 +102,17 @@ fn who_is_there_connects_during_a_flood() {
         let net = Net::new();
         flood(&net, 0);
         let answer = net.connect(&net.syn(options), || flood(&net, 100_000));
-        assert_eq!(
-            answer.options.window_scale.is_some(),
-            options.window_scale.is_some()
-        );
+        assert_eq!(answer.options.window_scale.is_some(), options.window_scale.is_some());
         let (session, _) = net.top.take_opened().pop().unwrap();
         session.hold();
-        let told = session
-            .ask(&net.cx, xk_kit::stream::StreamInfo::default())
-            .unwrap();
-        let segment = if options.timestamps.is_some() {
-            1448
-        } else {
-            536
-        };
+        let told = session.ask(&net.cx, xk_kit::stream::StreamInfo::default()).unwrap();
+        let segment = if options.timestamps.is_some() { 1448 } else { 536 };
         assert_eq!((told.state, told.segment), ("ESTABLISHED", segment));
         // All notes go in time, and nothing is left.
         net.cx.advance(Duration::from_secs(120));
         drop(net.ip.take_sent());
         drop(net.top.take_received());
-        let list = ListSessions {
-            max: 9,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let list = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
         assert_eq!(net.tcp.ask(&net.cx, list).unwrap().total, 1);
         drop(session);
         net.cx.stop();

@@ -20,18 +20,8 @@ fn all_go_as_written() {
             Err(what) => failures.push(what),
         }
     }
-    let count: usize = failures
-        .iter()
-        .map(|what| what.matches("  script: ").count())
-        .sum();
-    assert!(
-        failures.is_empty(),
-        "{}{count} scripts did not go as written",
-        failures.concat()
-    );
+    let count: usize = failures.iter().map(|what| what.matches("  script: ").count()).sum();
+    assert!(failures.is_empty(), "{}{count} scripts did not go as written", failures.concat());
     println!("{ran} scripts went as written");
-    assert!(
-        filter.is_some() || ran >= CASES_MIN,
-        "{ran} scripts are too few"
-    );
+    assert!(filter.is_some() || ran >= CASES_MIN, "{ran} scripts are too few");
 }

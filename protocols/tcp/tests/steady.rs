@@ -27,12 +27,7 @@ struct Pair {
 }
 
 fn ends(local: u16, peer: u16) -> Ends {
-    Ends {
-        local,
-        peer,
-        path: 1480,
-        clock_offset: 5,
-    }
+    Ends { local, peer, path: 1480, clock_offset: 5 }
 }
 
 impl Pair {

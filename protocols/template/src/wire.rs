@@ -19,10 +19,7 @@ mod tests {
 
     #[test]
     fn real_octets() {
-        let header = Header {
-            number: 7,
-            length: 0x0102,
-        };
+        let header = Header { number: 7, length: 0x0102 };
         assert_eq!(header.emit(), [0, 7, 1, 2]);
         assert_eq!(Header::parse(&[0, 7, 1, 2]), header);
     }

@@ -33,17 +33,11 @@ impl Stack {
         let top = Top::add(&cx, "top");
         cx.numbers_mut().override_pair(top.id(), layer.id(), number);
         cx.start().unwrap();
-        Self {
-            cx,
-            bottom,
-            layer,
-            top,
-        }
+        Self { cx, bottom, layer, top }
     }
 
     fn open(&self) -> Result<SessionRef, OpenError> {
-        self.top
-            .open(&self.cx, &self.layer, Participants::default())
+        self.top.open(&self.cx, &self.layer, Participants::default())
     }
 
     fn arrive(&self, octets: &[u8]) -> bool {

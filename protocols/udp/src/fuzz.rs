@@ -33,11 +33,7 @@ pub fn fuzz_wire(data: &[u8]) {
         assert_eq!(octets[6..], data[6..HEADER_LEN], "the checksum changed");
     }
     let end = HEADER_LEN + datagram.payload.len();
-    assert_eq!(
-        datagram.payload,
-        &data[HEADER_LEN..end],
-        "the payload changed"
-    );
+    assert_eq!(datagram.payload, &data[HEADER_LEN..end], "the payload changed");
 }
 
 /// A lower layer that stands for IP: one session, which answers for addresses and swallows what is pushed.
@@ -58,9 +54,7 @@ impl Protocol for Below {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let upper = upper.receiver.clone();
-        let body = BelowSession {
-            upper: upper.clone(),
-        };
+        let body = BelowSession { upper: upper.clone() };
         *self.session.borrow_mut() = Some(cx.new_passive_session(this, &upper, body));
         Ok(Enable(0))
     }
@@ -119,10 +113,7 @@ impl Session for BelowSession {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if ask
-            .answer::<PeerHost>(|q| q.host = Ipv4::LOCALHOST)
-            .is_answered()
-        {
+        if ask.answer::<PeerHost>(|q| q.host = Ipv4::LOCALHOST).is_answered() {
             return Answer::Answered;
         }
         ask.answer::<PseudoHeader>(|q| (q.sum, q.sum_sent) = (17, 17))
@@ -187,11 +178,7 @@ pub fn fuzz_stack(data: &[u8]) {
     ];
     let unsent: u64 = replies.iter().map(|why| dropped.of(why)).sum();
     let lost = dropped.total() - unsent;
-    assert_eq!(
-        arrived,
-        above.head().received() + lost,
-        "each is delivered or counted"
-    );
+    assert_eq!(arrived, above.head().received() + lost, "each is delivered or counted");
     cx.stop();
     assert_eq!(pool.stats().descriptors_live, 0, "nothing is left");
 }

@@ -93,10 +93,7 @@ pub fn add(
     sessions_max: usize,
     checksum: bool,
 ) -> ProtocolRef {
-    let bounds = Bounds {
-        offers: OFFERS_MAX,
-        ..Bounds::sessions(sessions_max)
-    };
+    let bounds = Bounds { offers: OFFERS_MAX, ..Bounds::sessions(sessions_max) };
     let layer = layered(cx, lower, bounds, (checksum, SOURCES_MAX));
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
@@ -108,11 +105,7 @@ fn layered(
     (checksum, sources): (bool, usize),
 ) -> Ports {
     let secret = cx.secret();
-    let udp = Udp {
-        checksum,
-        origins: Origins::new(secret),
-        talkers: Talkers::new(sources),
-    };
+    let udp = Udp { checksum, origins: Origins::new(secret), talkers: Talkers::new(sources) };
     Layered::new(secret, lower, bounds, udp)
 }
 
@@ -145,10 +138,7 @@ fn is_intact(
 
 /// A sum with the octets of a message behind the first `front`.
 fn with_payload(mut sum: Checksum, message: &Message, mut front: usize) -> Checksum {
-    if let Some(payload) = message
-        .single_slice()
-        .and_then(|octets| octets.get(front..))
-    {
+    if let Some(payload) = message.single_slice().and_then(|octets| octets.get(front..)) {
         sum.add(payload);
         return sum;
     }
@@ -163,20 +153,16 @@ fn with_payload(mut sum: Checksum, message: &Message, mut front: usize) -> Check
 /// The receiver of what comes to this port and host, which may be a broadcast or a group.
 fn receiver(all: &Ports, port: u16, host: Option<Ipv4Addr>) -> Option<Receiver> {
     let at = |host| all.offers.get(&offer_of(port, host));
-    host.and_then(|host| at(host.into()))
-        .or_else(|| at(ANY_HOST))
+    host.and_then(|host| at(host.into())).or_else(|| at(ANY_HOST))
 }
 
 /// True if what comes to this port is taken by `upper` alone, or not at all.
 fn may_use(all: &Ports, port: u16, host: u32, upper: &ProtocolRef) -> bool {
     let at = |host| all.offers.get(&offer_of(port, host));
-    [ANY_HOST, host]
-        .into_iter()
-        .filter_map(at)
-        .all(|receiver| match receiver {
-            Receiver::Protocol(other) => other == *upper,
-            Receiver::Session(session) => session.head().upper() == upper.id(),
-        })
+    [ANY_HOST, host].into_iter().filter_map(at).all(|receiver| match receiver {
+        Receiver::Protocol(other) => other == *upper,
+        Receiver::Session(session) => session.head().upper() == upper.id(),
+    })
 }
 
 /// True if this port is offered to no one.
@@ -238,11 +224,7 @@ impl Layer<HEADER_LEN> for Udp {
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> State {
         let pseudo = self.origins.of(cx, lower).pseudo;
         let (local, peer) = ports_in(key);
-        let sends = if peer == 0 {
-            Sends::NoPeer
-        } else {
-            Sends::Freely
-        };
+        let sends = if peer == 0 { Sends::NoPeer } else { Sends::Freely };
         State {
             template: Template::new((local, peer), pseudo, self.checksum),
             leaves_sums: Offloads::of_session(cx, lower).tx_checksum,
@@ -258,9 +240,7 @@ impl Layer<HEADER_LEN> for Udp {
     /// The header for a payload in one slice, below [`LONG`]: that is summed without a call.
     #[inline(always)]
     fn header(&self, own: &Connected, message: &Message) -> Option<[u8; HEADER_LEN]> {
-        let State {
-            template, sends, ..
-        } = &own.state;
+        let State { template, sends, .. } = &own.state;
         let payload = message.single_slice()?;
         let octets = payload.len();
         if octets >= LONG || octets > own.octets_max || sends.get() != Sends::Freely {
@@ -279,11 +259,7 @@ impl Layer<HEADER_LEN> for Udp {
         own: &Connected,
         message: &mut Message,
     ) -> Result<[u8; HEADER_LEN], Unsent> {
-        let State {
-            template,
-            leaves_sums,
-            sends,
-        } = &own.state;
+        let State { template, leaves_sums, sends } = &own.state;
         let octets = message.len();
         match sends.get() {
             Sends::Freely if octets <= own.octets_max => {}
@@ -445,12 +421,7 @@ impl Layer<HEADER_LEN> for Udp {
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<ServesPort>() {
-            let host = own.lower.ask(
-                cx,
-                MyHost {
-                    host: Ipv4Addr::UNSPECIFIED,
-                },
-            );
+            let host = own.lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED });
             let host = host.map(|q| q.host);
             let found = receiver(&own.all, question.port, host);
             question.served = matches!(found, Some(Receiver::Protocol(_)));
@@ -478,10 +449,8 @@ impl Layer<HEADER_LEN> for Udp {
 fn leave_sum(template: &Template, message: &mut Message) -> Option<[u8; HEADER_LEN]> {
     let payload = message.len();
     let header = template.partial_header(payload)?;
-    let partial = TransportChecksum::Partial {
-        segment: (payload + HEADER_LEN) as u32,
-        field: CHECKSUM_AT,
-    };
+    let partial =
+        TransportChecksum::Partial { segment: (payload + HEADER_LEN) as u32, field: CHECKSUM_AT };
     message.set_attribute(partial).is_ok().then_some(header)
 }
 
@@ -500,22 +469,12 @@ impl Udp {
         let host = origin.local.map_or(ANY_HOST, u32::from);
         let (local, peer) = ports_in(key);
         let may_use = |port| may_use(all, port, host, upper);
-        if let Some(many) = origin
-            .peer
-            .filter(|_| IsMany::ask(cx, &all.lower, origin.peer))
-        {
-            let local = if local == 0 {
-                Wild::Any
-            } else {
-                Wild::Is(local)
-            };
+        if let Some(many) = origin.peer.filter(|_| IsMany::ask(cx, &all.lower, origin.peer)) {
+            let local = if local == 0 { Wild::Any } else { Wild::Is(local) };
             if matches!(local, Wild::Is(port) if !may_use(port)) {
                 return Err(OpenError::InUse);
             }
-            let to = Peer {
-                host: many,
-                port: peer,
-            };
+            let to = Peer { host: many, port: peer };
             let opened = Unconnected::open(all, cx, (this, upper), (local, host), Some(to))?;
             // It opens what it needs itself, to hosts that it is told of, too.
             lower.close(cx);

@@ -123,10 +123,7 @@ impl Unconnected {
             host => self.source(cx, Ipv4Addr::from(host)),
         };
         let participants = Participants::pair(local, Part::Host(host));
-        let lower = self
-            .all
-            .lower
-            .open(cx, Upper::new(&self.udp), participants)?;
+        let lower = self.all.lower.open(cx, Upper::new(&self.udp), participants)?;
         if self.ways.len() >= PEERS_MAX
             && let Some(oldest) = self.order.oldest()
         {

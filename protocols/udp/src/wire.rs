@@ -91,11 +91,7 @@ impl Header {
             return Err(Error::Port);
         };
         let src = NonZeroU16::new(u16::from_be_bytes([a, b]));
-        Ok(Self {
-            src,
-            dst,
-            length: Length(length),
-        })
+        Ok(Self { src, dst, length: Length(length) })
     }
 
     /// The template for datagrams with this header's ports, in IPv4 between these addresses.
@@ -248,12 +244,7 @@ impl<'a> Datagram<'a> {
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let src = self.src.map_or(0, NonZeroU16::get);
-        write!(
-            f,
-            "{src} > {}: UDP, length {}",
-            self.dst,
-            self.length.payload()
-        )
+        write!(f, "{src} > {}: UDP, length {}", self.dst, self.length.payload())
     }
 }
 

@@ -108,10 +108,7 @@ fn checksums_can_be_left_out() {
     session.push(&net.cx, net.cx.message(b"x")).unwrap();
     let sent = octets(&net.ip.take_sent()[0].message);
     assert_eq!(sent[6..8], [0, 0]);
-    assert_eq!(
-        session.ask(&net.cx, MaxPacket::default()).unwrap().octets,
-        992
-    );
+    assert_eq!(session.ask(&net.cx, MaxPacket::default()).unwrap().octets, 992);
 }
 
 #[test]
@@ -123,22 +120,14 @@ fn an_enable_gets_a_session_for_each_peer() {
     assert!(net.inject((5000, 7), b"again"));
     assert!(net.inject((5001, 7), b"other"));
     let events = net.top.take_events();
-    let [
-        Event::OpenDone(a),
-        Event::Demux(b, 5),
-        Event::Demux(c, 5),
-        Event::OpenDone(d),
-        _,
-    ] = events[..]
+    let [Event::OpenDone(a), Event::Demux(b, 5), Event::Demux(c, 5), Event::OpenDone(d), _] =
+        events[..]
     else {
         panic!("{events:?}");
     };
     assert!(a == b && b == c && c != d);
     let (session, participants) = net.top.take_opened().swap_remove(0);
-    assert_eq!(
-        participants.to_string(),
-        "port7@10.0.0.1, port5000@10.0.0.2"
-    );
+    assert_eq!(participants.to_string(), "port7@10.0.0.1, port5000@10.0.0.2");
     assert_eq!(octets(&net.top.take_received()[0].message), b"hello");
     session.push(&net.cx, net.cx.message(b"reply")).unwrap();
     let sent = octets(&net.ip.take_sent()[0].message);
@@ -154,10 +143,7 @@ fn sessions_answer_for_themselves() {
     let net = Net::new();
     let session = net.open("port5000@10.0.0.1, port7@10.0.0.2").unwrap();
     assert_eq!(session, net.open("port5000, port7@10.0.0.2").unwrap());
-    assert_eq!(
-        (session.head().opens(), net.ip.held()[0].head().opens()),
-        (2, 1)
-    );
+    assert_eq!((session.head().opens(), net.ip.held()[0].head().opens()), (2, 1));
     let cx = &net.cx;
     assert_eq!(session.ask(cx, MyPort::default()).unwrap().port, 5000);
     assert_eq!(session.ask(cx, PeerPort::default()).unwrap().port, 7);
@@ -172,10 +158,7 @@ fn sessions_answer_for_themselves() {
     assert_eq!(net.drops(&reason::TOO_BIG), 1);
     let other = Top::add(cx, "other");
     let participants = Participants::from_str("port5000, port7@10.0.0.2").unwrap();
-    assert_eq!(
-        other.open(cx, &net.udp, participants),
-        Err(OpenError::InUse)
-    );
+    assert_eq!(other.open(cx, &net.udp, participants), Err(OpenError::InUse));
     session.close(cx);
     session.close(cx);
     assert!(session.head().is_closed() && net.ip.held().is_empty());
@@ -186,21 +169,12 @@ fn participants_that_do_not_fit_are_errors() {
     let net = Net::new();
     let error = |text| net.open(text).unwrap_err();
     let address = OpenError::Address;
-    assert_eq!(
-        error("port0, port7@10.0.0.2"),
-        address(AddressError::OutOfRange)
-    );
-    assert_eq!(
-        error("*, port0@10.0.0.2"),
-        address(AddressError::OutOfRange)
-    );
+    assert_eq!(error("port0, port7@10.0.0.2"), address(AddressError::OutOfRange));
+    assert_eq!(error("*, port0@10.0.0.2"), address(AddressError::OutOfRange));
     assert_eq!(error("*, *@10.0.0.2"), address(AddressError::Wildcard));
     assert_eq!(error("*, 10.0.0.2"), address(AddressError::WrongFamily));
     assert_eq!(error("*"), address(AddressError::Count));
-    assert_eq!(
-        net.enable("*").unwrap_err(),
-        address(AddressError::Wildcard)
-    );
+    assert_eq!(net.enable("*").unwrap_err(), address(AddressError::Wildcard));
     assert_eq!(net.ip.held().len(), 0, "nothing is left open below");
 }
 
@@ -242,10 +216,7 @@ fn bad_datagrams_are_counted_by_reason() {
     let drops = net.udp.head().drops();
     assert_eq!(drops.of(&reason::TRUNCATED), 2 * 8);
     assert_eq!(drops.total(), 2 * 9 * good.len() as u64);
-    assert_eq!(
-        (net.top.received(), net.udp.head().received()),
-        (2, drops.total() + 2)
-    );
+    assert_eq!((net.top.received(), net.udp.head().received()), (2, drops.total() + 2));
     // Octets behind the end are cut off; no checksum is a right one.
     assert!(inject(&[&good[..], b"padding"].concat()));
     let mut plain = good.clone();
@@ -294,10 +265,7 @@ fn refusals_carry_the_header() {
     assert!(unwanted.message.eq_octets(&whole));
     let mut broadcast = net.datagram(PEER, (5000, 9), b"x");
     broadcast.set_attribute(LinkCast::Broadcast).unwrap();
-    assert!(
-        net.ip.inject(&net.cx, Some(Part::Host(PEER)), broadcast),
-        "dropped, not refused"
-    );
+    assert!(net.ip.inject(&net.cx, Some(Part::Host(PEER)), broadcast), "dropped, not refused");
     assert_eq!(net.drops(&reason::NO_PORT), 2);
 }
 
@@ -319,10 +287,7 @@ fn an_unconnected_session_talks_with_everybody() {
         session.push(&net.cx, received.message).unwrap();
         let sent = &net.ip.take_sent()[0];
         assert_eq!(sent.peer, Some(Part::Host(host(n))));
-        assert!(
-            sent.message
-                .eq_octets(&frame(OWN, host(n), (53, 1000), &[n]))
-        );
+        assert!(sent.message.eq_octets(&frame(OWN, host(n), (53, 1000), &[n])));
     }
     assert_eq!(net.ip.held().len(), xk_udp::PEERS_MAX);
     let nowhere = net.cx.message(b"x");
@@ -407,11 +372,7 @@ fn errors_of_the_network_find_their_session() {
     let push = || session.push(&net.cx, net.cx.message(b"x"));
     assert_eq!((push(), push()), (Err(PushError::Unreachable), Ok(())));
     // What nobody here sent, and what came back from above.
-    assert!(
-        net.udp
-            .ask(&net.cx, error(&sent.session, [9; 16]))
-            .is_none()
-    );
+    assert!(net.udp.ask(&net.cx, error(&sent.session, [9; 16])).is_none());
     assert!(net.udp.ask(&net.cx, error(&session, start)).is_none());
     let mut short = error(&sent.session, start);
     short.start_len = HEADER_LEN - 1;
@@ -426,11 +387,7 @@ fn sessions_are_bounded_and_nothing_is_left() {
     for n in 0..10_000u16 {
         assert!(net.inject((1 + n, 7), b"flood"));
     }
-    let list = xk_core::control::ListSessions {
-        max: 100,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let list = xk_core::control::ListSessions { max: 100, sessions: Vec::new(), total: 0 };
     assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
     // Nobody holds them, so none holds the session below.
     assert_eq!(net.ip.held().len(), 0);

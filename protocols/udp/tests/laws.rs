@@ -94,10 +94,7 @@ impl Fixture for OverLink {
 fn over_hosts() {
     let findings = conformance::all(&OverHosts);
     println!("{findings}");
-    assert!(
-        findings.held.len() + 1 >= LAWS.len(),
-        "only type numbers do not apply"
-    );
+    assert!(findings.held.len() + 1 >= LAWS.len(), "only type numbers do not apply");
 }
 
 #[test]

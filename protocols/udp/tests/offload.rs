@@ -21,10 +21,7 @@ struct Net {
 impl Net {
     fn new(partial_checksums: bool, checksum: bool) -> Self {
         let cx = TestKernel::new(7);
-        let lower = Lower {
-            partial_checksums,
-            ..Lower::host(OWN, 17)
-        };
+        let lower = Lower { partial_checksums, ..Lower::host(OWN, 17) };
         let ip = Bottom::add(&cx, "ip", lower);
         let udp = xk_udp::add(&cx, "udp", ip.protocol().clone(), 8, checksum);
         let top = Top::add(&cx, "top");
@@ -38,9 +35,7 @@ impl Net {
     }
 
     fn sent(&self, session: &SessionRef, payload: &[u8]) -> Message {
-        session
-            .push(&self.cx, self.cx.message(payload))
-            .expect("a session sends");
+        session.push(&self.cx, self.cx.message(payload)).expect("a session sends");
         self.ip.take_sent().pop().expect("a datagram").message
     }
 

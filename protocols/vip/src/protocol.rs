@@ -58,19 +58,13 @@ pub fn add(
 
 impl Vip {
     fn new(shared: Shared) -> Self {
-        Self {
-            shared: Rc::new(shared),
-            place: 0,
-        }
+        Self { shared: Rc::new(shared), place: 0 }
     }
 
     /// The place of an upper protocol.
     fn place(&self, cx: &Kernel, this: &ProtocolRef, upper: Upper<'_>) -> Result<usize, OpenError> {
         let shared = &self.shared;
-        shared.uppers.place(cx, this, upper, |place| Self {
-            shared: Rc::clone(shared),
-            place,
-        })
+        shared.uppers.place(cx, this, upper, |place| Self { shared: Rc::clone(shared), place })
     }
 
     /// Finds the ways of a session that was opened from above.
@@ -108,10 +102,7 @@ impl Vip {
         let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
         let local = local_host(&participants);
         let host = peer_host(cx, &shared.link, lower, participants)?;
-        let sent_to = SpecificDestination {
-            host: Ipv4::UNSPECIFIED,
-            many: false,
-        };
+        let sent_to = SpecificDestination { host: Ipv4::UNSPECIFIED, many: false };
         let sent_to = lower.ask(cx, sent_to).filter(|to| to.many);
         // What is sent to all is not for those who serve one at a time.
         let is_to_many = u32::from(sent_to.is_some()) * TO_MANY;
@@ -162,12 +153,7 @@ impl Vip {
         message: Message,
     ) -> Result<(), Refused> {
         let ether = lower.ask(cx, xk_kit::control::PeerEther::default());
-        let host = lower.ask(
-            cx,
-            xk_kit::control::PeerHost {
-                host: Ipv4::UNSPECIFIED,
-            },
-        );
+        let host = lower.ask(cx, xk_kit::control::PeerHost { host: Ipv4::UNSPECIFIED });
         let peer = match (host, ether) {
             (Some(host), _) => Part::Host(host.host),
             (None, Some(ether)) => Part::Ether(ether.address),
@@ -205,9 +191,7 @@ impl Vip {
             return None;
         };
         let upper = session.and_then(|session| path_of(cx, &session));
-        Some(upper.map_or(Answer::Unknown, |path| {
-            path.stand_in.receiver.control(cx, ask)
-        }))
+        Some(upper.map_or(Answer::Unknown, |path| path.stand_in.receiver.control(cx, ask)))
     }
 }
 

@@ -100,9 +100,8 @@ impl Path {
     /// Lets go of stations that are another host by now: the next message through one finds out anew whose it is.
     pub(crate) fn unhear(&self, is_other: impl Fn(&SessionRef) -> bool) {
         let heard = self.heard.take();
-        let (gone, kept): (Vec<_>, Vec<_>) = heard
-            .into_iter()
-            .partition(|weak| weak.upgrade().is_none_or(|lower| is_other(&lower)));
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            heard.into_iter().partition(|weak| weak.upgrade().is_none_or(|lower| is_other(&lower)));
         self.heard.borrow_mut().extend(kept);
         self.unmark(&gone);
     }
@@ -191,9 +190,7 @@ impl VipSession {
     fn current(&self) -> Option<SessionRef> {
         let path = &*self.path;
         let link = path.link.get();
-        link.filter(|_| path.limit.get() > 0)
-            .or_else(|| path.net.get())
-            .or_else(|| path.link.get())
+        link.filter(|_| path.limit.get() > 0).or_else(|| path.net.get()).or_else(|| path.link.get())
     }
 
     /// The host of ours that the peer knows by the way that is used now, if that has one.
@@ -227,9 +224,7 @@ impl VipSession {
         let own = own.filter(|own| !own.is_unspecified())?;
         path.local.set(own);
         if let Some(net) = path.net.get()
-            && net
-                .ask(cx, MyHost { host })
-                .is_some_and(|net| net.host != own)
+            && net.ask(cx, MyHost { host }).is_some_and(|net| net.host != own)
         {
             self.drop_net(cx);
         }

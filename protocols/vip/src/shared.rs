@@ -99,10 +99,7 @@ impl Shared {
     ) -> Result<(SessionRef, Rc<Path>), OpenError> {
         let upper = stand_in.receiver.clone();
         let path = Rc::new(Path::new(key, local, stand_in));
-        let body = VipSession {
-            shared: Rc::clone(self),
-            path: Rc::clone(&path),
-        };
+        let body = VipSession { shared: Rc::clone(self), path: Rc::clone(&path) };
         let session = if passive {
             let session = cx.new_passive_session(this, &upper, body);
             session.head().set_source(key.0);
@@ -226,11 +223,7 @@ impl Shared {
             return 0;
         };
         self.asked.unbind(&path.host().to_bits());
-        let asked = RunsVirtual {
-            host: path.host(),
-            address: known.address,
-            runs: false,
-        };
+        let asked = RunsVirtual { host: path.host(), address: known.address, runs: false };
         // Where nobody keeps a table all hosts are taken to run it (paper 001, section 3.1).
         match self.link.ask(cx, asked) {
             Some(answer) if !answer.runs => 0,

@@ -44,17 +44,10 @@ impl Fixture for ByIp {
         // It has no numbers of its own: what stands above is selected on the layers below.
         for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
             let upper = "top";
-            let entry = Number {
-                upper,
-                lower,
-                number,
-            };
+            let entry = Number { upper, lower, number };
             cx.numbers_mut().add(entry).expect("one number");
         }
-        let link = Lower {
-            kind: "eth",
-            ..Lower::host(host(side), 90)
-        };
+        let link = Lower { kind: "eth", ..Lower::host(host(side), 90) };
         let link = Bottom::add(cx, "link", link);
         let params = Params::default();
         let built = (xk_vip::ENTRY.build)(&mut Build {

@@ -92,11 +92,7 @@ pub fn add(
 
 impl VipAddr {
     fn new(shared: Shared) -> Self {
-        Self {
-            shared: Rc::new(shared),
-            place: 0,
-            latest: Latest::default(),
-        }
+        Self { shared: Rc::new(shared), place: 0, latest: Latest::default() }
     }
 
     fn place(
@@ -136,10 +132,7 @@ impl VipAddr {
         let opened = shared.open_link(cx, &stand_in, both.clone());
         let session = opened.map_err(|_| &reason::TABLE_FULL)?;
         let held = true;
-        let known = Known {
-            session: session.clone(),
-            held,
-        };
+        let known = Known { session: session.clone(), held };
         let told = shared.note(cx, key, known);
         let told = told.and_then(|()| stand_in.receiver.open_done(cx, &session, both));
         if let Err(unwanted) = told {
@@ -181,10 +174,7 @@ impl VipAddr {
         }
         let host = Ipv4::UNSPECIFIED;
         let by_host = lower.ask(cx, PeerHost { host });
-        let Some(ether) = lower
-            .ask(cx, PeerEther::default())
-            .filter(|_| by_host.is_none())
-        else {
+        let Some(ether) = lower.ask(cx, PeerEther::default()).filter(|_| by_host.is_none()) else {
             return stand_in.receiver.demux(cx, lower, message);
         };
         let both = Participants::pair(Part::Any, Part::Ether(ether.address));
@@ -237,10 +227,7 @@ impl Protocol for VipAddr {
             let session = shared.open_link(cx, &stand_in, participants)?;
             let key = (host.to_bits(), place);
             let is_known = shared.known(key).is_some_and(|known| known == session);
-            let known = Known {
-                session: session.clone(),
-                held: false,
-            };
+            let known = Known { session: session.clone(), held: false };
             if !is_known && shared.note(cx, key, known).is_err() {
                 session.close(cx);
                 return Err(OpenError::Full);

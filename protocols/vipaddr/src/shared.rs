@@ -95,18 +95,11 @@ impl Shared {
     }
 
     pub(crate) fn look(&self, cx: &Kernel, host: Ipv4) -> Presence {
-        let asked = Resolve {
-            host,
-            address: None,
-        };
+        let asked = Resolve { host, address: None };
         let Some(address) = self.link.ask(cx, asked).and_then(|known| known.address) else {
             return Presence::Silent;
         };
-        let asked = RunsVirtual {
-            host,
-            address,
-            runs: false,
-        };
+        let asked = RunsVirtual { host, address, runs: false };
         // Where nobody keeps a table all hosts are taken to run it (paper 001, section 3.1).
         match self.link.ask(cx, asked) {
             Some(answer) if !answer.runs => Presence::Answers,
@@ -209,11 +202,8 @@ impl Shared {
         if self.heard.len() >= HEARD_MAX {
             self.sweep(cx);
         }
-        let heard = Heard {
-            lower: lower.downgrade(),
-            shown: session.clone(),
-            checked: self.changes.get(),
-        };
+        let heard =
+            Heard { lower: lower.downgrade(), shown: session.clone(), checked: self.changes.get() };
         // In a full map the next message through it finds out anew, and is refused.
         let _ = self.heard.replace(lower.id().0, heard);
     }

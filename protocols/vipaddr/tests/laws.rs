@@ -37,17 +37,10 @@ impl Fixture for ByIp {
         // It has no numbers of its own: what stands above is selected on the layers below.
         for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
             let upper = "top";
-            let entry = Number {
-                upper,
-                lower,
-                number,
-            };
+            let entry = Number { upper, lower, number };
             cx.numbers_mut().add(entry).expect("one number");
         }
-        let link = Lower {
-            kind: "eth",
-            ..Lower::host(host(side), 90)
-        };
+        let link = Lower { kind: "eth", ..Lower::host(host(side), 90) };
         let link = Bottom::add(cx, "link", link);
         let built = (xk_vipaddr::ENTRY.build)(&mut Build {
             cx,
@@ -62,11 +55,8 @@ impl Fixture for ByIp {
 
 /// What it answers are sessions of the layers below, which it made in the name of an object of its own: they tell of that one as
 /// who receives, where these laws look for the protocol above. What stands of them is in `sessions.rs` and in composed graphs.
-const OF_THE_LAYERS_BELOW: [&str; 3] = [
-    "sessions open, count and close",
-    "an enable makes sessions",
-    "a layer may slip between",
-];
+const OF_THE_LAYERS_BELOW: [&str; 3] =
+    ["sessions open, count and close", "an enable makes sessions", "a layer may slip between"];
 
 #[test]
 fn keeps_the_laws() {

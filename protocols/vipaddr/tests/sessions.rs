@@ -14,16 +14,9 @@ fn the_session_is_the_layers_own() {
     let kernel = TestKernel::new(1);
     let cx = &kernel;
     let net = Bottom::add(cx, "ip", Lower::host(OWN, 90));
-    let link = Lower {
-        kind: "eth",
-        ..Lower::host(OWN, 90)
-    };
+    let link = Lower { kind: "eth", ..Lower::host(OWN, 90) };
     let link = Bottom::add(cx, "link", link);
-    let number = Number {
-        upper: "top",
-        lower: "ip",
-        number: 90,
-    };
+    let number = Number { upper: "top", lower: "ip", number: 90 };
     cx.numbers_mut().add(number).expect("one number");
     let both = (link.protocol().clone(), net.protocol().clone());
     let vipaddr = xk_vipaddr::add(cx, "vipaddr", both, xk_vipaddr::ETHER_BASE);
@@ -36,10 +29,7 @@ fn the_session_is_the_layers_own() {
     let session = top.open(cx, &vipaddr, both()).expect("a session");
     assert_eq!(session.head().protocol(), net.protocol().id());
     assert!(top.open(cx, &vipaddr, both()).expect("it is there") == session);
-    assert_eq!(
-        stranger.open(cx, &vipaddr, both()),
-        Err(OpenError::NoTypeNumber)
-    );
+    assert_eq!(stranger.open(cx, &vipaddr, both()), Err(OpenError::NoTypeNumber));
     let any = Participants::local(Part::Any);
     let enable = top.enable(cx, &vipaddr, any.clone()).expect("an offer");
     vipaddr.open_disable(cx, enable);

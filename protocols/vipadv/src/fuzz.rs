@@ -45,11 +45,7 @@ impl Protocol for Watcher {
         let Some(changed) = ask.get::<HostChanged>() else {
             return Answer::Unknown;
         };
-        let asked = RunsVirtual {
-            host: changed.host,
-            address: [2; 6],
-            runs: false,
-        };
+        let asked = RunsVirtual { host: changed.host, address: [2; 6], runs: false };
         assert!(self.0.ask(cx, asked).is_some(), "it always knows");
         Answer::Answered
     }
@@ -71,10 +67,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
     });
     let said = Rc::new(Cell::new(0));
     let below = cx.add_protocol("below", "below", Below(Rc::clone(&said)));
-    let settings = Settings {
-        entries_max: ENTRIES_MAX,
-        ..Settings::default()
-    };
+    let settings = Settings { entries_max: ENTRIES_MAX, ..Settings::default() };
     let vipadv = crate::add(&cx, "vipadv", below, settings);
     let watcher = cx.add_protocol("watcher", "watcher", Watcher(vipadv.clone()));
     if cx.start().is_err() {
@@ -88,11 +81,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
         match operation & 3 {
             0 => {
                 let protocol_type = crate::PROTOCOL_TYPE ^ u16::from(operation >> 7);
-                let heard = Heard {
-                    protocol_type,
-                    host,
-                    address,
-                };
+                let heard = Heard { protocol_type, host, address };
                 let taken = vipadv.ask(&cx, heard).is_some();
                 assert_eq!(taken, operation >> 7 == 0, "one type is its own");
             }
@@ -115,10 +104,7 @@ pub fn fuzz_stack(mut data: &[u8]) {
 }
 
 fn check(cx: &Kernel, vipadv: &ProtocolRef) {
-    let asked = VipTable {
-        max: 100,
-        ..VipTable::default()
-    };
+    let asked = VipTable { max: 100, ..VipTable::default() };
     let Some(table) = vipadv.ask(cx, asked) else {
         panic!("the table is not told");
     };
@@ -127,15 +113,8 @@ fn check(cx: &Kernel, vipadv: &ProtocolRef) {
         let age = cx.now().since(known.heard);
         assert!(age.as_secs() < LIFETIME_S, "a host is kept for too long");
         let (host, address, runs) = (known.host, known.address, false);
-        let asked = RunsVirtual {
-            host,
-            address,
-            runs,
-        };
+        let asked = RunsVirtual { host, address, runs };
         let answer = vipadv.ask(cx, asked);
-        assert!(
-            answer.is_some_and(|a| a.runs),
-            "the table contradicts itself"
-        );
+        assert!(answer.is_some_and(|a| a.runs), "the table contradicts itself");
     }
 }

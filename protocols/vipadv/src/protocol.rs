@@ -102,11 +102,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         if time >= RETRY && time <= Duration::from_secs(86_400) {
             return Ok(time);
         }
-        Err(BuildError::Param {
-            name,
-            index: 0,
-            expected: "a time from 1s to 1 day".into(),
-        })
+        Err(BuildError::Param { name, index: 0, expected: "a time from 1s to 1 day".into() })
     };
     let settings = Settings {
         assume: match build.params.text("assume") {
@@ -148,11 +144,7 @@ impl VipAdv {
 
     /// Says that we run virtual protocols, to one or to all. Answers in how many packets.
     fn say(&self, cx: &Kernel, to: Option<(Ipv4, [u8; 6], Ipv4)>) -> usize {
-        let say = Say {
-            protocol_type: self.settings.protocol_type,
-            to,
-            sent: 0,
-        };
+        let say = Say { protocol_type: self.settings.protocol_type, to, sent: 0 };
         self.lower.ask(cx, say).map_or(0, |say| say.sent)
     }
 
@@ -176,11 +168,8 @@ impl VipAdv {
         if heard.protocol_type != self.settings.protocol_type {
             return Answer::Unknown;
         }
-        let (news, gone) = self.table.hear(VipHost {
-            host: heard.host,
-            address: heard.address,
-            heard: cx.now(),
-        });
+        let (news, gone) =
+            self.table.hear(VipHost { host: heard.host, address: heard.address, heard: cx.now() });
         self.age_later(cx, this);
         if news {
             self.tell(cx, heard.host);
@@ -239,10 +228,7 @@ impl VipAdv {
 
 impl Protocol for VipAdv {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let take = TakeType {
-            protocol_type: self.settings.protocol_type,
-            receiver: this.clone(),
-        };
+        let take = TakeType { protocol_type: self.settings.protocol_type, receiver: this.clone() };
         self.lower.ask(cx, take).ok_or(OpenError::NotSupported)?;
         let watcher = this.clone();
         // One that does not tell knows of no changes.

@@ -81,10 +81,7 @@ impl Table {
         let unneeded = self.unneeded.oldest();
         let key = unneeded.or_else(|| self.order.oldest())?;
         self.forget(key);
-        Some(Gone {
-            host: Ipv4::from_bits(key),
-            was_needed: unneeded.is_none(),
-        })
+        Some(Gone { host: Ipv4::from_bits(key), was_needed: unneeded.is_none() })
     }
 
     fn forget(&self, key: u32) {

@@ -52,11 +52,8 @@ pub struct VipSize {
 /// less than the one before.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.lower(1)?;
-    let cutoffs: Vec<usize> = build
-        .params
-        .blocks("cutoff")
-        .map(|block| block.octets("octets", 0))
-        .collect();
+    let cutoffs: Vec<usize> =
+        build.params.blocks("cutoff").map(|block| block.octets("octets", 0)).collect();
     let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
     let bounds = (sessions_max, build.params.number("idle_max", IDLE_MAX));
     let made = VipSize::new(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
@@ -99,10 +96,7 @@ impl Shared {
     ) -> Result<(SessionRef, Rc<Path>), OpenError> {
         let upper = stand_in.receiver.clone();
         let path = Rc::new(Path::new(key, stand_in, both));
-        let body = SizeSession {
-            shared: Rc::clone(self),
-            path: Rc::clone(&path),
-        };
+        let body = SizeSession { shared: Rc::clone(self), path: Rc::clone(&path) };
         let session = if passive {
             cx.new_passive_session(this, &upper, body)
         } else {
@@ -158,10 +152,7 @@ impl VipSize {
             offers: RefCell::default(),
             offer_last: Cell::new(0),
         };
-        Ok(Self {
-            shared: Rc::new(shared),
-            place: 0,
-        })
+        Ok(Self { shared: Rc::new(shared), place: 0 })
     }
 
     fn place(
@@ -171,10 +162,9 @@ impl VipSize {
         upper: Upper<'_>,
     ) -> Result<(u32, StandIn), OpenError> {
         let shared = &self.shared;
-        let place = shared.uppers.place(cx, this, upper, |place| Self {
-            shared: Rc::clone(shared),
-            place,
-        })?;
+        let place = shared
+            .uppers
+            .place(cx, this, upper, |place| Self { shared: Rc::clone(shared), place })?;
         let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
         Ok((place as u32, stand_in))
     }
@@ -263,9 +253,7 @@ impl VipSize {
             return None;
         };
         let path = session.and_then(|session| path_of(cx, &session));
-        Some(path.map_or(Answer::Unknown, |path| {
-            path.stand_in.receiver.control(cx, ask)
-        }))
+        Some(path.map_or(Answer::Unknown, |path| path.stand_in.receiver.control(cx, ask)))
     }
 }
 
@@ -331,12 +319,7 @@ impl Protocol for VipSize {
         let at = offers.iter().position(|(number, _)| *number == enable.0);
         let offer = at.map(|at| offers.swap_remove(at));
         drop(offers);
-        for (lower, enable) in self
-            .shared
-            .lowers
-            .iter()
-            .zip(offer.into_iter().flat_map(|o| o.1))
-        {
+        for (lower, enable) in self.shared.lowers.iter().zip(offer.into_iter().flat_map(|o| o.1)) {
             lower.open_disable(cx, enable);
         }
     }

@@ -252,9 +252,7 @@ impl Session for SizeSession {
             let count = path.count.get().saturating_sub(1);
             let cutoffs = path.cutoffs.iter().take(count);
             let whole = cutoffs.map(|cutoff| u32::try_from(cutoff.get()).unwrap_or(u32::MAX));
-            let max = last
-                .as_ref()
-                .and_then(|last| last.ask(cx, MaxPacket::default()));
+            let max = last.as_ref().and_then(|last| last.ask(cx, MaxPacket::default()));
             let most = whole.chain(own.map(|own| own.octets)).max();
             let Some(most) = most else {
                 return Answer::Unknown;

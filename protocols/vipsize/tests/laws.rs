@@ -42,11 +42,7 @@ impl Fixture for BySize {
 
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
         // It has no numbers of its own: what stands above is selected on the layers below.
-        let number = Number {
-            upper: "top",
-            lower: "ip",
-            number: 90,
-        };
+        let number = Number { upper: "top", lower: "ip", number: 90 };
         cx.numbers_mut().add(number).expect("one number");
         let rest = Bottom::add(cx, "rest", self.lower(side));
         let mut params = Params::default();

@@ -14,11 +14,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 fn each_size_has_its_way() {
     let kernel = TestKernel::new(1);
     let cx = &kernel;
-    let number = Number {
-        upper: "top",
-        lower: "ip",
-        number: 90,
-    };
+    let number = Number { upper: "top", lower: "ip", number: 90 };
     cx.numbers_mut().add(number).expect("one number");
     let bottoms = ["a", "b", "c"].map(|name| Bottom::add(cx, name, Lower::host(OWN, 90)));
     let lowers: Vec<ProtocolRef> = bottoms.iter().map(|b| b.protocol().clone()).collect();
@@ -28,9 +24,7 @@ fn each_size_has_its_way() {
     let both = Participants::pair(Part::Any, Part::Host(PEER));
     let session = top.open(cx, &vipsize, both).expect("a session");
     for (len, way) in [(0, 0), (10, 0), (11, 1), (100, 1), (101, 2), (1400, 2)] {
-        session
-            .push(cx, cx.message(&vec![7; len]))
-            .expect("it goes");
+        session.push(cx, cx.message(&vec![7; len])).expect("it goes");
         let sent: Vec<usize> = bottoms.iter().map(|b| b.take_sent().len()).collect();
         let expected: Vec<usize> = (0..3).map(|at| usize::from(at == way)).collect();
         assert_eq!(sent, expected, "{len} octets");
@@ -46,9 +40,6 @@ fn each_size_has_its_way() {
     assert!(matches!(many, Err(BuildError::Param { .. })));
     for cutoffs in [vec![10, 10], vec![1, 2, 3]] {
         let wrong = xk_vipsize::add(cx, "wrong", lowers.clone(), cutoffs);
-        assert!(matches!(
-            wrong,
-            Err(BuildError::Param { name: "cutoff", .. })
-        ));
+        assert!(matches!(wrong, Err(BuildError::Param { name: "cutoff", .. })));
     }
 }

@@ -72,10 +72,7 @@ impl CoroutineSwitch {
     /// A switch without a coroutine yet.
     pub fn new() -> Self {
         overflow_unsafe::install();
-        CoroutineSwitch {
-            seats: UnsafeCell::default(),
-            page_octets: page_octets(),
-        }
+        CoroutineSwitch { seats: UnsafeCell::default(), page_octets: page_octets() }
     }
 
     #[inline]
@@ -148,10 +145,7 @@ impl Switch for CoroutineSwitch {
                 main();
             })
         };
-        let live = Live {
-            coroutine,
-            _watch: watch,
-        };
+        let live = Live { coroutine, _watch: watch };
         // SAFETY: a vacant seat has none, and nobody refers to it.
         unsafe { *seat.live.get() = Some(live) };
         seat.state.set(State::Resting);

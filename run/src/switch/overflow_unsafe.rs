@@ -37,9 +37,7 @@ impl Watch {
         guard.slot.store(slot, Ordering::Relaxed);
         guard.stack_octets.store(usable, Ordering::Relaxed);
         guard.low.store(stack.start, Ordering::Relaxed);
-        guard
-            .high
-            .store(stack.start + page_octets, Ordering::Release);
+        guard.high.store(stack.start + page_octets, Ordering::Release);
         Watch(guard)
     }
 }
@@ -126,9 +124,7 @@ fn have_signal_stack() {
             return;
         }
         let stack = libc::stack_t {
-            ss_sp: Box::leak(vec![0_u8; octets].into_boxed_slice())
-                .as_mut_ptr()
-                .cast(),
+            ss_sp: Box::leak(vec![0_u8; octets].into_boxed_slice()).as_mut_ptr().cast(),
             ss_flags: 0,
             ss_size: octets,
         };

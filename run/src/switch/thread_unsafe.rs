@@ -85,9 +85,7 @@ impl ThreadSwitch {
     /// one thread runs at a time.
     #[must_use]
     pub unsafe fn new() -> Self {
-        Self {
-            seats: RefCell::default(),
-        }
+        Self { seats: RefCell::default() }
     }
 
     fn seat(&self, slot: u32) -> (Arc<Seat>, ThreadId) {

@@ -12,14 +12,7 @@ pub(crate) fn one_shepherd_more_is_refused(switch: NewSwitch<'_>) {
     world.send_signal();
     world.send_waiter("d");
     world.run();
-    world.expect(&[
-        "a waits",
-        "b waits",
-        "c waits",
-        "c Err(NoShepherds)",
-        "a Ok(())",
-        "d waits",
-    ]);
+    world.expect(&["a waits", "b waits", "c waits", "c Err(NoShepherds)", "a Ok(())", "d waits"]);
     let stats = world.shepherds.stats();
     assert_eq!((stats.refusals_no_shepherds, stats.made), (1, 3));
     assert_eq!((stats.suspended, stats.in_use_high_water), (2, 3));
@@ -52,11 +45,7 @@ pub(crate) fn hundreds_wait_at_once(switch: NewSwitch<'_>) {
         }
         world.run();
         let stats = world.shepherds.stats();
-        assert_eq!(
-            (stats.suspended, stats.made),
-            (0, many + 1),
-            "round {round}"
-        );
+        assert_eq!((stats.suspended, stats.made), (0, many + 1), "round {round}");
     }
 }
 

@@ -36,10 +36,7 @@ pub(crate) fn the_loop_goes_on_while_a_message_waits(switch: NewSwitch<'_>) {
     world.run();
     world.expect(&["a waits", "b", "a Ok(())", "c"]);
     let stats = world.shepherds.stats();
-    assert_eq!(
-        (stats.blocks, stats.made, stats.in_use_high_water),
-        (1, 2, 2)
-    );
+    assert_eq!((stats.blocks, stats.made, stats.in_use_high_water), (1, 2, 2));
 }
 
 pub(crate) fn waiters_are_served_in_order(switch: NewSwitch<'_>) {
@@ -51,9 +48,7 @@ pub(crate) fn waiters_are_served_in_order(switch: NewSwitch<'_>) {
         world.send_signal();
     }
     world.run();
-    world.expect(&[
-        "a waits", "b waits", "c waits", "a Ok(())", "b Ok(())", "c Ok(())",
-    ]);
+    world.expect(&["a waits", "b waits", "c waits", "a Ok(())", "b Ok(())", "c Ok(())"]);
 }
 
 pub(crate) fn ready_shepherds_are_resumed_in_order(switch: NewSwitch<'_>) {
@@ -94,11 +89,7 @@ pub(crate) fn a_resumed_shepherd_leaves_the_loop_to_its_leader(switch: NewSwitch
         let leader = Rc::clone(&leader);
         world.send(move |world| {
             let here = world.shepherds.current();
-            assert!(
-                leader
-                    .replace(here)
-                    .is_none_or(|before| Some(before) == here)
-            );
+            assert!(leader.replace(here).is_none_or(|before| Some(before) == here));
             assert_eq!(world.shepherds.stats().running, 1);
             world.note("led");
         });

@@ -104,10 +104,7 @@ impl Tally {
         assert_eq!(stats.refusals_no_shepherds, u64::from(refused));
         assert_eq!((stats.suspended, stats.ready, stats.running), (0, 0, 0));
         if !cfg!(miri) {
-            assert!(
-                refused > 0 && self.timed_out.get() > 0,
-                "seed {seed} tests little"
-            );
+            assert!(refused > 0 && self.timed_out.get() > 0, "seed {seed} tests little");
         }
     }
 }

@@ -26,10 +26,7 @@ pub(crate) fn a_signal_before_the_wait_is_kept(switch: NewSwitch<'_>) {
     let ticket = send_timed(&world);
     world.run();
     world.expect(&["Ok(())"]);
-    assert!(
-        ticket.get().is_none(),
-        "nothing is armed where nothing blocks"
-    );
+    assert!(ticket.get().is_none(), "nothing is armed where nothing blocks");
     assert_eq!(world.shepherds.stats().blocks, 0);
 }
 
@@ -49,11 +46,7 @@ pub(crate) fn the_first_to_come_decides(switch: NewSwitch<'_>) {
             assert!(!world.shepherds.time_out(ticket));
         });
         world.run();
-        let outcome = if signal_first {
-            "Ok(())"
-        } else {
-            "Err(TimedOut)"
-        };
+        let outcome = if signal_first { "Ok(())" } else { "Err(TimedOut)" };
         world.expect(&[outcome]);
         assert_eq!(world.semaphore.count(), u32::from(!signal_first));
         assert_eq!(world.shepherds.stats().timeouts, u64::from(!signal_first));
@@ -73,13 +66,7 @@ pub(crate) fn a_timed_out_waiter_takes_no_signal(switch: NewSwitch<'_>) {
         assert!(!world.semaphore.signal(&world.shepherds));
     });
     world.run();
-    world.expect(&[
-        "a waits",
-        "c waits",
-        "Err(TimedOut)",
-        "a Ok(())",
-        "c Ok(())",
-    ]);
+    world.expect(&["a waits", "c waits", "Err(TimedOut)", "a Ok(())", "c Ok(())"]);
     assert!(world.semaphore.try_wait());
     assert!(!world.semaphore.try_wait());
 }
@@ -113,14 +100,7 @@ pub(crate) fn closing_ends_present_and_later_waits(switch: NewSwitch<'_>) {
     });
     world.send_waiter("c");
     world.run();
-    world.expect(&[
-        "a waits",
-        "b waits",
-        "a Ok(())",
-        "b Err(Closed)",
-        "c waits",
-        "c Err(Closed)",
-    ]);
+    world.expect(&["a waits", "b waits", "a Ok(())", "b Err(Closed)", "c waits", "c Err(Closed)"]);
     assert_eq!(world.shepherds.stats().interrupts, 1);
 }
 

@@ -18,10 +18,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(switch: NewSwitch<'_>, shepherds_max: u32) -> Rc<World> {
-        let limits = Limits {
-            shepherds_max,
-            stack_octets: 256 * 1024,
-        };
+        let limits = Limits { shepherds_max, stack_octets: 256 * 1024 };
         Rc::new(World {
             shepherds: Shepherds::new(switch(), limits),
             semaphore: Semaphore::new(0),

@@ -43,9 +43,7 @@ fn main() -> io::Result<()> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     println!("client: {answer}");
-    let octets = echo
-        .join()
-        .map_err(|_| io::Error::other("the server failed"))??;
+    let octets = echo.join().map_err(|_| io::Error::other("the server failed"))??;
     println!("server: {octets} octets echoed");
     Ok(())
 }

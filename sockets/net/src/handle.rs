@@ -42,9 +42,7 @@ impl Limit {
     }
 
     pub(crate) fn set(&self, time: Option<Duration>) {
-        let ns = time.map_or(NONE, |time| {
-            u64::try_from(time.as_nanos()).unwrap_or(NONE - 1)
-        });
+        let ns = time.map_or(NONE, |time| u64::try_from(time.as_nanos()).unwrap_or(NONE - 1));
         self.0.store(ns, Ordering::Relaxed);
     }
 

@@ -108,10 +108,7 @@ impl Condition for Set {
 impl<D: Driver> Poller<D> {
     /// A poller for sockets of `stack`.
     pub fn new(stack: &Stack<D>) -> Self {
-        Self {
-            driver: stack.driver.clone(),
-            set: Arc::default(),
-        }
+        Self { driver: stack.driver.clone(), set: Arc::default() }
     }
 
     /// Watches a socket from now on; if it is ready already, the next wait says so.
@@ -131,23 +128,12 @@ impl<D: Driver> Poller<D> {
             return Err(invalid("the key is registered already"));
         }
         drop(state);
-        let teller = Teller {
-            set: Arc::downgrade(&self.set),
-            key,
-        };
+        let teller = Teller { set: Arc::downgrade(&self.set), key };
         let watch = status.watch(Arc::new(teller));
         state = lock(&self.set.state);
-        state.entries.insert(
-            key,
-            Entry {
-                status,
-                watch,
-                interest,
-                mode,
-                pending: true,
-                off: false,
-            },
-        );
+        state
+            .entries
+            .insert(key, Entry { status, watch, interest, mode, pending: true, off: false });
         state.pending.push_back(key);
         drop(state);
         self.set.changed.notify_all();

@@ -62,9 +62,7 @@ impl Setup {
         let mut text = String::new();
         // One octet more than allowed, so that the parser says that it is too long.
         let limit = SOURCE_OCTETS_MAX as u64 + 1;
-        std::fs::File::open(path)?
-            .take(limit)
-            .read_to_string(&mut text)?;
+        std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
         Ok(Self::new(text, path.display().to_string()))
     }
 
@@ -188,11 +186,7 @@ impl Setup {
         xk_compose::start(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;
         let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.idle)?);
         (self.once_open.0)(&runner, &host)?;
-        Ok(Made {
-            kernel,
-            layer,
-            runner,
-        })
+        Ok(Made { kernel, layer, runner })
     }
 
     /// The host that is meant.
@@ -205,10 +199,9 @@ impl Setup {
         match (all.pop(), all.len()) {
             (Some(only), 0) => Ok(only),
             (None, _) => Err(refused("the graph has no host".into())),
-            (Some(_), more) => Err(refused(format!(
-                "the graph has {} hosts: choose one by its name",
-                more + 1
-            ))),
+            (Some(_), more) => {
+                Err(refused(format!("the graph has {} hosts: choose one by its name", more + 1)))
+            }
         }
     }
 

@@ -83,10 +83,7 @@ impl<D: Driver> TcpStream<D> {
     ) -> io::Result<Self> {
         let stream = Self::begin_connect(stack, local.map(SocketAddr::V4), peer.into(), &[])?;
         if !stream.0.wait(Ready::SETTLED, deadline)? {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "connection timed out",
-            ));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
         match stream.0.take_error() {
             Some(error) => Err(error),
@@ -380,9 +377,7 @@ impl<D: Driver> TcpListener<D> {
     /// `EADDRINUSE` if others of the graph listen there.
     pub fn set_backlog(&self, backlog: Option<usize>) -> io::Result<()> {
         let handle = &*self.0;
-        handle
-            .driver
-            .set(&handle.socket, Setting::Backlog(backlog))?;
+        handle.driver.set(&handle.socket, Setting::Backlog(backlog))?;
         Ok(())
     }
 

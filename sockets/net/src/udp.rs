@@ -53,11 +53,7 @@ impl<D: Driver> UdpSocket<D> {
     /// `ENETUNREACH` if there is no way.
     pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
         let handle = &*self.0;
-        each(peer, |peer| {
-            Ok(handle
-                .driver
-                .connect_datagrams(&handle.socket, Some(peer))?)
-        })
+        each(peer, |peer| Ok(handle.driver.connect_datagrams(&handle.socket, Some(peer))?))
     }
 
     /// Hears everybody again.

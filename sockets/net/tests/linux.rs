@@ -25,9 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MUCH: usize = 20_000_000;
 
 fn octets() -> Vec<u8> {
-    (0..MUCH)
-        .map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8)
-        .collect()
+    (0..MUCH).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
 
 /// Runs `work` on a new thread of the same name space.

@@ -39,8 +39,7 @@ impl Heap {
             let block = self.blocks.get(free as usize)?;
             let more = taken | 1 << free;
             let set =
-                self.taken
-                    .compare_exchange_weak(taken, more, Ordering::Acquire, Ordering::Relaxed);
+                self.taken.compare_exchange_weak(taken, more, Ordering::Acquire, Ordering::Relaxed);
             match set {
                 Ok(_) => return Some(block.0.get().cast()),
                 Err(now) => taken = now,

@@ -9,10 +9,7 @@ use xk_request::{Family, Kind, Name, Reply, Request, Setting, VALUE_OCTETS_MAX};
 
 /// Levels whose options the relay knows.
 fn is_of_the_internet(level: c_int) -> bool {
-    matches!(
-        level,
-        libc::IPPROTO_TCP | libc::IPPROTO_UDP | libc::IPPROTO_IP | libc::IPPROTO_IPV6
-    )
+    matches!(level, libc::IPPROTO_TCP | libc::IPPROTO_UDP | libc::IPPROTO_IP | libc::IPPROTO_IPV6)
 }
 
 /// The option by which sockets share the peers at one port.
@@ -196,11 +193,7 @@ pub unsafe extern "C" fn setsockopt(
     }
     // SAFETY: the program says that so many octets can be read.
     let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
-    let setting = Setting {
-        level,
-        option: name,
-        value: octets.into(),
-    };
+    let setting = Setting { level, option: name, value: octets.into() };
     match ask(&Request::Set(socket.id, vec![setting])) {
         Reply::Errno(number) => answer(number),
         Reply::Outside | Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),

@@ -24,23 +24,8 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     }
     let before = errno();
     let told = match (ours(fd), number) {
-        (
-            Some(Name {
-                kind: Kind::Stream,
-                peer: None,
-                ..
-            }),
-            libc::EINVAL,
-        ) => Some(libc::ENOTCONN),
-        (
-            Some(Name {
-                id,
-                kind: Kind::Stream,
-                peer: Some(_),
-                ..
-            }),
-            0 | libc::ECONNRESET,
-        )
+        (Some(Name { kind: Kind::Stream, peer: None, .. }), libc::EINVAL) => Some(libc::ENOTCONN),
+        (Some(Name { id, kind: Kind::Stream, peer: Some(_), .. }), 0 | libc::ECONNRESET)
         | (Some(Name { id, .. }), libc::ECONNRESET) => why(id),
         _ => None,
     };

@@ -58,13 +58,7 @@ pub(crate) fn renew(fd: c_int) {
     for (set, mut event) in list.unwrap_or_default() {
         // SAFETY: the event is on this stack. A set that is gone, or a registration that is still there, is an error without harm.
         unsafe {
-            libc::syscall(
-                libc::SYS_epoll_ctl,
-                set,
-                libc::EPOLL_CTL_ADD,
-                fd,
-                &raw mut event,
-            );
+            libc::syscall(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_ADD, fd, &raw mut event);
         }
     }
 }

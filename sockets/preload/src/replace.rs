@@ -51,18 +51,10 @@ const CARRIED: [(i32, i32, i32); 21] = [
     (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 0),
     (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK, 0),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
-    (
-        libc::IPPROTO_IP,
-        libc::IP_MTU_DISCOVER,
-        libc::IP_PMTUDISC_WANT,
-    ),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 0),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
-    (
-        libc::IPPROTO_IPV6,
-        libc::IPV6_MTU_DISCOVER,
-        libc::IPV6_PMTUDISC_WANT,
-    ),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
     (libc::SOL_SOCKET, libc::SO_LINGER, 0),
     (libc::SOL_SOCKET, libc::SO_BROADCAST, 0),
@@ -132,11 +124,7 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
         };
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         return match bind(fd, Kind::Stream, family, any) {
-            Done::Ok => listen(
-                fd,
-                crate::socket_unsafe::ours(fd.as_raw_fd()).as_ref(),
-                backlog,
-            ),
+            Done::Ok => listen(fd, crate::socket_unsafe::ours(fd.as_raw_fd()).as_ref(), backlog),
             other => other,
         };
     };
@@ -161,10 +149,7 @@ pub(crate) fn is_shut(fd: i32) -> bool {
         return false;
     };
     let mut polled = [PollFd::from_borrowed_fd(place, PollFlags::empty())];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut polled, Some(&now)) == Ok(1)
         && polled[0].revents().contains(PollFlags::HUP)
 }
@@ -408,9 +393,9 @@ pub(crate) fn way(
 /// Hears everybody's datagrams again.
 pub(crate) fn alone(fd: BorrowedFd<'_>, name: &Name) -> Done {
     match ask(&Request::Alone(name.id)) {
-        Reply::Errno(0) => of(rustix::net::connect_unspec(fd)
-            .map(|()| Done::Ok)
-            .map_err(io::Error::from)),
+        Reply::Errno(0) => {
+            of(rustix::net::connect_unspec(fd).map(|()| Done::Ok).map_err(io::Error::from))
+        }
         Reply::Errno(number) => Done::Errno(number),
         Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
     }
@@ -427,11 +412,7 @@ fn set_on(fd: BorrowedFd<'_>) -> Vec<Setting> {
     let differs = |&(level, option, usual): &(i32, i32, i32)| {
         let value = option_octets(fd.as_raw_fd(), level, option)?;
         let is_usual = value.get(..4)? == i32::to_ne_bytes(usual);
-        (!is_usual).then_some(Setting {
-            level,
-            option,
-            value,
-        })
+        (!is_usual).then_some(Setting { level, option, value })
     };
     let mut settings: Vec<Setting> = CARRIED.iter().filter_map(differs).collect();
     settings.extend(buffers(fd).map(|(option, octets)| Setting {

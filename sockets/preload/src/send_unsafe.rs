@@ -67,9 +67,7 @@ unsafe fn octets_of(slices: *const iovec, count: usize) -> usize {
     }
     // SAFETY: the caller says so.
     let slices = unsafe { std::slice::from_raw_parts(slices, count) };
-    slices
-        .iter()
-        .fold(0, |octets, slice| octets.saturating_add(slice.iov_len))
+    slices.iter().fold(0, |octets, slice| octets.saturating_add(slice.iov_len))
 }
 
 /// write(2).
@@ -92,9 +90,7 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program says that there are so many.
-    if is_too_long(fd, unsafe {
-        octets_of(from, usize::try_from(count).unwrap_or(0))
-    }) {
+    if is_too_long(fd, unsafe { octets_of(from, usize::try_from(count).unwrap_or(0)) }) {
         return answer(libc::EMSGSIZE) as ssize_t;
     }
     // SAFETY: what the program has handed over is handed on.
@@ -140,9 +136,7 @@ unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) ->
     };
     match ours(fd) {
         // TCP does not look at it.
-        Some(Name {
-            kind: Kind::Stream, ..
-        }) => To::Connected,
+        Some(Name { kind: Kind::Stream, .. }) => To::Connected,
         Some(name) if peer.port() == 0 => {
             drop(name);
             To::Nowhere(libc::EINVAL)
@@ -242,10 +236,7 @@ pub unsafe extern "C" fn sendto(
         // SAFETY: what the program has handed over is handed on.
         To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
         to_whom => {
-            let mut slice = iovec {
-                iov_base: from.cast_mut(),
-                iov_len: count,
-            };
+            let mut slice = iovec { iov_base: from.cast_mut(), iov_len: count };
             // SAFETY: all octets zero make a message of nothing.
             let mut message: msghdr = unsafe { std::mem::zeroed() };
             message.msg_name = to.cast_mut().cast();

@@ -60,10 +60,7 @@ pub(crate) unsafe fn internet(
     match c_int::from(four.sin_family) {
         libc::AF_INET => {
             let host = Ipv4Addr::from(u32::from_be(four.sin_addr.s_addr));
-            Some((
-                Family::V4,
-                SocketAddrV4::new(host, u16::from_be(four.sin_port)),
-            ))
+            Some((Family::V4, SocketAddrV4::new(host, u16::from_be(four.sin_port))))
         }
         libc::AF_INET6 if length >= size_of::<sockaddr_in6>() => {
             // SAFETY: as above, with the length of the larger form.
@@ -74,10 +71,7 @@ pub(crate) unsafe fn internet(
                 false if host.is_loopback() => LOOPBACK_6,
                 false => host.to_ipv4_mapped()?,
             };
-            Some((
-                Family::V6,
-                SocketAddrV4::new(host, u16::from_be(six.sin6_port)),
-            ))
+            Some((Family::V6, SocketAddrV4::new(host, u16::from_be(six.sin6_port))))
         }
         _ => None,
     }
@@ -295,12 +289,7 @@ impl Place {
         }
         let named = name_of(&self.address, self.length as usize);
         match named.filter(|_| name(fd, End::Own).is_some()) {
-            Some(Name {
-                kind: Kind::Datagrams,
-                family,
-                peer: Some(peer),
-                ..
-            }) => {
+            Some(Name { kind: Kind::Datagrams, family, peer: Some(peer), .. }) => {
                 // SAFETY: the caller says so.
                 unsafe { give(family, peer, to, length) };
             }
@@ -327,14 +316,7 @@ pub(crate) fn option_octets(fd: c_int, level: c_int, option: c_int) -> Option<Ve
     let mut length = value.len() as socklen_t;
     // SAFETY: both pointers are to this stack, and the length is that of the value.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_getsockopt,
-            fd,
-            level,
-            option,
-            value.as_mut_ptr(),
-            &raw mut length,
-        )
+        libc::syscall(libc::SYS_getsockopt, fd, level, option, value.as_mut_ptr(), &raw mut length)
     };
     (result == 0).then(|| value.get(..length as usize).map(<[u8]>::to_vec))?
 }

@@ -102,20 +102,14 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
         (Some(name), None) if dissolves && name.kind == Kind::Datagrams => {
             replace::alone(place, &name)
         }
-        (
-            Some(Name {
-                id,
-                kind: Kind::Stream,
-                peer: Some(_),
-                ..
-            }),
-            Some((family, peer)),
-        ) => match ask(&Request::Again(id)) {
-            Reply::Errno(0) => Done::Ok,
-            Reply::Errno(libc::ENOTCONN) => replace::connect(place, family, None, peer),
-            Reply::Errno(number) => Done::Errno(number),
-            Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
-        },
+        (Some(Name { id, kind: Kind::Stream, peer: Some(_), .. }), Some((family, peer))) => {
+            match ask(&Request::Again(id)) {
+                Reply::Errno(0) => Done::Ok,
+                Reply::Errno(libc::ENOTCONN) => replace::connect(place, family, None, peer),
+                Reply::Errno(number) => Done::Errno(number),
+                Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
+            }
+        }
         // An address of version 6.
         (Some(name), None) if !dissolves && name.family == Family::V6 => {
             replace::connect_outside(place, &name)
@@ -177,11 +171,7 @@ pub unsafe extern "C" fn accept4(
     // SAFETY: no address is asked for.
     let accepted = plain(unsafe { libc::syscall(libc::SYS_accept4, fd, none, none, flags) });
     if accepted >= 0
-        && let Some(Name {
-            family,
-            peer: Some(peer),
-            ..
-        }) = ours(accepted)
+        && let Some(Name { family, peer: Some(peer), .. }) = ours(accepted)
     {
         if peer.ip().is_loopback() && replace::unpacked(accepted, flags) {
             let call = libc::SYS_getpeername;
@@ -231,11 +221,7 @@ pub unsafe extern "C" fn getpeername(
     length: *mut socklen_t,
 ) -> c_int {
     match ours(fd) {
-        Some(Name {
-            family,
-            peer: Some(peer),
-            ..
-        }) => {
+        Some(Name { family, peer: Some(peer), .. }) => {
             // SAFETY: the program says that there is room.
             unsafe { give(family, peer, address, length) };
             0

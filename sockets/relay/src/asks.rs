@@ -62,9 +62,7 @@ impl Inner {
             Request::Alone(id) => {
                 let done =
                     self.with_datagrams(id, |_, datagrams, scratch| datagrams.alone(scratch));
-                of(done
-                    .unwrap_or(Err(Errno::NOTCONN.into()))
-                    .map(|()| Reply::Errno(0)))
+                of(done.unwrap_or(Err(Errno::NOTCONN.into())).map(|()| Reply::Errno(0)))
             }
             Request::Forget(id) => {
                 self.close_datagrams(id);
@@ -86,14 +84,7 @@ impl Inner {
     }
 
     fn name(&self, id: u64, kind: Kind, family: Family, local: SocketAddrV4) -> Name {
-        Name {
-            token: self.token.clone(),
-            id,
-            kind,
-            family,
-            local,
-            peer: None,
-        }
+        Name { token: self.token.clone(), id, kind, family, local, peer: None }
     }
 
     fn bind(
@@ -165,8 +156,7 @@ impl Inner {
         let mut listening = Listening::new(listener, local, family, place, watch);
         listening.options = Options::of(sharing);
         self.bound.push_back(id);
-        self.things
-            .insert(id, Thing::Listening(Box::new(listening)));
+        self.things.insert(id, Thing::Listening(Box::new(listening)));
         Ok((id, socket))
     }
 
@@ -185,8 +175,7 @@ impl Inner {
         let (folder, lost) = (Arc::clone(&self.folder), Arc::clone(&self.lost));
         let datagrams = Datagrams::new(socket, name, place, folder, watch, lost, sharing);
         self.bound.push_back(id);
-        self.things
-            .insert(id, Thing::Datagrams(Box::new(datagrams)));
+        self.things.insert(id, Thing::Datagrams(Box::new(datagrams)));
         self.has_outside(id, false);
         Ok((id, theirs))
     }
@@ -382,11 +371,7 @@ fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
 fn of_bind(error: io::Error) -> Reply {
     let foreign = error.kind() == io::ErrorKind::AddrNotAvailable
         || Errno::from_io_error(&error) == Some(Errno::PROTONOSUPPORT);
-    if foreign {
-        Reply::Outside
-    } else {
-        of(Err(error))
-    }
+    if foreign { Reply::Outside } else { of(Err(error)) }
 }
 
 fn of(result: io::Result<Reply>) -> Reply {

@@ -86,11 +86,7 @@ impl Watch for Teller {
         if self.queued.swap(true, Ordering::SeqCst) {
             return;
         }
-        let mut told = self
-            .bell
-            .told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.bell.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.push_back(own);
         let first = told.len() == 1;
         drop(told);

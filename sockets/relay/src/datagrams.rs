@@ -73,12 +73,7 @@ pub(crate) struct Datagrams {
 fn unnamed() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let kind = SocketType::DGRAM;
-    Ok(rustix::net::socket_with(
-        AddressFamily::UNIX,
-        kind,
-        flags,
-        None,
-    )?)
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 fn number_of(error: &io::Error) -> Errno {
@@ -416,9 +411,9 @@ impl Datagrams {
         match (self.socket.recv_from(scratch), &self.outside) {
             (Ok((octets, std::net::SocketAddr::V4(from))), _) => Ok((from, octets, false)),
             (Ok(_), _) => Err(Errno::AFNOSUPPORT.into()),
-            (Err(error), Some((outside, _))) if blocks(&error) => outside
-                .receive(scratch)
-                .map(|(from, octets)| (from, octets, true)),
+            (Err(error), Some((outside, _))) if blocks(&error) => {
+                outside.receive(scratch).map(|(from, octets)| (from, octets, true))
+            }
             (Err(error), _) => Err(error),
         }
     }
@@ -444,11 +439,7 @@ impl Datagrams {
             if self.stand_in(from, is_outside, gone, &mut *watch).is_err() {
                 // The program is gone, or has not taken its name yet; or there is no descriptor left.
                 self.lost.fetch_add(1, Ordering::Relaxed);
-                return if self.is_alive() {
-                    Next::Wait
-                } else {
-                    Next::Over(None)
-                };
+                return if self.is_alive() { Next::Wait } else { Next::Over(None) };
             }
             let Some(peer) = self.peers.get(&from) else {
                 return Next::Wait;

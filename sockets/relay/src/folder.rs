@@ -134,12 +134,7 @@ impl Folder {
         if user.is_root() {
             fchmod(&directory, Mode::from_raw_mode(0o711))?;
         }
-        Ok(Self {
-            path,
-            directory,
-            user,
-            maker: std::process::id(),
-        })
+        Ok(Self { path, directory, user, maker: std::process::id() })
     }
 
     /// Leaves the directory to the user that the stack is going to be.
@@ -170,11 +165,7 @@ impl Folder {
     pub(crate) fn name(&self, socket: &OwnedFd, name: &Name) -> io::Result<()> {
         let name = name.to_string();
         rustix::net::bind(socket, &self.way(&name)?)?;
-        Ok(rustix::fs::unlinkat(
-            &self.directory,
-            &name,
-            AtFlags::empty(),
-        )?)
+        Ok(rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty())?)
     }
 
     /// A socket for a program, under a name at which only the relay finds it.
@@ -193,12 +184,7 @@ impl Folder {
         rustix::net::bind(socket, &self.way(name)?)?;
         let all = Mode::from_raw_mode(0o666);
         rustix::fs::chmodat(&self.directory, name, all, AtFlags::empty())?;
-        Ok(rustix::fs::renameat(
-            &self.directory,
-            name,
-            &self.directory,
-            file,
-        )?)
+        Ok(rustix::fs::renameat(&self.directory, name, &self.directory, file)?)
     }
 
     /// Takes back what was shown.
@@ -247,10 +233,5 @@ impl Drop for Folder {
 
 fn socket(kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
-    Ok(rustix::net::socket_with(
-        AddressFamily::UNIX,
-        kind,
-        flags,
-        None,
-    )?)
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }

@@ -106,11 +106,7 @@ impl Joined {
     pub(crate) fn tend(&mut self, scratch: &mut [u8]) -> Next {
         if !self.connected {
             if !self.stream.ready().is_writable() {
-                return if self.gone {
-                    Next::Over(None)
-                } else {
-                    Next::Wait
-                };
+                return if self.gone { Next::Over(None) } else { Next::Wait };
             }
             if let Ok(Some(error)) = self.stream.take_error() {
                 return Next::Over(Some(errno(&error)));

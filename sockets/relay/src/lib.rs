@@ -46,15 +46,9 @@ impl Relay {
         let token = ticket.token.clone();
         let mut inner = relay::Inner::new(stack, folder, token, Arc::clone(&bell))?;
         let lost = Arc::clone(&inner.lost);
-        let thread = std::thread::Builder::new()
-            .name("xk-relay".into())
-            .spawn(move || inner.run())?;
-        Ok(Self {
-            ticket,
-            bell,
-            lost,
-            thread: Some(thread),
-        })
+        let thread =
+            std::thread::Builder::new().name("xk-relay".into()).spawn(move || inner.run())?;
+        Ok(Self { ticket, bell, lost, thread: Some(thread) })
     }
 
     /// What programs are to have in their environment under [`xk_request::VARIABLE`].

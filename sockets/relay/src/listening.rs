@@ -168,10 +168,7 @@ impl Listening {
 
     /// Linux's listeners, which are to be watched under these numbers.
     pub(crate) fn watch_outside(&mut self, mut watch: impl FnMut(&TcpOutside) -> io::Result<u64>) {
-        let numbers = self
-            .outside
-            .iter()
-            .filter_map(|listener| watch(listener).ok());
+        let numbers = self.outside.iter().filter_map(|listener| watch(listener).ok());
         self.numbers = numbers.collect();
     }
 

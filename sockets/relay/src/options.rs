@@ -68,10 +68,7 @@ fn octet_or_number(value: &[u8]) -> Result<i32, Errno> {
 
 fn number_at(value: &[u8], at: usize) -> Result<i32, Errno> {
     let octets = value.get(at..at + 4).ok_or(Errno::INVAL)?;
-    octets
-        .try_into()
-        .map(i32::from_ne_bytes)
-        .map_err(|_| Errno::INVAL)
+    octets.try_into().map(i32::from_ne_bytes).map_err(|_| Errno::INVAL)
 }
 
 /// A number within bounds.
@@ -93,14 +90,12 @@ fn only_advises(level: i32, option: i32) -> bool {
                 | libc::TCP_THIN_LINEAR_TIMEOUTS
                 | libc::TCP_THIN_DUPACK
         ),
-        libc::IPPROTO_IP => matches!(
-            option,
-            libc::IP_TOS | libc::IP_MTU_DISCOVER | libc::IP_BIND_ADDRESS_NO_PORT
-        ),
-        libc::IPPROTO_IPV6 => matches!(
-            option,
-            libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_MTU_DISCOVER
-        ),
+        libc::IPPROTO_IP => {
+            matches!(option, libc::IP_TOS | libc::IP_MTU_DISCOVER | libc::IP_BIND_ADDRESS_NO_PORT)
+        }
+        libc::IPPROTO_IPV6 => {
+            matches!(option, libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_MTU_DISCOVER)
+        }
         _ => false,
     }
 }
@@ -113,10 +108,7 @@ pub(crate) fn errno(error: &io::Error) -> Errno {
 impl Options {
     /// Those of a socket that was bound so.
     pub(crate) fn of(sharing: Sharing) -> Self {
-        Self {
-            sharing,
-            ..Self::default()
-        }
+        Self { sharing, ..Self::default() }
     }
 
     /// Sets one, on the stream, too, if there is one.
@@ -246,10 +238,9 @@ impl Options {
             let setting = StreamSetting::SegmentMax(octets);
             let _ = apply(stream, |stream| stream.set(setting));
         }
-        for (option, octets) in [
-            (libc::SO_RCVBUF, self.receive_buffer),
-            (libc::SO_SNDBUF, self.send_buffer),
-        ] {
+        for (option, octets) in
+            [(libc::SO_RCVBUF, self.receive_buffer), (libc::SO_SNDBUF, self.send_buffer)]
+        {
             if let Some(octets) = octets {
                 let _ = set_buffer(stream, option, octets);
             }
@@ -268,16 +259,12 @@ impl Options {
     fn apply_user_timeout(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
         let ms = self.user_timeout_ms;
         let limit = (ms != 0).then(|| Duration::from_millis(ms.into()));
-        apply(stream, |stream| {
-            stream.set(StreamSetting::UserTimeout(limit))
-        })
+        apply(stream, |stream| stream.set(StreamSetting::UserTimeout(limit)))
     }
 
     fn apply_linger(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
         // A close never waits here; what is not sent goes in the background, unless there is no time at all.
-        apply(stream, |stream| {
-            stream.set_linger(self.breaks_off().then_some(Duration::ZERO))
-        })
+        apply(stream, |stream| stream.set_linger(self.breaks_off().then_some(Duration::ZERO)))
     }
 
     /// Whether a close breaks the stream off.
@@ -436,11 +423,7 @@ mod tests {
     use super::*;
 
     fn setting(level: i32, option: i32, value: &[u8]) -> Setting {
-        Setting {
-            level,
-            option,
-            value: value.into(),
-        }
+        Setting { level, option, value: value.into() }
     }
 
     #[test]
@@ -484,9 +467,6 @@ mod tests {
         ] {
             assert_eq!(options.set(None, &setting(tcp, option, value)), Err(why));
         }
-        assert_eq!(
-            options.get(None, tcp, libc::TCP_ULP),
-            Err(Errno::NOPROTOOPT)
-        );
+        assert_eq!(options.get(None, tcp, libc::TCP_ULP), Err(Errno::NOPROTOOPT));
     }
 }

@@ -13,10 +13,7 @@ const BACKLOG: i32 = 128;
 
 /// The loopback addresses that a program of this family expects to serve.
 fn loopbacks(family: Family) -> &'static [IpAddr] {
-    const BOTH: [IpAddr; 2] = [
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-    ];
+    const BOTH: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     match family {
         Family::V4 => &BOTH[..1],
         Family::V6 => &BOTH,
@@ -96,11 +93,7 @@ impl Outside {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self {
-            sockets,
-            family,
-            is_wide,
-        })
+        Ok(Self { sockets, family, is_wide })
     }
 
     /// Whether it can send there.

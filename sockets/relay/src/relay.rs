@@ -131,8 +131,7 @@ impl Inner {
         loop {
             if self.bell.has_ended() {
                 let until = *until.get_or_insert_with(|| Instant::now() + FAREWELL);
-                self.things
-                    .retain(|_, thing| matches!(thing, Thing::Joined(_)));
+                self.things.retain(|_, thing| matches!(thing, Thing::Joined(_)));
                 if self.things.is_empty() || Instant::now() > until {
                     return;
                 }
@@ -214,11 +213,7 @@ impl Inner {
         let id = self.number();
         if self.listen_to(&socket, id).is_ok() {
             self.askers.insert(peer.uid, askers + 1);
-            let asker = Asker {
-                socket,
-                user: peer.uid,
-                came: Instant::now(),
-            };
+            let asker = Asker { socket, user: peer.uid, came: Instant::now() };
             self.things.insert(id, Thing::Asker(asker));
         }
     }
@@ -440,10 +435,7 @@ impl Inner {
 
     /// Lets go of some of the bound sockets whose programs have: each has its turn, however many there are.
     fn look(&mut self) {
-        for _ in 0..LOOKS
-            .max(self.bound.len() / LOOK_ROUNDS)
-            .min(self.bound.len())
-        {
+        for _ in 0..LOOKS.max(self.bound.len() / LOOK_ROUNDS).min(self.bound.len()) {
             let Some(id) = self.bound.pop_front() else {
                 return;
             };

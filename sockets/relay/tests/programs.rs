@@ -245,26 +245,10 @@ fn curl_fetches_from_pythons_server() {
     let content: String = (0..100_000).map(|n| format!("{n}\n")).collect();
     std::fs::write(folder.join("numbers"), &content).unwrap();
     let directory = folder.display().to_string();
-    let serve = [
-        "-m",
-        "http.server",
-        "8000",
-        "-b",
-        "10.0.0.1",
-        "-d",
-        &directory,
-    ];
+    let serve = ["-m", "http.server", "8000", "-b", "10.0.0.1", "-d", &directory];
     let mut server = start(&relay, "python3", &serve);
     let url = "http://10.0.0.1:8000/numbers";
-    let retry = [
-        "-sS",
-        "--retry",
-        "100",
-        "--retry-connrefused",
-        "--retry-delay",
-        "1",
-        url,
-    ];
+    let retry = ["-sS", "--retry", "100", "--retry-connrefused", "--retry-delay", "1", url];
     let fetched = run(&relay, "curl", &retry);
     server.kill().unwrap();
     server.wait().unwrap();

@@ -46,11 +46,8 @@ fn another_user_gets_nothing() {
     let (_stack, relay) = relay();
     let honest = start(&relay, "python3", &["-c", HONEST, "2"]);
     let stranger = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stranger.py");
-    let stranger = Command::new("python3")
-        .args([stranger, "1.5"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let stranger =
+        Command::new("python3").args([stranger, "1.5"]).stdout(Stdio::piped()).spawn().unwrap();
     let got = stranger.wait_with_output().unwrap();
     let honest = honest.wait_with_output().unwrap();
     assert_eq!(
@@ -90,10 +87,7 @@ fn askers_that_never_ask_exhaust_nothing() {
     needs_program!("python3");
     let (_stack, relay) = relay();
     let flood = start_as(&relay, 65534, "python3", &["-c", SILENT]);
-    assert_eq!(
-        run(&relay, "python3", &["-c", HONEST, "1"]),
-        "served True\n"
-    );
+    assert_eq!(run(&relay, "python3", &["-c", HONEST, "1"]), "served True\n");
     let flood = flood.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&flood.stdout), "many\nheld\n");
 }
@@ -139,15 +133,8 @@ fn nothing_is_left_of_names() {
     needs_program!("python3");
     let (_stack, relay) = relay();
     let folder = std::path::PathBuf::from(&relay.ticket().folder);
-    assert_eq!(
-        run(&relay, "python3", &["-c", HONEST, "0.2"]),
-        "served True\n"
-    );
-    let own = run(
-        &relay,
-        "python3",
-        &["-c", "import os; print(os.environ['XK_EXEC'])"],
-    );
+    assert_eq!(run(&relay, "python3", &["-c", HONEST, "0.2"]), "served True\n");
+    let own = run(&relay, "python3", &["-c", "import os; print(os.environ['XK_EXEC'])"]);
     assert_eq!(own.trim(), relay.ticket().to_string());
     drop(relay);
     assert!(!folder.exists(), "{}", folder.display());

@@ -235,11 +235,7 @@ impl FromStr for Ticket {
 
     fn from_str(text: &str) -> Result<Self, NoSense> {
         let mut parts = text.splitn(3, ':');
-        Ok(Self {
-            token: word(&mut parts)?,
-            user: word(&mut parts)?,
-            folder: word(&mut parts)?,
-        })
+        Ok(Self { token: word(&mut parts)?, user: word(&mut parts)?, folder: word(&mut parts)? })
     }
 }
 
@@ -297,14 +293,7 @@ pub fn in_directory(directory: i32, file: &str) -> String {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            token,
-            id,
-            kind,
-            family,
-            local,
-            peer,
-        } = self;
+        let Self { token, id, kind, family, local, peer } = self;
         let peer = or_none(peer.as_ref());
         write!(f, "{token},{id},{kind},{family},{local},{peer}")
     }
@@ -365,13 +354,9 @@ impl FromStr for Request {
         let mut words = text.split(' ');
         let words: &mut dyn Iterator<Item = &str> = &mut words;
         Ok(match words.next() {
-            Some("bind") => Self::Bind(
-                word(words)?,
-                word(words)?,
-                word(words)?,
-                word(words)?,
-                word(words)?,
-            ),
+            Some("bind") => {
+                Self::Bind(word(words)?, word(words)?, word(words)?, word(words)?, word(words)?)
+            }
             Some("connect") => Self::Connect(
                 word(words)?,
                 maybe(words)?,
@@ -407,11 +392,7 @@ fn settings(words: &mut dyn Iterator<Item = &str>) -> Result<Vec<Setting>, NoSen
         let level = level.parse().map_err(|_| NoSense)?;
         let option = word(words)?;
         let Hexadecimal(value) = word(words)?;
-        list.push(Setting {
-            level,
-            option,
-            value,
-        });
+        list.push(Setting { level, option, value });
     }
     Ok(list)
 }
@@ -455,11 +436,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
-        let setting = |option, value: &[u8]| Setting {
-            level: 6,
-            option,
-            value: value.into(),
-        };
+        let setting = |option, value: &[u8]| Setting { level: 6, option, value: value.into() };
         let requests = [
             Request::Bind(Kind::Stream, Family::V6, at, false, true),
             Request::Bind(Kind::Datagrams, Family::V4, at, true, false),

@@ -82,10 +82,7 @@ impl Client {
             program,
             stack: Arc::clone(stack),
         };
-        Self {
-            target: Arc::new(target),
-            deadline,
-        }
+        Self { target: Arc::new(target), deadline }
     }
 
     /// One that calls this version of this program of the same peer. A stack that names procedures by number alone leaves program
@@ -101,20 +98,14 @@ impl Client {
     /// there yet: a server that is about to start, or a link that is about to come up.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self {
-            target: Arc::clone(&self.target),
-            deadline: Some(deadline),
-        }
+        Self { target: Arc::clone(&self.target), deadline: Some(deadline) }
     }
 
     /// One whose calls take as long as they take: the timers of the layers decide whether there is a server, and nobody how long it may
     /// work, nor how long a peer is waited for that is not there.
     #[must_use]
     pub fn without_deadline(&self) -> Self {
-        Self {
-            target: Arc::clone(&self.target),
-            deadline: None,
-        }
+        Self { target: Arc::clone(&self.target), deadline: None }
     }
 
     /// Calls a procedure with these octets, and waits for its reply's.
@@ -208,14 +199,7 @@ impl Client {
             Entry::Full => return Err(ErrorKind::Full.into()),
             Entry::Ended => return Err(ErrorKind::Ended.into()),
         }
-        Ok(Pending {
-            canceller: Canceller {
-                state,
-                tag,
-                stack: Arc::clone(stack),
-            },
-            due,
-        })
+        Ok(Pending { canceller: Canceller { state, tag, stack: Arc::clone(stack) }, due })
     }
 
     /// Nobody wants the further replies to a call to many hosts.
@@ -272,10 +256,7 @@ impl State {
         let mut outcome = lock(&self.result);
         while !outcome.done {
             outcome = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => self
-                    .changed
-                    .wait(outcome)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(outcome).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => return false,
                 Some(left) => {
                     let waited = self.changed.wait_timeout(outcome, left);

@@ -90,10 +90,7 @@ impl Entrance {
         let mut queue = lock(&self.queue);
         while queue.calls.len() >= CALLS_QUEUED_MAX && !queue.ended {
             queue = match due.map(|due| due.saturating_duration_since(Instant::now())) {
-                None => self
-                    .room
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.room.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => return Entry::Full,
                 Some(left) => {
                     let waited = self.room.wait_timeout(queue, left);
@@ -140,10 +137,7 @@ impl Entrance {
     pub(crate) fn end(&self) {
         let mut queue = lock(&self.queue);
         queue.ended = true;
-        let (jobs, calls) = (
-            std::mem::take(&mut queue.jobs),
-            std::mem::take(&mut queue.calls),
-        );
+        let (jobs, calls) = (std::mem::take(&mut queue.jobs), std::mem::take(&mut queue.calls));
         drop(queue);
         self.room.notify_all();
         drop((jobs, calls));

@@ -74,8 +74,7 @@ const ONE_HOST: &str = "the replies of many hosts can be had only of a broadcast
 
 impl Request<'_> {
     fn left(&self) -> Option<Duration> {
-        self.due
-            .map(|due| due.saturating_duration_since(Instant::now()))
+        self.due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
     fn is_cancelled(&self) -> bool {
@@ -130,10 +129,7 @@ impl Inside {
         below: ProtocolRef,
         naming: Naming,
     ) {
-        let door = Door {
-            entrance: Arc::clone(entrance),
-            inside: Rc::clone(self),
-        };
+        let door = Door { entrance: Arc::clone(entrance), inside: Rc::clone(self) };
         *self.below.borrow_mut() = Some((below, naming));
         *self.this.borrow_mut() = Some(cx.add_protocol("rpc", "rpc", Calls { door }));
     }
@@ -236,15 +232,11 @@ impl Inside {
         let message = cx.pool().copy_from(HEADROOM, request.octets);
         let mut message = message.map_err(|_| named(PushError::NoBuffers.into()))?;
         let options = CallOptions {
-            deadline: request
-                .left()
-                .map_or(Time::MAX, |left| cx.now().after(left)),
+            deadline: request.left().map_or(Time::MAX, |left| cx.now().after(left)),
             tag,
         };
         let noted = message.set_attribute(options);
-        let gather = request
-            .gather
-            .map_or(Ok(()), |gather| message.set_attribute(gather));
+        let gather = request.gather.map_or(Ok(()), |gather| message.set_attribute(gather));
         if noted.and(gather).is_err() {
             return Err(named(PushError::NoBuffers.into()));
         }

@@ -49,15 +49,7 @@ impl Replies {
         (procedure, arguments): (u32, Vec<u8>),
         begun: Begun,
     ) -> Self {
-        Self {
-            client,
-            procedure,
-            arguments,
-            begun,
-            next: Gather::First,
-            refused: 0,
-            over: false,
-        }
+        Self { client, procedure, arguments, begun, next: Gather::First, refused: 0, over: false }
     }
 
     /// How many hosts answered that they refuse the call, or what is no reply.
@@ -79,10 +71,9 @@ impl Iterator for Replies {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.over {
             let error = match self.wait() {
-                Ok(Answered {
-                    octets,
-                    from: Some(Peer { host, port }),
-                }) => return Some(Ok(HostReply { host, port, octets })),
+                Ok(Answered { octets, from: Some(Peer { host, port }) }) => {
+                    return Some(Ok(HostReply { host, port, octets }));
+                }
                 // Nobody's: every layer passes on whose it is.
                 Ok(Answered { from: None, .. }) => CallCause::BadReply.into(),
                 Err(error) => error,

@@ -208,17 +208,9 @@ impl Call<'_> {
     pub fn later<T: Send + 'static>(&self) -> (Promise<T>, Later<'_, T>) {
         let value = Arc::new(Mutex::new(None));
         let waiter = self.inside.new_waiter();
-        let promise = Promise {
-            value: Arc::clone(&value),
-            waiter,
-            entrance: Arc::clone(self.entrance),
-        };
-        let later = Later {
-            value,
-            waiter,
-            cx: self.cx,
-            inside: self.inside,
-        };
+        let promise =
+            Promise { value: Arc::clone(&value), waiter, entrance: Arc::clone(self.entrance) };
+        let later = Later { value, waiter, cx: self.cx, inside: self.inside };
         (promise, later)
     }
 }
@@ -325,10 +317,7 @@ impl Offer {
                 layer: Some(below.name().to_owned()),
             }
         })?;
-        Ok(Offered {
-            this: this.id(),
-            enable,
-        })
+        Ok(Offered { this: this.id(), enable })
     }
 }
 
@@ -341,9 +330,7 @@ impl Protocol for Offer {
         _: Participants,
     ) -> Result<(), &'static Reason> {
         let asked = lower.ask(cx, MyProcedure::default());
-        lower
-            .head()
-            .set_tag(asked.map_or(0, |answer| answer.number));
+        lower.head().set_tag(asked.map_or(0, |answer| answer.number));
         Ok(())
     }
 

@@ -134,11 +134,7 @@ impl Setup {
         self.stand(&host, &kernel, &inside, entrance)?;
         xk_compose::start(&graph, &host, &kernel).map_err(|found| refused(found.to_text()))?;
         let runner = Runner::new(Rc::clone(&kernel), self.idle).map_err(refused)?;
-        Ok(Made {
-            kernel,
-            inside,
-            runner,
-        })
+        Ok(Made { kernel, inside, runner })
     }
 
     /// The host that is meant.
@@ -151,10 +147,9 @@ impl Setup {
         match (all.pop(), all.len()) {
             (Some(only), 0) => Ok(only),
             (None, _) => Err(refused("the graph has no host")),
-            (Some(_), more) => Err(refused(format!(
-                "the graph has {} hosts: choose one by its name",
-                more + 1
-            ))),
+            (Some(_), more) => {
+                Err(refused(format!("the graph has {} hosts: choose one by its name", more + 1)))
+            }
         }
     }
 
@@ -206,10 +201,8 @@ fn top(host: &HostInstance<'_>) -> Result<String, Error> {
         let mut lowers = layers.iter().flat_map(|node| &node.lowers);
         lowers.any(|lower| lower.as_str() == name)
     };
-    let mut tops = layers
-        .iter()
-        .map(|node| node.name.value.to_string())
-        .filter(|name| !is_below(name));
+    let mut tops =
+        layers.iter().map(|node| node.name.value.to_string()).filter(|name| !is_below(name));
     let first = tops.next();
     match (first, tops.next()) {
         (Some(only), None) => Ok(only),

@@ -196,10 +196,7 @@ impl Here {
             turning: Cell::new(false),
         });
         LOCAL.with_borrow_mut(|all| all.insert(shared.key(), Rc::clone(&local)));
-        Self {
-            stack: Stack { shared },
-            local,
-        }
+        Self { stack: Stack { shared }, local }
     }
 
     /// Turns the loop for a while: what arrives is served. Not from within a service.
@@ -259,9 +256,7 @@ impl Stack {
         let graph = |error: std::io::Error| Error::from(ErrorKind::Graph(error.to_string()));
         let entrance = Arc::new(Entrance::new().map_err(graph)?);
         let (told, is_made) = sync_channel(1);
-        let shared = Arc::new(Shared {
-            entrance: Arc::clone(&entrance),
-        });
+        let shared = Arc::new(Shared { entrance: Arc::clone(&entrance) });
         std::thread::Builder::new()
             .name("xk-rpc".into())
             .spawn(move || {

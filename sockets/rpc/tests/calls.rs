@@ -15,11 +15,7 @@ const PROGRAM: u32 = 0x2000_0042;
 const LONG_MS: u32 = 20_000;
 
 fn program<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static>(execute: F) -> Program<F> {
-    Program {
-        program: PROGRAM,
-        version: 1,
-        execute,
-    }
+    Program { program: PROGRAM, version: 1, execute }
 }
 
 fn client(stack: &Stack) -> Client {
@@ -80,10 +76,7 @@ fn long_work_keeps_nobody_else_waiting() {
     let began = Instant::now();
     let sleeping = client.start(2, &long.to_be_bytes()).expect("begun");
     while !sleeping.is_done() {
-        assert_eq!(
-            client.call(1, b"meanwhile...").as_deref(),
-            Ok(&b"meanwhile..."[..])
-        );
+        assert_eq!(client.call(1, b"meanwhile...").as_deref(), Ok(&b"meanwhile..."[..]));
     }
     assert!(began.elapsed() >= Duration::from_millis(long.into()));
     assert_eq!(sleeping.wait().as_deref(), Ok(&long.to_be_bytes()[..]));
@@ -95,35 +88,19 @@ fn errors_say_at_which_layer() {
     let _server = stack.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&stack);
     let says = |procedure| client.call(procedure, &[]).unwrap_err().to_string();
-    assert_eq!(
-        says(9),
-        "sunprog: the peer refused the call: no such procedure"
-    );
-    assert_eq!(
-        says(2),
-        "sunprog: the peer refused the call: garbage arguments"
-    );
+    assert_eq!(says(9), "sunprog: the peer refused the call: no such procedure");
+    assert_eq!(says(2), "sunprog: the peer refused the call: garbage arguments");
     assert_eq!(says(3), "sunprog: the peer refused the call: system error");
     assert_eq!(says(4), "sunprog: the peer refused the call: system error");
     assert_eq!(says(5), "sunprog: the peer refused the call: system error");
     let other = client.program(7, 1).call(1, &[]).unwrap_err();
-    assert_eq!(
-        other.to_string(),
-        "sunprog: the peer refused the call: no such program"
-    );
+    assert_eq!(other.to_string(), "sunprog: the peer refused the call: no such program");
 
     let late = client.with_deadline(Duration::from_millis(50));
     let began = Instant::now();
     let error = late.call(2, &LONG_MS.to_be_bytes()).unwrap_err();
-    assert!(
-        began.elapsed() < Duration::from_millis(LONG_MS.into()),
-        "{:?}",
-        began.elapsed()
-    );
-    assert!(
-        matches!(error.cause(), Some(CallCause::TimedOut { .. })),
-        "{error}"
-    );
+    assert!(began.elapsed() < Duration::from_millis(LONG_MS.into()), "{:?}", began.elapsed());
+    assert!(matches!(error.cause(), Some(CallCause::TimedOut { .. })), "{error}");
     assert_eq!(error.layer.as_deref(), Some("reqrep"));
 }
 
@@ -172,10 +149,7 @@ fn a_service_may_call() {
     // As long as sessions of its clients are there the port answers, and then nobody does.
     let late = client(&stack).with_deadline(Duration::from_millis(200));
     let error = late.call(1, &[0; 4]).unwrap_err();
-    assert!(
-        matches!(error.layer.as_deref(), Some("sunprog" | "reqrep")),
-        "{error}"
-    );
+    assert!(matches!(error.layer.as_deref(), Some("sunprog" | "reqrep")), "{error}");
 }
 
 #[test]
@@ -196,34 +170,21 @@ fn without_another_thread() {
     }
     thread.join().expect("joined").expect("sent");
     drop(here);
-    assert_eq!(
-        client.call(1, &[]).unwrap_err().to_string(),
-        "the stack has ended"
-    );
+    assert_eq!(client.call(1, &[]).unwrap_err().to_string(), "the stack has ended");
 }
 
 #[test]
 fn what_a_graph_lacks_is_said() {
     let text = "host alone { loopback; }";
     let error = Stack::from_text(text).err().expect("no calls");
-    assert!(
-        error.to_string().contains("no layer that takes calls"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no layer that takes calls"), "{error}");
     let error = Stack::from_text("host a { nothing; }").err().expect("none");
     assert!(error.to_string().contains("nothing"), "{error}");
     let stack = Stack::from_text(GRAPH).expect("a stack");
     let error = stack.client("no such thing").expect_err("no peer");
     assert!(error.to_string().contains("no participant"), "{error}");
-    let error = stack
-        .client(PEER)
-        .expect("a client")
-        .call(1, &[])
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("name program and version"),
-        "{error}"
-    );
+    let error = stack.client(PEER).expect("a client").call(1, &[]).unwrap_err();
+    assert!(error.to_string().contains("name program and version"), "{error}");
 }
 
 /// ONC RPC on the machine's UDP, where 127.255.255.255 is all hosts of the loopback: this one.

@@ -32,10 +32,7 @@ fn exercise(client: &Client, layer: &str, top: &str) {
     let other = client.program(7, 1);
     assert_eq!(other.call(1, b"hello").as_deref(), Ok(&b"hello"[..]));
     let error = client.call(9, &[]).unwrap_err();
-    assert!(
-        matches!(error.cause(), Some(CallCause::Rejected(_))),
-        "{error}"
-    );
+    assert!(matches!(error.cause(), Some(CallCause::Rejected(_))), "{error}");
     assert_eq!(error.layer.as_deref(), Some(top), "{error}");
 
     let threads: Vec<_> = (0..4u8)
@@ -56,14 +53,8 @@ fn exercise(client: &Client, layer: &str, top: &str) {
     let late = client.with_deadline(Duration::from_millis(50));
     let began = Instant::now();
     let error = late.call(2, &LONG_MS.to_be_bytes()).unwrap_err();
-    assert!(
-        began.elapsed() < Duration::from_millis(LONG_MS.into()),
-        "{error}"
-    );
-    assert!(
-        matches!(error.cause(), Some(CallCause::TimedOut { .. })),
-        "{error}"
-    );
+    assert!(began.elapsed() < Duration::from_millis(LONG_MS.into()), "{error}");
+    assert!(matches!(error.cause(), Some(CallCause::TimedOut { .. })), "{error}");
     assert_eq!(error.layer.as_deref(), Some(layer), "{error}");
 
     let pending = client.start(2, &LONG_MS.to_be_bytes()).expect("begun");
@@ -118,9 +109,7 @@ fn between_two_hosts_that_share_memory() {
     let path = std::env::temp_dir().join(format!("xk-rpc-test-{}.sock", std::process::id()));
     let host = |name: &str| {
         let shm = format!("shm path=\"{}\"", path.display());
-        Stack::from_text(format!(
-            "host {name} {{ {shm}; channel shm; select channel; }}"
-        ))
+        Stack::from_text(format!("host {name} {{ {shm}; channel shm; select channel; }}"))
     };
     let a = host("a").expect("a stack");
     let server = a.serve(execute).expect("taken");
@@ -150,14 +139,7 @@ fn the_example_runs_and_is_what_the_compiler_makes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/greeter");
     let file = std::fs::read_to_string(folder.join("greeter.x")).expect("a file");
     let compiled = compile("greeter.x", &file).expect("no mistakes");
-    let options = Options {
-        file: "greeter.x".into(),
-        types_only: false,
-        included: false,
-    };
+    let options = Options { file: "greeter.x".into(), types_only: false, included: false };
     let kept = std::fs::read_to_string(folder.join("service.rs")).expect("a file");
-    assert!(
-        kept == to_rust(&compiled.model, &options),
-        "xk rpcgen greeter.x --out service.rs"
-    );
+    assert!(kept == to_rust(&compiled.model, &options), "xk rpcgen greeter.x --out service.rs");
 }

@@ -85,9 +85,7 @@ fn a_server_that_stalls_bounds_what_waits_for_it() {
     let stack = Stack::from_text(GRAPH).expect("a stack");
     let _server = stack.serve(service(&gate)).expect("taken");
     let patient = client(&stack).with_deadline(Duration::from_secs(60));
-    let mut waiting: Vec<_> = (0..4500)
-        .map(|_| patient.start(2, &[]).expect("begun"))
-        .collect();
+    let mut waiting: Vec<_> = (0..4500).map(|_| patient.start(2, &[]).expect("begun")).collect();
     let hasty = client(&stack).with_deadline(Duration::from_millis(200));
     let error = loop {
         match hasty.start(2, &[]) {
@@ -131,10 +129,7 @@ fn a_deadline_may_have_passed_before_it_is_looked_at() {
         Ok(Reply::empty())
     };
     let _server = stack.serve(server).expect("taken");
-    let error = client(&stack)
-        .with_deadline(Duration::ZERO)
-        .call(1, &[])
-        .expect_err("it is over");
+    let error = client(&stack).with_deadline(Duration::ZERO).call(1, &[]).expect_err("it is over");
     let cause = Some(CallCause::TimedOut { tries: 0 });
     assert_eq!(error.cause(), cause, "{error}");
     assert_eq!(served.load(Ordering::SeqCst), 0);
@@ -158,10 +153,7 @@ fn a_stack_that_ends_ends_its_calls() {
         let error = result.expect_err("no reply");
         let is_closed = error.cause() == Some(CallCause::Closed);
         let is_over = is_closed || matches!(error.kind, ErrorKind::Ended);
-        assert!(
-            is_over || error.cause() == Some(CallCause::Cancelled),
-            "{error}"
-        );
+        assert!(is_over || error.cause() == Some(CallCause::Cancelled), "{error}");
     };
     is_over(pending.wait());
     is_over(thread.join().expect("it ends"));
@@ -169,9 +161,7 @@ fn a_stack_that_ends_ends_its_calls() {
 
 fn shared(name: &str, path: &std::path::Path) -> Result<Stack, Error> {
     let path = path.display();
-    Stack::from_text(format!(
-        "host {name} {{ shm path=\"{path}\"; channel shm; select channel; }}"
-    ))
+    Stack::from_text(format!("host {name} {{ shm path=\"{path}\"; channel shm; select channel; }}"))
 }
 
 /// Who comes first waits for the other; who is alone says so at the deadline; who comes back is found again.

@@ -60,9 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = Request::get("/hello")
-        .header("host", "10.0.0.1")
-        .body(Empty::<Bytes>::new())?;
+    let request = Request::get("/hello").header("host", "10.0.0.1").body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
     println!("client: {}", response.status());
     let body = response.into_body().collect().await?.to_bytes();

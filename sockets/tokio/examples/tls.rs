@@ -29,9 +29,7 @@ fn main() -> Outcome {
     let listener = TcpListener::bind(&stack, "10.0.0.1:443")?;
     let shown = vec![certificate.clone()];
     let server = std::thread::spawn(move || -> Outcome {
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(shown, key)?;
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(shown, key)?;
         let (mut stream, peer) = listener.accept()?;
         let mut session = ServerConnection::new(Arc::new(config))?;
         let mut tls = BufReader::new(rustls::Stream::new(&mut session, &mut stream));
@@ -49,9 +47,7 @@ fn main() -> Outcome {
 fn client(mut stream: &TcpStream<xk_net::Thread>, certificate: CertificateDer<'static>) -> Outcome {
     let mut roots = RootCertStore::empty();
     roots.add(certificate)?;
-    let config = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let name = ServerName::try_from("xk.test")?;
     let mut session = ClientConnection::new(Arc::new(config), name)?;
     let mut tls = BufReader::new(rustls::Stream::new(&mut session, &mut stream));

@@ -64,11 +64,7 @@ impl<S: Source> Awaited<S> {
     pub(crate) fn new(socket: S) -> Self {
         let tasks: Arc<Tasks> = Arc::default();
         let watch = socket.watch(Arc::clone(&tasks) as _);
-        Self {
-            socket,
-            tasks,
-            watch,
-        }
+        Self { socket, tasks, watch }
     }
 
     /// Tries, and has the task come again if it would have to wait.

@@ -30,12 +30,8 @@ impl TcpStream {
                 Err(error) => last = Some(error),
             }
         }
-        let none = || {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "could not resolve to any addresses",
-            )
-        };
+        let none =
+            || io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
         Err(last.unwrap_or_else(none))
     }
 
@@ -113,8 +109,7 @@ impl AsyncWrite for TcpStream {
         cx: &mut Context<'_>,
         octets: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0
-            .poll(cx, Way::Write, |mut socket| socket.write(octets))
+        self.0.poll(cx, Way::Write, |mut socket| socket.write(octets))
     }
 
     fn poll_write_vectored(
@@ -122,8 +117,7 @@ impl AsyncWrite for TcpStream {
         cx: &mut Context<'_>,
         octets: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0
-            .poll(cx, Way::Write, |mut socket| socket.write_vectored(octets))
+        self.0.poll(cx, Way::Write, |mut socket| socket.write_vectored(octets))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -46,9 +46,7 @@ impl UdpSocket {
     /// # Errors
     /// What the network has reported.
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0
-            .wait(Way::Read, |socket| socket.recv_from(buffer))
-            .await
+        self.0.wait(Way::Read, |socket| socket.recv_from(buffer)).await
     }
 
     /// Receives a datagram of the connected peer, or of anybody.
@@ -64,9 +62,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`xk_net::UdpSocket::send_to`].
     pub async fn send_to(&self, octets: &[u8], peer: SocketAddr) -> io::Result<usize> {
-        self.0
-            .wait(Way::Write, |socket| socket.send_to(octets, peer))
-            .await
+        self.0.wait(Way::Write, |socket| socket.send_to(octets, peer)).await
     }
 
     /// Sends a datagram to the connected peer.

@@ -160,9 +160,7 @@ fn send(world: &World<'_>, session: &SessionRef, size: usize) -> Vec<Vec<u8>> {
     for part in all.chunks(size) {
         let mut burst: Outgoing = part.iter().map(|number| message(*number)).collect();
         let result = if size == 1 {
-            burst
-                .drain(..)
-                .try_for_each(|message| session.push(&world.cx, message))
+            burst.drain(..).try_for_each(|message| session.push(&world.cx, message))
         } else {
             session.push_burst(&world.cx, &mut burst)
         };
@@ -209,18 +207,15 @@ fn drops(node: &Node) -> Vec<Vec<(&'static str, u64)>> {
 }
 
 fn counts(world: &World<'_>) -> (u64, u64) {
-    let question = ListSessions {
-        max: usize::MAX,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let question = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
     let answer = world.b.protocol.ask(&world.cx, question);
     let sessions = answer.map(|list| list.sessions).unwrap_or_default();
     let own = |s: &&SessionRef| s.head().protocol() == world.b.protocol.id();
     let folded = world.b.protocol.head().folded();
-    sessions.iter().filter(own).fold(folded, |sum, s| {
-        (sum.0 + s.head().sent(), sum.1 + s.head().received())
-    })
+    sessions
+        .iter()
+        .filter(own)
+        .fold(folded, |sum, s| (sum.0 + s.head().sent(), sum.1 + s.head().received()))
 }
 
 /// If the protocol above blocks in the middle of a burst, the messages behind are delivered meanwhile, in order.
@@ -237,10 +232,7 @@ pub fn pass_who_waits(fixture: &dyn Fixture) -> Verdict {
     if fixture.receiver() == Receiver::Itself {
         return Verdict::Skipped("nobody above takes what is sent");
     }
-    let world = World::on(
-        fixture,
-        TestKernel::with_switch(SEED, Box::new(CoroutineSwitch::new())),
-    );
+    let world = World::on(fixture, TestKernel::with_switch(SEED, Box::new(CoroutineSwitch::new())));
     let session = world.converse();
     let like = world.capture(&session);
     let first = world.b.top.received();
@@ -264,27 +256,20 @@ pub fn pass_who_waits(fixture: &dyn Fixture) -> Verdict {
     let semaphores = [Semaphore::new(0), Semaphore::new(0)];
     let ended = Rc::new(RefCell::new(Vec::new()));
     let note = Rc::clone(&ended);
-    world
-        .b
-        .top
-        .on_demux(Some(Rc::new(move |cx: &Kernel, _, number| {
-            let number = number - first;
-            match number {
-                3 | 4 => drop(cx.wait(&semaphores[number as usize - 3], None)),
-                6 => cx.signal(&semaphores[0]),
-                8 => cx.signal(&semaphores[1]),
-                _ => {}
-            }
-            note.borrow_mut().push(number);
-            Ok(())
-        })));
+    world.b.top.on_demux(Some(Rc::new(move |cx: &Kernel, _, number| {
+        let number = number - first;
+        match number {
+            3 | 4 => drop(cx.wait(&semaphores[number as usize - 3], None)),
+            6 => cx.signal(&semaphores[0]),
+            8 => cx.signal(&semaphores[1]),
+            _ => {}
+        }
+        note.borrow_mut().push(number);
+        Ok(())
+    })));
     run(&world, &arrivals, wire);
     let ended = ended.take();
-    let ours: Vec<u64> = ended
-        .iter()
-        .copied()
-        .filter(|n| !matches!(n, 3 | 4))
-        .collect();
+    let ours: Vec<u64> = ended.iter().copied().filter(|n| !matches!(n, 3 | 4)).collect();
     assert_eq!(
         (ours, ended.len()),
         (vec![1, 2, 5, 6, 7, 8], 8),
@@ -308,15 +293,9 @@ fn run(world: &World<'_>, arrivals: &Rc<Arrivals>, wire: SessionRef) {
         turns.set(turns.get() + 1);
         let taken = arrivals.deliver(&cx, &wire, usize::MAX);
         let idle = taken == 0 && cx.shepherds().stats().suspended == 0;
-        if idle || turns.get() == TURNS_MAX {
-            Flow::Stop
-        } else {
-            Flow::Continue
-        }
+        if idle || turns.get() == TURNS_MAX { Flow::Stop } else { Flow::Continue }
     };
-    shepherds
-        .run(Rc::new(body))
-        .expect("a shepherd can be made");
+    shepherds.run(Rc::new(body)).expect("a shepherd can be made");
     assert_eq!(
         shepherds.stats().suspended,
         0,

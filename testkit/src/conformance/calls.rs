@@ -92,13 +92,8 @@ pub trait CallFixture {
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let entry = self.entry();
         let name = format!("{}-{side:?}", entry.kind);
-        let mut build = Build {
-            cx,
-            entry,
-            name: &name,
-            lowers: core::slice::from_ref(bottom),
-            params,
-        };
+        let mut build =
+            Build { cx, entry, name: &name, lowers: core::slice::from_ref(bottom), params };
         (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
     }
 

@@ -29,15 +29,10 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     drop(world.send(&session, &super::messages::pattern(64, 1)));
     for question in fixture.entry().questions {
         let name = question.name;
-        let answer = fixture
-            .ask(&world, name)
-            .or_else(|| ask(&world, &session, name));
+        let answer = fixture.ask(&world, name).or_else(|| ask(&world, &session, name));
         // What needs circumstances (an error under way, a packet refused) is for the protocol's own tests.
         if let Some(answer) = answer {
-            assert!(
-                answer.is_answered(),
-                "law 9: the entry lists `{name}`, so it is answered"
-            );
+            assert!(answer.is_answered(), "law 9: the entry lists `{name}`, so it is answered");
         }
     }
     let cx = &world.cx;
@@ -49,15 +44,9 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
         fixture.is_anchor() || session.ask(cx, ReachedBottom).is_some(),
         "law 9: a session forwards down what it does not know"
     );
-    let sizes = (
-        session.ask(cx, MaxPacket::default()),
-        session.ask(cx, OptPacket::default()),
-    );
+    let sizes = (session.ask(cx, MaxPacket::default()), session.ask(cx, OptPacket::default()));
     if let (Some(max), Some(opt)) = sizes {
-        assert!(
-            opt.octets <= max.octets,
-            "law 9: `opt-packet` is no more than `max-packet`"
-        );
+        assert!(opt.octets <= max.octets, "law 9: `opt-packet` is no more than `max-packet`");
     }
     Verdict::Holds
 }
@@ -91,18 +80,12 @@ pub fn goes_up_once(fixture: &dyn Fixture) -> Verdict {
         start,
         start_len,
     };
-    let conflict = HostConflict {
-        host: Ipv4Addr::new(10, 0, 0, 1),
-        address: [2, 0, 0, 0, 0, 9],
-    };
+    let conflict = HostConflict { host: Ipv4Addr::new(10, 0, 0, 1), address: [2, 0, 0, 0, 0, 9] };
     let went_up = |ask: &mut Ask<'_>, what: &str| {
         node.top.pass_down(&node.protocol);
         let _ = receiver.control(cx, ask);
         let times = node.top.passed_down();
-        assert!(
-            times <= 1,
-            "law 9: {what} goes up once, and not {times} times"
-        );
+        assert!(times <= 1, "law 9: {what} goes up once, and not {times} times");
     };
     for about_session in [&lower, &session] {
         went_up(&mut Ask::new(&mut error(about_session)), "a network error");
@@ -125,22 +108,12 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
             return answer;
         }
         question = make();
-        world
-            .a
-            .protocol
-            .control(&world.cx, &mut Ask::new(&mut question))
+        world.a.protocol.control(&world.cx, &mut Ask::new(&mut question))
     }
     let host = peer_host(world);
     let address = [0x01, 0, 0x5e, 0, 0, 1];
-    let resolve = || Resolve {
-        host,
-        address: None,
-    };
-    let list = || ListSessions {
-        max: 16,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let resolve = || Resolve { host, address: None };
+    let list = || ListSessions { max: 16, sessions: Vec::new(), total: 0 };
     Some(match name {
         MaxPacket::NAME => put(world, session, MaxPacket::default),
         OptPacket::NAME => put(world, session, OptPacket::default),

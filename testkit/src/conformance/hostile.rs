@@ -112,10 +112,7 @@ fn survives_after(world: &World<'_>) -> Verdict {
     world.exchange();
     world.cx.advance(Duration::from_secs(5));
     world.exchange();
-    assert!(
-        node.top.received() > before,
-        "law 8: after the damage a good message still arrives"
-    );
+    assert!(node.top.received() > before, "law 8: after the damage a good message still arrives");
     Verdict::Holds
 }
 
@@ -172,11 +169,7 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
     }
     drop(session);
     world.cx.stop();
-    assert_eq!(
-        world.cx.live(),
-        (0, 0),
-        "law 8: after `stop` nothing of the flood is left"
-    );
+    assert_eq!(world.cx.live(), (0, 0), "law 8: after `stop` nothing of the flood is left");
     Verdict::Holds
 }
 
@@ -203,11 +196,7 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
         comes_from_stranger(&world, &frame, n);
         opened.extend(world.b.top.take_opened().into_iter().map(|(made, _)| made));
     }
-    assert_eq!(
-        held(),
-        before,
-        "law 5: what {STRANGERS} strangers began holds nothing below"
-    );
+    assert_eq!(held(), before, "law 5: what {STRANGERS} strangers began holds nothing below");
     let made = fixture.opens_nothing().map_or(STRANGERS as usize, |_| 0);
     assert_eq!(
         opened.len(),
@@ -216,11 +205,7 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     );
     opened.iter().for_each(SessionRef::hold);
     opened.iter().for_each(|session| session.close(&world.cx));
-    assert_eq!(
-        held(),
-        before,
-        "law 5: sessions that nobody holds any more hold nothing below"
-    );
+    assert_eq!(held(), before, "law 5: sessions that nobody holds any more hold nothing below");
     Verdict::Holds
 }
 

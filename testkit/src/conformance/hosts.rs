@@ -27,10 +27,7 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
         return Verdict::Skipped("it takes no enables from below");
     }
     let questions = fixture.entry().questions;
-    if questions
-        .iter()
-        .any(|q| q.name == SpecificDestination::NAME)
-    {
+    if questions.iter().any(|q| q.name == SpecificDestination::NAME) {
         return Verdict::Skipped("it has hosts of its own");
     }
     let Some(_) = fixture.enable_at(Side::B, own) else {
@@ -42,11 +39,7 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
         assert_silent(&world, many, "with nobody at the port");
         let (alone, enable) = enabled(&world, "alone", own);
         assert_silent(&world, many, "with somebody at our own host");
-        assert_eq!(
-            alone.received(),
-            0,
-            "law 9: what was sent to {many} is not for our own host"
-        );
+        assert_eq!(alone.received(), 0, "law 9: what was sent to {many} is not for our own host");
         let (other, _) = enabled(&world, "many", many);
         arrives(&world, many);
         world.exchange();
@@ -124,23 +117,14 @@ fn arrives(world: &World<'_>, many: Ipv4Addr) -> u64 {
     let peer = world.a.bottom.lower().own();
     let drops = world.b.drops();
     // A refusal is what the layer below would tell the sender of, were it not for many.
-    let _ = world
-        .b
-        .bottom
-        .inject_cast(&world.cx, peer, many, first.message);
+    let _ = world.b.bottom.inject_cast(&world.cx, peer, many, first.message);
     world.b.drops() - drops
 }
 
 /// What arrives for many, and for nobody here, is counted once and answered by nothing.
 fn assert_silent(world: &World<'_>, many: Ipv4Addr, when: &str) {
     let dropped = arrives(world, many);
-    assert_eq!(
-        dropped, 1,
-        "law 8: {when}, what was sent to {many} is counted once"
-    );
+    assert_eq!(dropped, 1, "law 8: {when}, what was sent to {many} is counted once");
     let answers = world.b.bottom.take_sent().len();
-    assert_eq!(
-        answers, 0,
-        "law 9: {when}, what was sent to {many} is not answered"
-    );
+    assert_eq!(answers, 0, "law 9: {when}, what was sent to {many} is not answered");
 }

@@ -57,10 +57,7 @@ pub fn carries(fixture: &dyn Fixture) -> Verdict {
         world.exchange();
         let got = world.end().top.take_received();
         assert_eq!(got.len(), 1, "law 8: a message of {size} octets comes once");
-        assert!(
-            got[0].message.eq_octets(&given),
-            "law 7: {size} octets arrive unchanged"
-        );
+        assert!(got[0].message.eq_octets(&given), "law 7: {size} octets arrive unchanged");
         assert!(
             fixture.is_anchor() || places(&got[0].message) == lay,
             "law 7: {size} octets arrive in the buffer they were given in: nobody copied them"
@@ -81,9 +78,7 @@ pub fn carries(fixture: &dyn Fixture) -> Verdict {
 fn keeps_order(world: &World<'_>, session: &SessionRef) {
     for number in 0..32_u8 {
         let message = world.cx.message(&pattern(100, number));
-        session
-            .push(&world.cx, message)
-            .expect("law 5: a session sends 32 messages in a row");
+        session.push(&world.cx, message).expect("law 5: a session sends 32 messages in a row");
     }
     world.exchange();
     let got = world.end().top.take_received();
@@ -140,22 +135,12 @@ pub fn leaves_copies_alone(fixture: &dyn Fixture) -> Verdict {
     let given = pattern(200, 9);
     let message = world.cx.message(&given);
     let kept = message.try_clone().expect("a descriptor for a clone");
-    session
-        .push(&world.cx, message)
-        .expect("law 6: a message of which a copy is kept goes");
-    assert!(
-        kept.eq_octets(&given),
-        "law 6: the kept copy is unchanged after `push`"
-    );
+    session.push(&world.cx, message).expect("law 6: a message of which a copy is kept goes");
+    assert!(kept.eq_octets(&given), "law 6: the kept copy is unchanged after `push`");
     world.exchange();
     let first = world.end().top.take_received();
-    assert!(
-        kept.eq_octets(&given),
-        "law 6: the kept copy is unchanged after the message arrived"
-    );
-    session
-        .push(&world.cx, kept)
-        .expect("law 6: the kept copy goes too");
+    assert!(kept.eq_octets(&given), "law 6: the kept copy is unchanged after the message arrived");
+    session.push(&world.cx, kept).expect("law 6: the kept copy goes too");
     world.exchange();
     let second = world.end().top.take_received();
     for got in first.iter().chain(&second) {
@@ -164,11 +149,7 @@ pub fn leaves_copies_alone(fixture: &dyn Fixture) -> Verdict {
             "law 6: original and copy arrive with the same octets"
         );
     }
-    assert_eq!(
-        (first.len(), second.len()),
-        (1, 1),
-        "law 6: original and copy arrive once each"
-    );
+    assert_eq!((first.len(), second.len()), (1, 1), "law 6: original and copy arrive once each");
     Verdict::Holds
 }
 
@@ -219,20 +200,12 @@ pub fn allocates_nothing(fixture: &dyn Fixture) -> Verdict {
     for _ in 0..STEADY {
         send();
     }
-    assert_eq!(
-        allocations() - before,
-        0,
-        "law 7: sending {STEADY} messages allocates nothing"
-    );
+    assert_eq!(allocations() - before, 0, "law 7: sending {STEADY} messages allocates nothing");
     let (before, heard) = (allocations(), world.b.top.received());
     for frame in steady {
         receive(cx.message(frame));
     }
-    assert_eq!(
-        allocations() - before,
-        0,
-        "law 7: receiving {STEADY} messages allocates nothing"
-    );
+    assert_eq!(allocations() - before, 0, "law 7: receiving {STEADY} messages allocates nothing");
     if fixture.receiver() == Receiver::Upper {
         assert_eq!(
             world.b.top.received() - heard,
@@ -252,9 +225,7 @@ fn allocates_nothing_on_the_system(world: &World<'_>, session: &SessionRef) -> V
     let rounds = || {
         for _ in 0..STEADY {
             let message = world.cx.message(&given);
-            session
-                .push(&world.cx, message)
-                .expect("law 5: a session sends");
+            session.push(&world.cx, message).expect("law 5: a session sends");
             world.exchange();
         }
     };

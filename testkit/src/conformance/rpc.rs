@@ -27,11 +27,7 @@ pub fn takes_no_calls(fixture: &dyn Fixture) -> Verdict {
         "law 5: a session whose protocol has no calls answers `NotSupported`, not: {:?}",
         answer.map(drop)
     );
-    assert_eq!(
-        world.a.bottom.sent(),
-        sent,
-        "law 5: a call that is not supported sends nothing"
-    );
+    assert_eq!(world.a.bottom.sent(), sent, "law 5: a call that is not supported sends nothing");
 
     if let Some(lower) = world.a.bottom.held().first() {
         let drops = world.a.drops();
@@ -44,11 +40,7 @@ pub fn takes_no_calls(fixture: &dyn Fixture) -> Verdict {
             "law 8: a request refused names its reason"
         );
         drop(refused);
-        assert_eq!(
-            world.a.drops(),
-            drops + 1,
-            "law 8: a request refused is counted once"
-        );
+        assert_eq!(world.a.drops(), drops + 1, "law 8: a request refused is counted once");
     }
     assert_eq!(
         world.send(&session, &octets).len(),
@@ -65,20 +57,12 @@ pub fn takes_no_calls(fixture: &dyn Fixture) -> Verdict {
         ),
         "law 5: a closed session answers `Closed` to a call"
     );
-    assert_eq!(
-        world.a.drops(),
-        drops + 1,
-        "law 8: a call on a closed session is counted"
-    );
+    assert_eq!(world.a.drops(), drops + 1, "law 8: a call on a closed session is counted");
     let _ = world.open(Side::A);
     if fixture.is_anchor() {
         // It keeps buffers ready for arrivals.
         return Verdict::Holds;
     }
-    assert_eq!(
-        cx.live(),
-        (0, 0),
-        "law 8: of calls refused no message is left"
-    );
+    assert_eq!(cx.live(), (0, 0), "law 8: of calls refused no message is left");
     Verdict::Holds
 }

@@ -25,11 +25,7 @@ pub fn opens_and_closes(fixture: &dyn Fixture) -> Verdict {
     let world = World::new(fixture);
     let before = world.sessions(&world.a);
     let session = world.converse();
-    assert_eq!(
-        session.head().opens(),
-        1,
-        "law 2: a session that `open` made has one holder"
-    );
+    assert_eq!(session.head().opens(), 1, "law 2: a session that `open` made has one holder");
     assert_eq!(
         session.head().upper(),
         world.a.top.id(),
@@ -47,18 +43,10 @@ pub fn opens_and_closes(fixture: &dyn Fixture) -> Verdict {
             assert_eq!(now, before, "law 5: `close` unbinds the session");
         }
     } else {
-        assert_eq!(
-            session.head().opens(),
-            0,
-            "law 5: a session kept as an idle one has no holder"
-        );
+        assert_eq!(session.head().opens(), 0, "law 5: a session kept as an idle one has no holder");
     }
     session.close(&world.cx);
-    assert_eq!(
-        session.head().opens(),
-        0,
-        "law 5: closing once too often does nothing"
-    );
+    assert_eq!(session.head().opens(), 0, "law 5: closing once too often does nothing");
 
     let again = world.open(Side::A);
     assert_eq!(
@@ -92,11 +80,7 @@ fn refuses_all(world: &World<'_>, session: &SessionRef) {
         session.ask(cx, Describe::default()).is_none(),
         "law 5: a closed session answers nothing"
     );
-    assert_eq!(
-        world.a.drops(),
-        drops + 3,
-        "law 8: what a closed session refuses is counted"
-    );
+    assert_eq!(world.a.drops(), drops + 3, "law 8: what a closed session refuses is counted");
 }
 
 /// Law 2 and 5: opening twice for the same upper gives one session held twice; another upper with the same participants
@@ -114,19 +98,13 @@ pub fn is_found_again(fixture: &dyn Fixture) -> Verdict {
                 second, session,
                 "law 2: opened twice with the same participants, it is the same session"
             );
-            assert_eq!(
-                session.head().opens(),
-                2,
-                "law 5: a session opened twice has two holders"
-            );
+            assert_eq!(session.head().opens(), 2, "law 5: a session opened twice has two holders");
             second.close(cx);
         }
         // Where every opening is a conversation of its own, a taken name is refused.
-        Err(error) => assert_eq!(
-            error,
-            OpenError::InUse,
-            "law 2: participants that are taken are `InUse`"
-        ),
+        Err(error) => {
+            assert_eq!(error, OpenError::InUse, "law 2: participants that are taken are `InUse`")
+        }
     }
     assert!(
         !session.head().is_closed() && session.head().opens() == 1,
@@ -149,11 +127,7 @@ pub fn is_found_again(fixture: &dyn Fixture) -> Verdict {
         ),
     }
     assert_eq!(world.send(&session, &octets()).len(), 1);
-    assert_eq!(
-        other.received(),
-        0,
-        "law 3: nobody receives what is for another"
-    );
+    assert_eq!(other.received(), 0, "law 3: nobody receives what is for another");
     Verdict::Holds
 }
 
@@ -194,11 +168,7 @@ pub fn enables(fixture: &dyn Fixture) -> Verdict {
         panic!("law 2: an answer goes through the session that the first message made, not: {e}")
     });
     world.exchange();
-    assert_eq!(
-        world.a.top.take_received().len(),
-        1,
-        "law 2: the answer arrives at who opened"
-    );
+    assert_eq!(world.a.top.take_received().len(), 1, "law 2: the answer arrives at who opened");
 
     opened.hold();
     if let Some(enable) = enable {
@@ -223,11 +193,7 @@ fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
         .push(&world.cx, small(world))
         .unwrap_or_else(|error| panic!("law 2: a session sends {when}: {error}"));
     world.exchange();
-    assert_eq!(
-        world.b.top.take_events(),
-        [],
-        "law 2: {when} nobody hears of a message"
-    );
+    assert_eq!(world.b.top.take_events(), [], "law 2: {when} nobody hears of a message");
     assert_eq!(
         world.b.drops(),
         // Below an anchor the system itself refuses what nobody has enabled, and may tell the sender.
@@ -257,9 +223,7 @@ pub fn refuses(fixture: &dyn Fixture) -> Verdict {
     world.b.top.refuse_open(Some(&reason::PROHIBITED));
     for _ in 0..2 {
         let drops = world.b.drops();
-        session
-            .push(&world.cx, small(&world))
-            .expect("law 2: a session sends");
+        session.push(&world.cx, small(&world)).expect("law 2: a session sends");
         world.exchange();
         assert_eq!(world.b.top.take_events(), []);
         assert_eq!(
@@ -276,9 +240,7 @@ pub fn refuses(fixture: &dyn Fixture) -> Verdict {
     world.b.top.refuse_open(None);
     let drops = world.b.drops();
     world.b.top.refuse(Some(&reason::PROHIBITED));
-    session
-        .push(&world.cx, small(&world))
-        .expect("law 2: a session sends");
+    session.push(&world.cx, small(&world)).expect("law 2: a session sends");
     world.exchange();
     assert_eq!(
         world.b.drops(),
@@ -303,12 +265,8 @@ pub fn lets_a_layer_between(fixture: &dyn Fixture) -> Verdict {
     let cx = &world.cx;
     let between = |side| Top::add(cx, &format!("between-{side:?}"));
     let (above, below) = (between(Side::A), between(Side::B));
-    let opened = above.open_through(
-        cx,
-        &world.a.protocol,
-        world.a.top.protocol(),
-        fixture.open(Side::A),
-    );
+    let opened =
+        above.open_through(cx, &world.a.protocol, world.a.top.protocol(), fixture.open(Side::A));
     let session = opened.unwrap_or_else(|error| {
         panic!("law 3: `open` takes the number of the selector, not of the receiver: {error}")
     });
@@ -368,11 +326,7 @@ pub fn wants_a_type_number(fixture: &dyn Fixture) -> Verdict {
             "law 4: `open_enable` without a type number is refused"
         );
     }
-    assert_eq!(
-        world.a.bottom.held().len(),
-        held,
-        "law 4: a refused `open` holds nothing below"
-    );
+    assert_eq!(world.a.bottom.held().len(), held, "law 4: a refused `open` holds nothing below");
     Verdict::Holds
 }
 
@@ -405,9 +359,6 @@ pub fn stops(fixture: &dyn Fixture) -> Verdict {
     let World { cx, a, b, .. } = world;
     drop((a, b, cx));
     let alive = weak.iter().filter(|s| s.upgrade().is_some()).count();
-    assert_eq!(
-        alive, 0,
-        "law 5: after `stop` no session keeps itself alive"
-    );
+    assert_eq!(alive, 0, "law 5: after `stop` no session keeps itself alive");
     Verdict::Holds
 }

@@ -92,11 +92,7 @@ const SESSIONS_MAX: usize = 64;
 fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let fault = FAULTS.get(build.params.number::<usize>("fault", usize::MAX));
     let fault = fault.map_or(Fault::None, |(fault, _)| *fault);
-    let max = if fault == Fault::HasNoBound {
-        10_000
-    } else {
-        SESSIONS_MAX
-    };
+    let max = if fault == Fault::HasNoBound { 10_000 } else { SESSIONS_MAX };
     let key = build.cx.secret();
     let mut sessions = SessionTable::new(key, max);
     if fault == Fault::BreaksWhatIsHeld {
@@ -149,9 +145,7 @@ impl Layer {
         let late = self.fault == Fault::TellsTooLate;
         body.told.set(!late);
         let session = cx.new_passive_session(this, &upper, body);
-        let bound = self
-            .sessions
-            .bind(cx, (lower.id().0, number), session.clone());
+        let bound = self.sessions.bind(cx, (lower.id().0, number), session.clone());
         let told = bound.and_then(|()| {
             if late {
                 return Ok(());
@@ -298,10 +292,9 @@ impl Session for LayerSession {
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
         match self.fault {
-            Fault::LetsCallersWait => self
-                .lower
-                .call(cx, message)
-                .or(Err(CallCause::TimedOut { tries: 1 }.into())),
+            Fault::LetsCallersWait => {
+                self.lower.call(cx, message).or(Err(CallCause::TimedOut { tries: 1 }.into()))
+            }
             _ => Err(CallCause::NotSupported.into()),
         }
     }
@@ -309,15 +302,10 @@ impl Session for LayerSession {
     fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.fault == Fault::CopiesPayload {
             let octets = crate::kernel::octets(&message);
-            message = cx
-                .pool()
-                .copy_from(64, &octets)
-                .map_err(|_| PushError::NoBuffers)?;
+            message = cx.pool().copy_from(64, &octets).map_err(|_| PushError::NoBuffers)?;
         }
         let header = [self.number as u8, 0];
-        message
-            .push_array(&header)
-            .map_err(|_| PushError::NoBuffers)?;
+        message.push_array(&header).map_err(|_| PushError::NoBuffers)?;
         self.lower.push(cx, message)
     }
 

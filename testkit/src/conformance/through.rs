@@ -62,11 +62,7 @@ impl Fixture for Through {
 pub fn keeps_the_laws(entry: &'static Entry, params: &Params) {
     for (edge, left_out) in [(Edge::Link, 5), (Edge::Hosts, 1)] {
         let params = params.clone();
-        let findings = all(&Through {
-            entry,
-            params,
-            edge,
-        });
+        let findings = all(&Through { entry, params, edge });
         println!("{findings}");
         assert_eq!(findings.held.len() + left_out, LAWS.len(), "{findings}");
     }

@@ -49,9 +49,7 @@ fn opened(fixture: &impl WireFixture, top: &Top) -> SessionRef {
 }
 
 fn message(cx: &Kernel, octets: &[u8]) -> Message {
-    cx.pool()
-        .copy_from(HEADROOM, octets)
-        .expect("a buffer for a test message")
+    cx.pool().copy_from(HEADROOM, octets).expect("a buffer for a test message")
 }
 
 fn drops(fixture: &impl WireFixture) -> u64 {
@@ -62,18 +60,9 @@ fn drops(fixture: &impl WireFixture) -> u64 {
 fn has_one_upper(fixture: &impl WireFixture) {
     let cx = fixture.cx();
     let (top, other) = (Top::add(cx, "top"), Top::add(cx, "other"));
-    let through = top.open_through(
-        cx,
-        fixture.wire(),
-        other.protocol(),
-        Participants::default(),
-    );
+    let through = top.open_through(cx, fixture.wire(), other.protocol(), Participants::default());
     let session = through.expect("law 3: a wire opens for a receiver");
-    assert_eq!(
-        session.head().upper(),
-        top.id(),
-        "law 3: the receiver receives, not the selector"
-    );
+    assert_eq!(session.head().upper(), top.id(), "law 3: the receiver receives, not the selector");
     let again = opened(fixture, &top);
     assert_eq!(again, session, "law 2: a wire has one session");
     assert_eq!(session.head().opens(), 2, "law 5: it has two holders then");
@@ -89,11 +78,7 @@ fn has_one_upper(fixture: &impl WireFixture) {
         "law 2: another protocol does not enable a wire that is taken"
     );
     fixture.arrive(&fixture.frame());
-    assert_eq!(
-        (top.received(), other.received()),
-        (1, 0),
-        "law 3: who has the wire receives"
-    );
+    assert_eq!((top.received(), other.received()), (1, 0), "law 3: who has the wire receives");
 }
 
 /// Law 9: a wire tells how much it takes, takes as much, and not an octet more.
@@ -117,11 +102,7 @@ fn keeps_to_max_packet(fixture: &impl WireFixture) {
         Err(PushError::TooBig { max }),
         "law 9: one octet more than `max-packet` is refused"
     );
-    assert_eq!(
-        drops(fixture),
-        before + 1,
-        "law 8: what is too big is counted"
-    );
+    assert_eq!(drops(fixture), before + 1, "law 8: what is too big is counted");
     assert!(
         matches!(
             session.call(cx, message(cx, &fixture.frame())),
@@ -138,10 +119,7 @@ fn closes(fixture: &impl WireFixture) {
     let session = opened(fixture, &top);
     drop(opened(fixture, &top));
     session.close(cx);
-    assert!(
-        !session.head().is_closed(),
-        "law 5: a session stays while one holder is left"
-    );
+    assert!(!session.head().is_closed(), "law 5: a session stays while one holder is left");
     session.close(cx);
     assert!(session.head().is_closed(), "law 5: `close` closes");
     let (frame, before) = (fixture.frame(), drops(fixture));
@@ -201,10 +179,7 @@ fn enables(fixture: &impl WireFixture) {
         "law 2: `open_done` comes before the first frame"
     );
     let received = top.take_received();
-    assert!(
-        received[0].message.eq_octets(&frame),
-        "law 7: a frame arrives unchanged"
-    );
+    assert!(received[0].message.eq_octets(&frame), "law 7: a frame arrives unchanged");
     top.refuse(Some(&reason::PROHIBITED));
     counted("a frame refused is counted once, by who refused", 1);
     top.refuse(None);
@@ -249,9 +224,6 @@ fn stops(fixture: &impl WireFixture) {
     let weak = session.downgrade();
     drop(session);
     cx.stop();
-    assert!(
-        weak.upgrade().is_none(),
-        "law 5: after `stop` no session is left"
-    );
+    assert!(weak.upgrade().is_none(), "law 5: after `stop` no session is left");
     assert_eq!(cx.timers(), 0, "law 8: after `stop` no timer is left");
 }

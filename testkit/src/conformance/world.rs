@@ -74,12 +74,7 @@ impl<'f> World<'f> {
             let protocol = fixture.build(&cx, side, bottom.protocol());
             let top = Top::add(&cx, &format!("top-{side:?}"));
             number(&cx, fixture, &top, &protocol);
-            Node {
-                side,
-                bottom,
-                protocol,
-                top,
-            }
+            Node { side, bottom, protocol, top }
         };
         let (a, b) = (node(Side::A), node(Side::B));
         if let Err((protocol, error)) = cx.start() {
@@ -114,8 +109,7 @@ impl<'f> World<'f> {
     /// What the protocol answers.
     pub fn try_open(&self, side: Side) -> Result<SessionRef, OpenError> {
         let node = self.node(side);
-        node.top
-            .open(&self.cx, &node.protocol, self.fixture.open(side))
+        node.top.open(&self.cx, &node.protocol, self.fixture.open(side))
     }
 
     /// Opens a session to the other side.
@@ -203,10 +197,7 @@ impl<'f> World<'f> {
     pub fn inject(&self, from: &Node, to: &Node, sent: Sent) -> bool {
         let peer = from.bottom.lower().own();
         match self.selector(from, to, sent.selector) {
-            Some(selector) => to
-                .bottom
-                .inject_for(&self.cx, peer, selector, sent.message)
-                .is_ok(),
+            Some(selector) => to.bottom.inject_for(&self.cx, peer, selector, sent.message).is_ok(),
             None => to.bottom.inject(&self.cx, peer, sent.message),
         }
     }
@@ -242,11 +233,7 @@ impl<'f> World<'f> {
     /// How many sessions an instance has, if it tells.
     #[must_use]
     pub fn sessions(&self, node: &Node) -> Option<usize> {
-        let question = ListSessions {
-            max: 1,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let question = ListSessions { max: 1, sessions: Vec::new(), total: 0 };
         let answer = node.protocol.ask(&self.cx, question)?;
         // One that forwards the question tells of the layer below.
         let foreign = |s: &SessionRef| s.head().protocol() != node.protocol.id();
@@ -256,8 +243,7 @@ impl<'f> World<'f> {
 
 fn number(cx: &TestKernel, fixture: &dyn Fixture, top: &Top, protocol: &ProtocolRef) {
     if let Some(number) = fixture.number() {
-        cx.numbers_mut()
-            .override_pair(top.id(), protocol.id(), number);
+        cx.numbers_mut().override_pair(top.id(), protocol.id(), number);
     }
 }
 

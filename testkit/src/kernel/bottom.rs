@@ -74,11 +74,7 @@ impl Lower {
     /// A wire that carries Ethernet frames of up to 1514 octets and has this hardware address.
     #[must_use]
     pub fn wire(ether: [u8; 6]) -> Self {
-        Self {
-            ether: Some(ether),
-            link_type: Some(1),
-            ..Self::link(1514)
-        }
+        Self { ether: Some(ether), link_type: Some(1), ..Self::link(1514) }
     }
 
     /// What an Ethernet layer looks like from above: participants are hardware addresses, 1500 octets.
@@ -133,8 +129,7 @@ impl Lower {
 
     fn pop(&self, participant: &mut Participant) -> Result<Wild<Part>, AddressError> {
         fn part<T>(wild: Wild<T>, make: fn(T) -> Part) -> Wild<Part> {
-            wild.value()
-                .map_or(Wild::Any, |value| Wild::Is(make(value)))
+            wild.value().map_or(Wild::Any, |value| Wild::Is(make(value)))
         }
         match self.addressing {
             Addressing::Link => Ok(Wild::Any),
@@ -400,9 +395,7 @@ impl Bottom {
     /// The session with this peer, of the first protocol that has one.
     fn find(&self, ends: Ends, selector: Option<ProtocolId>) -> Option<SessionRef> {
         let users = self.state.users.borrow();
-        let mut fits = users
-            .iter()
-            .filter(|(_, s)| selector.is_none_or(|selector| selector == *s));
+        let mut fits = users.iter().filter(|(_, s)| selector.is_none_or(|selector| selector == *s));
         fits.find_map(|(receiver, s)| self.state.sessions.get(&key(ends, *receiver, *s)))
     }
 
@@ -593,11 +586,7 @@ impl Session for BottomSession {
 
     fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Offloads>() {
-            question.answer_wire(
-                this.head().protocol(),
-                self.state.lower.partial_checksums,
-                false,
-            );
+            question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums, false);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {

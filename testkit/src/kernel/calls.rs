@@ -57,10 +57,8 @@ impl TestKernel {
     ) -> bool {
         let (kernel, end) = (self.share(), self.now().after(limit));
         let left = Rc::new(Cell::new(tasks.len()));
-        let (all, tasks) = (
-            Rc::clone(&left),
-            RefCell::new(tasks.into_iter().collect::<VecDeque<_>>()),
-        );
+        let (all, tasks) =
+            (Rc::clone(&left), RefCell::new(tasks.into_iter().collect::<VecDeque<_>>()));
         let body = move || {
             let shepherds = kernel.shepherds();
             let next = tasks.borrow_mut().pop_front();
@@ -103,16 +101,13 @@ impl TestKernel {
     ) -> Vec<CallEnd> {
         let ends: Rc<RefCell<Vec<Option<CallEnd>>>> = Rc::default();
         ends.borrow_mut().resize_with(calls.len(), || None);
-        let tasks = calls
-            .into_iter()
-            .enumerate()
-            .map(|(at, (session, request))| {
-                let ends = Rc::clone(&ends);
-                Box::new(move |cx: &Kernel| {
-                    let end = session.call(cx, request);
-                    ends.borrow_mut()[at] = Some(end);
-                }) as Task
-            });
+        let tasks = calls.into_iter().enumerate().map(|(at, (session, request))| {
+            let ends = Rc::clone(&ends);
+            Box::new(move |cx: &Kernel| {
+                let end = session.call(cx, request);
+                ends.borrow_mut()[at] = Some(end);
+            }) as Task
+        });
         let ended = self.run_tasks(CALLS_LIMIT, tasks.collect(), carry);
         assert!(ended, "every call ends");
         ends.take().into_iter().flatten().collect()

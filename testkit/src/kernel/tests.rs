@@ -13,8 +13,7 @@ impl Protocol for Ticks {
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, left: u64) {
         self.0.borrow_mut().push(cx.now());
         if left > 0 {
-            cx.schedule_protocol(this, Duration::from_secs(1), left - 1)
-                .unwrap();
+            cx.schedule_protocol(this, Duration::from_secs(1), left - 1).unwrap();
         }
     }
 }
@@ -24,14 +23,9 @@ fn timers_go_off_at_their_own_time() {
     let cx = TestKernel::new(1);
     let seen = Rc::default();
     let ticks = cx.add_protocol("ticks", "ticks", Ticks(Rc::clone(&seen)));
-    cx.schedule_protocol(&ticks, Duration::from_secs(1), 3)
-        .unwrap();
+    cx.schedule_protocol(&ticks, Duration::from_secs(1), 3).unwrap();
     assert_eq!(cx.advance(Duration::from_millis(3500)), 3);
-    assert_eq!(
-        *seen.borrow(),
-        [1, 2, 3].map(Time::from_s),
-        "each at its own second"
-    );
+    assert_eq!(*seen.borrow(), [1, 2, 3].map(Time::from_s), "each at its own second");
     assert_eq!(cx.now(), Time::from_ms(3500));
     assert_eq!(cx.advance(Duration::from_secs(3600)), 1);
 }
@@ -42,9 +36,7 @@ fn a_link_has_one_session_and_echoes_come_back() {
     let bottom = Bottom::add(&cx, "wire", Lower::link(100));
     let top = Top::add(&cx, "top");
     top.echo(true);
-    let enable = top
-        .enable(&cx, bottom.protocol(), Participants::default())
-        .unwrap();
+    let enable = top.enable(&cx, bottom.protocol(), Participants::default()).unwrap();
     assert!(bottom.inject(&cx, None, cx.message(b"ping")));
     let sent = bottom.take_sent();
     assert_eq!(octets(&sent[0].message), b"ping");
@@ -52,10 +44,7 @@ fn a_link_has_one_session_and_echoes_come_back() {
         panic!("open_done comes before demux");
     };
     assert_eq!(made, used);
-    assert!(
-        sent[0].session.push(&cx, cx.message(&[0; 101])).is_err(),
-        "larger than max_packet"
-    );
+    assert!(sent[0].session.push(&cx, cx.message(&[0; 101])).is_err(), "larger than max_packet");
     bottom.protocol().open_disable(&cx, enable);
     assert_eq!(bottom.enables(), 0);
 }
@@ -69,10 +58,7 @@ fn hosts_have_a_session_each() {
     let top = Top::add(&cx, "top");
     let open = |peer| {
         let participants = Participants::pair(Part::Any, Part::Host(peer));
-        bottom
-            .protocol()
-            .open(&cx, Upper::new(top.protocol()), participants)
-            .unwrap()
+        bottom.protocol().open(&cx, Upper::new(top.protocol()), participants).unwrap()
     };
     let sessions = peers.map(open);
     assert_ne!(sessions[0], sessions[1]);
@@ -81,10 +67,7 @@ fn hosts_have_a_session_each() {
     let asked = sessions[1].ask(&cx, PseudoHeader::default()).unwrap();
     assert_eq!(asked.sum, 2 * 0x0a00 + 1 + 3 + 17);
     let host = Ipv4Addr::UNSPECIFIED;
-    assert_eq!(
-        bottom.protocol().ask(&cx, MyHost { host }).unwrap().host,
-        own
-    );
+    assert_eq!(bottom.protocol().ask(&cx, MyHost { host }).unwrap().host, own);
     assert!(!bottom.inject(&cx, Some(Part::Host(own)), cx.message(b"?")));
     assert_eq!(bottom.protocol().head().drops().of(&reason::NO_PROTOCOL), 1);
     sessions[0].close(&cx);
@@ -98,9 +81,7 @@ fn refusals_go_down_and_nothing_is_left() {
     let cx = TestKernel::new(1);
     let bottom = Bottom::add(&cx, "wire", Lower::link(100));
     let top = Top::add(&cx, "top");
-    let _ = top
-        .enable(&cx, bottom.protocol(), Participants::default())
-        .unwrap();
+    let _ = top.enable(&cx, bottom.protocol(), Participants::default()).unwrap();
     top.refuse_open(Some(&reason::PROHIBITED));
     assert!(!bottom.inject(&cx, None, cx.message(b"x")));
     top.refuse_open(None);
@@ -153,11 +134,7 @@ fn every_wait_ends_in_its_own_time() {
                         true => (Ok(()), signal),
                         false => (Err(WaitError::TimedOut), limit),
                     };
-                    assert_eq!(
-                        (waited, cx.now()),
-                        (expected, begun.after(after)),
-                        "seed {seed}"
-                    );
+                    assert_eq!((waited, cx.now()), (expected, begun.after(after)), "seed {seed}");
                     pending_max.set(pending_max.get().max(cx.timers()));
                 }
             })

@@ -250,10 +250,7 @@ impl Protocol for TopProtocol {
         }
         state.note(Event::OpenDone(lower.id()));
         if !state.forgets.get() {
-            state
-                .opened
-                .borrow_mut()
-                .push((lower.clone(), participants));
+            state.opened.borrow_mut().push((lower.clone(), participants));
         }
         Ok(())
     }

@@ -79,24 +79,18 @@ impl Run<'_> {
                 session.ask(&self.cx, StreamAbort).ok_or_else(unknown)?;
             }
             Act::Info(field, bound) => {
-                let info = session
-                    .ask(&self.cx, StreamInfo::default())
-                    .ok_or_else(unknown)?;
+                let info = session.ask(&self.cx, StreamInfo::default()).ok_or_else(unknown)?;
                 let figure = figure(&info, field)?;
                 return check(bound.allows(figure), || format!("{field} is {figure}"));
             }
             Act::Soft(expected) => {
-                let soft = session
-                    .ask(&self.cx, StreamSoftError::default())
-                    .ok_or_else(unknown)?;
+                let soft = session.ask(&self.cx, StreamSoftError::default()).ok_or_else(unknown)?;
                 return check(soft.error == *expected, || {
                     format!("the soft error is {:?}", soft.error)
                 });
             }
             Act::Space(bound) => {
-                let space = session
-                    .ask(&self.cx, StreamSpace::default())
-                    .ok_or_else(unknown)?;
+                let space = session.ask(&self.cx, StreamSpace::default()).ok_or_else(unknown)?;
                 let octets = space.octets;
                 return check(bound.allows(u64::from(octets)), || {
                     format!("it takes {octets} octets")
@@ -128,24 +122,17 @@ impl Run<'_> {
         let taken = false;
         let question = StreamSetNext(StreamSet { setting, taken });
         let answer = self.under_test.ask(&self.cx, question);
-        check(answer.is_some_and(|answer| answer.0.taken), || {
-            "it is not taken".to_owned()
-        })
+        check(answer.is_some_and(|answer| answer.0.taken), || "it is not taken".to_owned())
     }
 
     fn set(&mut self, setting: StreamSetting, taken: bool) -> Result<(), String> {
-        let question = StreamSet {
-            setting,
-            taken: false,
-        };
+        let question = StreamSet { setting, taken: false };
         let answer = match self.flow().session.clone() {
             Some(session) => session.ask(&self.cx, question),
             None => self.under_test.ask(&self.cx, question),
         };
         let answer = answer.ok_or_else(|| "nobody knows the setting".to_owned())?;
-        check(answer.taken == taken, || {
-            format!("taken is {}", answer.taken)
-        })
+        check(answer.taken == taken, || format!("taken is {}", answer.taken))
     }
 
     fn state(&mut self) -> String {

@@ -100,9 +100,7 @@ impl Flow {
         let octets = spec.octets.unwrap_or(0);
         let octet = |n: u32| {
             // Data on a SYN begin behind it.
-            let first = seq
-                .wrapping_add(u32::from(flags & SYN != 0))
-                .wrapping_sub(1);
+            let first = seq.wrapping_add(u32::from(flags & SYN != 0)).wrapping_sub(1);
             let at = u64::from(first.wrapping_add(n));
             spec.fill.unwrap_or_else(|| peer_octet(at))
         };
@@ -111,11 +109,7 @@ impl Flow {
             source: spec.from.unwrap_or(self.port),
             destination: spec.to.unwrap_or(OWN_PORT),
             seq: self.peer_isn.wrapping_add(seq),
-            ack: if with_ack {
-                self.own_base().wrapping_add(ack)
-            } else {
-                0
-            },
+            ack: if with_ack { self.own_base().wrapping_add(ack) } else { 0 },
             flags,
             window: match spec.window {
                 super::spec::Bound::Is(window) => window as u16,
@@ -191,10 +185,7 @@ impl Flow {
             self.own_isn = Some(tcp.seq);
         }
         if tcp.flags & SYN == 0 && tcp.payload.len() + tcp.options_len() > self.room {
-            return Err(format!(
-                "the peer takes {} octets of options and data",
-                self.room
-            ));
+            return Err(format!("the peer takes {} octets of options and data", self.room));
         }
         for option in &tcp.options {
             if let TcpOption::Times(value, _) = option {
@@ -253,19 +244,11 @@ impl Flow {
             Number::Any => None,
         };
         if expected.is_some_and(|expected| expected != seq) {
-            differ(
-                "the sequence number",
-                seq.to_string(),
-                expected.unwrap_or(0).to_string(),
-            );
+            differ("the sequence number", seq.to_string(), expected.unwrap_or(0).to_string());
         }
         let octets = tcp.payload.len() as u32;
         if spec.octets.is_some_and(|expected| expected != octets) {
-            differ(
-                "the data",
-                octets.to_string(),
-                spec.octets.unwrap_or(0).to_string(),
-            );
+            differ("the data", octets.to_string(), spec.octets.unwrap_or(0).to_string());
         }
         let ack = tcp.ack.wrapping_sub(self.peer_isn);
         let expected = match spec.ack {
@@ -274,25 +257,13 @@ impl Flow {
             Number::Any => None,
         };
         if tcp.flags & ACK != 0 && expected.is_some_and(|expected| expected != ack) {
-            differ(
-                "the acknowledgment",
-                ack.to_string(),
-                expected.unwrap_or(0).to_string(),
-            );
+            differ("the acknowledgment", ack.to_string(), expected.unwrap_or(0).to_string());
         }
         if !spec.window.allows(u64::from(tcp.window)) {
-            differ(
-                "the window",
-                tcp.window.to_string(),
-                spec.window.to_string(),
-            );
+            differ("the window", tcp.window.to_string(), spec.window.to_string());
         }
         if spec.urgent.is_some_and(|urgent| urgent != tcp.urgent) {
-            differ(
-                "the urgent pointer",
-                tcp.urgent.to_string(),
-                format!("{:?}", spec.urgent),
-            );
+            differ("the urgent pointer", tcp.urgent.to_string(), format!("{:?}", spec.urgent));
         }
         if spec.ecn.is_some_and(|expected| expected != ecn) {
             differ("the ECN field", ecn.to_string(), format!("{:?}", spec.ecn));
@@ -304,11 +275,7 @@ impl Flow {
         if end > self.own_next && end < 1 << 31 {
             self.own_next = end;
         }
-        if differences.is_empty() {
-            Ok(())
-        } else {
-            Err(differences.join("; "))
-        }
+        if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
     }
 
     fn compare_options(
@@ -317,29 +284,20 @@ impl Flow {
         tcp: &Tcp,
         differ: &mut impl FnMut(&str, String, String),
     ) {
-        let mut left: Vec<TcpOption> = tcp
-            .options
-            .iter()
-            .map(|option| self.relative(option))
-            .collect();
+        let mut left: Vec<TcpOption> =
+            tcp.options.iter().map(|option| self.relative(option)).collect();
         left.retain(|option| *option != TcpOption::Nop);
         for option in &wanted.list {
             let found = left.iter().position(|seen| fits(option, seen));
             match (option, found) {
                 (OptionSpec::Absent(kind), Some(_)) => {
-                    differ(
-                        "an option",
-                        format!("of kind {kind}"),
-                        "to be there".to_owned(),
-                    );
+                    differ("an option", format!("of kind {kind}"), "to be there".to_owned());
                 }
                 (OptionSpec::Absent(_), None) => {}
                 (_, Some(at)) => drop(left.remove(at)),
-                (_, None) => differ(
-                    "the list of options",
-                    show_all(&left),
-                    format!("with {option:?}"),
-                ),
+                (_, None) => {
+                    differ("the list of options", show_all(&left), format!("with {option:?}"))
+                }
             }
         }
         if !left.is_empty() && !wanted.others {
@@ -379,10 +337,7 @@ impl Flow {
         }
         let _ = write!(text, " win {}", tcp.window);
         let options: Vec<TcpOption> = if is_ours {
-            tcp.options
-                .iter()
-                .map(|option| self.relative(option))
-                .collect()
+            tcp.options.iter().map(|option| self.relative(option)).collect()
         } else {
             tcp.options.clone()
         };
@@ -390,11 +345,7 @@ impl Flow {
             let _ = write!(text, " <{}>", show_all(&options));
         }
         if ecn != 0 {
-            let _ = write!(
-                text,
-                " ecn {}",
-                ["no", "ect1", "ect0", "ce"][usize::from(ecn & 3)]
-            );
+            let _ = write!(text, " ecn {}", ["no", "ect1", "ect0", "ce"][usize::from(ecn & 3)]);
         }
         text
     }
@@ -403,11 +354,7 @@ impl Flow {
 fn letters(flags: u16) -> String {
     let set = FLAGS.iter().filter(|(bit, _)| flags & bit != 0);
     let text: String = set.map(|(_, letter)| *letter).collect();
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "-".to_owned() } else { text }
 }
 
 fn fits(wanted: &OptionSpec, seen: &TcpOption) -> bool {
@@ -437,16 +384,16 @@ fn show_all(options: &[TcpOption]) -> String {
         TcpOption::Mss(mss) => format!("mss {mss}"),
         TcpOption::Scale(shift) => format!("ws {shift}"),
         TcpOption::SackOk => "sack_ok".to_owned(),
-        TcpOption::Sack(blocks) => blocks
-            .iter()
-            .fold("sack".to_owned(), |text, (a, b)| format!("{text} {a}:{b}")),
+        TcpOption::Sack(blocks) => {
+            blocks.iter().fold("sack".to_owned(), |text, (a, b)| format!("{text} {a}:{b}"))
+        }
         TcpOption::Times(value, echo) => format!("ts {value} {echo}"),
         TcpOption::UserTimeout(time) => format!("uto {time}"),
         TcpOption::Nop => "nop".to_owned(),
         TcpOption::End => "eol".to_owned(),
-        TcpOption::Raw(octets) => octets.iter().fold("raw ".to_owned(), |text, octet| {
-            format!("{text}{octet:02x}")
-        }),
+        TcpOption::Raw(octets) => {
+            octets.iter().fold("raw ".to_owned(), |text, octet| format!("{text}{octet:02x}"))
+        }
     };
     options.iter().map(show).collect::<Vec<_>>().join(", ")
 }

@@ -83,14 +83,11 @@ pub(super) fn split_word(text: &str) -> (&str, &str) {
 
 /// `RFC 9293 3.5, RFC 5961 3.2: what it shows`.
 fn header(line: usize, text: &str) -> Result<Case, String> {
-    let (documents, title) = text
-        .split_once(": ")
-        .ok_or("expected `case DOCUMENT SECTION, ...: WHAT IT SHOWS`")?;
+    let (documents, title) =
+        text.split_once(": ").ok_or("expected `case DOCUMENT SECTION, ...: WHAT IT SHOWS`")?;
     let covers = documents.split(',').map(|document| {
-        let (name, section) = document
-            .trim()
-            .rsplit_once(' ')
-            .ok_or("expected a document and its section")?;
+        let (name, section) =
+            document.trim().rsplit_once(' ').ok_or("expected a document and its section")?;
         Ok((name.to_owned(), section.to_owned()))
     });
     Ok(Case {
@@ -117,12 +114,7 @@ fn body(case: &mut Case, line: usize, content: &str) -> Result<(), String> {
         "mtu" if case.steps.is_empty() => case.mtu = number(rest)?,
         _ => {
             let (when, rest) = when(content)?;
-            case.steps.push(Step {
-                line,
-                text: content.to_owned(),
-                when,
-                act: act(rest)?,
-            });
+            case.steps.push(Step { line, text: content.to_owned(), when, act: act(rest)? });
         }
     }
     Ok(())
@@ -134,19 +126,11 @@ fn when(content: &str) -> Result<(When, &str), String> {
     let relative = word.starts_with('+');
     let digits = word.strip_prefix('+').unwrap_or(word);
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
-        let now = When {
-            relative: true,
-            from: Duration::ZERO,
-            to: Duration::ZERO,
-        };
+        let now = When { relative: true, from: Duration::ZERO, to: Duration::ZERO };
         return Ok((now, content));
     }
     let (from, to) = digits.split_once("..").unwrap_or((digits, digits));
-    let when = When {
-        relative,
-        from: milliseconds(from)?,
-        to: milliseconds(to)?,
-    };
+    let when = When { relative, from: milliseconds(from)?, to: milliseconds(to)? };
     Ok((when, rest))
 }
 
@@ -156,8 +140,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("expected a number, not `{text}`"))
+    text.parse().map_err(|_| format!("expected a number, not `{text}`"))
 }
 
 /// `5`, `>=5`, `<=5`, `5..9` or `*`.
@@ -216,9 +199,7 @@ fn act(text: &str) -> Result<Act, String> {
         }),
         "space" => Act::Space(bound(rest)?),
         "drops" => {
-            let (reason, count) = rest
-                .rsplit_once(' ')
-                .ok_or("expected `drops REASON COUNT`")?;
+            let (reason, count) = rest.rsplit_once(' ').ok_or("expected `drops REASON COUNT`")?;
             Act::Drops(reason.trim().to_owned(), bound(count)?)
         }
         "flow" => Act::Flow(number(rest)?),

@@ -85,23 +85,14 @@ pub(super) struct Run<'a> {
 pub fn run(case: &Case, entry: &'static Entry, bursts: bool) -> Result<Vec<String>, Box<Failure>> {
     let first = case.steps.first().map_or(case.line, |step| step.line);
     let failure = |line: usize, text: &str, what: String, trace: Vec<String>| {
-        Box::new(Failure {
-            title: case.title.clone(),
-            line,
-            text: text.to_owned(),
-            what,
-            trace,
-        })
+        Box::new(Failure { title: case.title.clone(), line, text: text.to_owned(), what, trace })
     };
     let mut run = Run::new(case, entry).map_err(|what| failure(first, "", what, Vec::new()))?;
     for (at, step) in case.steps.iter().enumerate() {
         let next = case.steps.get(at + 1).filter(|_| bursts);
         let goes_on = next.is_some_and(|next| {
             let follows = next.when.relative && next.when.from.is_zero();
-            follows
-                && [&step.act, &next.act]
-                    .iter()
-                    .all(|act| matches!(act, Act::Inject(_)))
+            follows && [&step.act, &next.act].iter().all(|act| matches!(act, Act::Inject(_)))
         });
         if let Err(what) = run.step(step, goes_on) {
             let trace = core::mem::take(&mut run.trace);
@@ -151,10 +142,8 @@ fn params(case: &Case, entry: &Entry) -> Result<Params, String> {
 impl<'a> Run<'a> {
     fn new(case: &'a Case, entry: &'static Entry) -> Result<Self, String> {
         let cx = TestKernel::new(1);
-        let lower = Lower {
-            opt_packet: case.mtu.saturating_sub(BELOW),
-            ..Lower::host(OWN, NUMBER)
-        };
+        let lower =
+            Lower { opt_packet: case.mtu.saturating_sub(BELOW), ..Lower::host(OWN, NUMBER) };
         let bottom = Bottom::add(&cx, "lower", lower);
         let mut build = Build {
             cx: &cx,
@@ -165,8 +154,7 @@ impl<'a> Run<'a> {
         };
         let under_test = (entry.build)(&mut build).map_err(|error| error.to_string())?;
         let app = App::add(&cx);
-        cx.start()
-            .map_err(|(protocol, error)| format!("{protocol:?} does not start: {error}"))?;
+        cx.start().map_err(|(protocol, error)| format!("{protocol:?} does not start: {error}"))?;
         // So that no time is before the beginning.
         cx.set_now(Time::from_s(100));
         let mark = cx.now();
@@ -188,15 +176,7 @@ impl<'a> Run<'a> {
 
     /// Takes everything down; answers what is still in use of the pool.
     fn finish(self) -> (u32, u32) {
-        let Self {
-            cx,
-            bottom,
-            app,
-            under_test,
-            flows,
-            pending,
-            ..
-        } = self;
+        let Self { cx, bottom, app, under_test, flows, pending, .. } = self;
         for flow in flows.values() {
             if let Some(session) = &flow.session {
                 let _ = session.ask(&cx, StreamAbort);
@@ -212,9 +192,7 @@ impl<'a> Run<'a> {
     pub(super) fn flow(&mut self) -> &mut Flow {
         let isn = self.case.isn;
         let number = self.flow;
-        self.flows
-            .entry(number)
-            .or_insert_with(|| Flow::new(number, isn))
+        self.flows.entry(number).or_insert_with(|| Flow::new(number, isn))
     }
 
     pub(super) fn session(&mut self) -> Result<SessionRef, String> {
@@ -229,11 +207,7 @@ impl<'a> Run<'a> {
     }
 
     fn step(&mut self, step: &Step, goes_on: bool) -> Result<(), String> {
-        let base = if step.when.relative {
-            self.mark
-        } else {
-            Time::from_s(100)
-        };
+        let base = if step.when.relative { self.mark } else { Time::from_s(100) };
         if let Act::Expect(spec) = &step.act {
             let from = base.after(step.when.from).before(self.case.tolerance);
             let to = base.after(step.when.to).after(self.case.tolerance);
@@ -292,10 +266,7 @@ impl<'a> Run<'a> {
                     .iter()
                     .find(|(found, _)| found.name == reason.as_str())
                     .map_or(0, |(_, count)| *count);
-                let all: Vec<_> = list
-                    .iter()
-                    .map(|(r, n)| format!("{} {n}", r.name))
-                    .collect();
+                let all: Vec<_> = list.iter().map(|(r, n)| format!("{} {n}", r.name)).collect();
                 check(bound.allows(count), || {
                     format!("dropped for it: {count}; all drops: {}", all.join(", "))
                 })
@@ -348,10 +319,7 @@ impl<'a> Run<'a> {
         for (session, port) in self.app.take_accepted() {
             let number = port.wrapping_sub(PEER_PORT);
             let isn = self.case.isn;
-            let flow = self
-                .flows
-                .entry(number)
-                .or_insert_with(|| Flow::new(number, isn));
+            let flow = self.flows.entry(number).or_insert_with(|| Flow::new(number, isn));
             flow.session = Some(session);
         }
         for (session, data) in self.app.take_octets() {
@@ -362,10 +330,7 @@ impl<'a> Run<'a> {
                 .ok_or("octets came up through a session that nobody knows")?;
             for octet in data {
                 if octet != peer_octet(flow.delivered) {
-                    return Err(format!(
-                        "octet {} came up with a wrong value",
-                        flow.delivered
-                    ));
+                    return Err(format!("octet {} came up with a wrong value", flow.delivered));
                 }
                 flow.delivered += 1;
             }
@@ -377,10 +342,7 @@ impl<'a> Run<'a> {
                 .map_err(|what| format!("a segment was sent: {what}"))?;
             let number = tcp.destination.wrapping_sub(PEER_PORT);
             let isn = self.case.isn;
-            let flow = self
-                .flows
-                .entry(number)
-                .or_insert_with(|| Flow::new(number, isn));
+            let flow = self.flows.entry(number).or_insert_with(|| Flow::new(number, isn));
             let wrong = flow.see(&tcp);
             let start = data.first_chunk().copied().unwrap_or_default();
             flow.last = Some((sent.session, start));
@@ -388,12 +350,7 @@ impl<'a> Run<'a> {
             self.note(&format!("{} {text}", arrow(number, '>')));
             wrong?;
             let at = self.cx.now();
-            self.pending.push_back(Pending {
-                at,
-                flow: number,
-                tcp,
-                ecn,
-            });
+            self.pending.push_back(Pending { at, flow: number, tcp, ecn });
         }
         Ok(())
     }
@@ -472,11 +429,7 @@ pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), St
 }
 
 fn arrow(flow: u16, direction: char) -> String {
-    if flow == 0 {
-        direction.to_string()
-    } else {
-        format!("[{flow}] {direction}")
-    }
+    if flow == 0 { direction.to_string() } else { format!("[{flow}] {direction}") }
 }
 
 fn since(time: Time) -> String {

@@ -13,24 +13,16 @@ pub(super) const ACK_OPEN: u16 = 0x8000;
 /// What makes no sense.
 pub(super) fn parse(text: &str) -> Result<SegmentSpec, String> {
     // `<=` is a bound, not the beginning of the options.
-    let begin = text
-        .match_indices('<')
-        .find(|(at, _)| !text[at + 1..].starts_with('='));
+    let begin = text.match_indices('<').find(|(at, _)| !text[at + 1..].starts_with('='));
     let (before, options, after) = match begin {
         Some((at, _)) => {
-            let (options, after) = text[at + 1..]
-                .split_once('>')
-                .ok_or("`<` without its `>`")?;
+            let (options, after) = text[at + 1..].split_once('>').ok_or("`<` without its `>`")?;
             (&text[..at], Some(parse_options(options)?), after)
         }
         None => (text, None, ""),
     };
     let (letters, rest) = split_word(before.trim());
-    let mut spec = SegmentSpec {
-        flags: flags(letters)?,
-        options,
-        ..SegmentSpec::default()
-    };
+    let mut spec = SegmentSpec { flags: flags(letters)?, options, ..SegmentSpec::default() };
     if spec.flags.is_some() {
         spec.octets = Some(0);
     }
@@ -46,9 +38,7 @@ pub(super) fn parse(text: &str) -> Result<SegmentSpec, String> {
             spec.corrupt = true;
             continue;
         }
-        let value = words
-            .next()
-            .ok_or_else(|| format!("expected something behind `{word}`"))?;
+        let value = words.next().ok_or_else(|| format!("expected something behind `{word}`"))?;
         match word {
             "ack" => spec.ack = relative(value)?,
             "win" => spec.window = bound(value)?,

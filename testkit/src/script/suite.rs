@@ -72,9 +72,5 @@ pub fn run_file(file: &File, entry: &'static Entry, filter: Option<&str>) -> Res
             }
         }
     }
-    if failures.is_empty() {
-        Ok(ran)
-    } else {
-        Err(failures)
-    }
+    if failures.is_empty() { Ok(ran) } else { Err(failures) }
 }

@@ -80,9 +80,8 @@ impl Tcp {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(octets: &[u8], pseudo: u32) -> Result<Self, String> {
-        let header: &[u8; HEADER_LEN] = octets
-            .first_chunk()
-            .ok_or_else(|| format!("{} octets are no header", octets.len()))?;
+        let header: &[u8; HEADER_LEN] =
+            octets.first_chunk().ok_or_else(|| format!("{} octets are no header", octets.len()))?;
         if !sum(octets, pseudo).is_valid() {
             return Err("its checksum is wrong".to_owned());
         }
@@ -137,9 +136,7 @@ impl Tcp {
     #[must_use]
     pub fn options_len(&self) -> usize {
         let mut octets = Vec::new();
-        self.options
-            .iter()
-            .for_each(|option| option.emit(&mut octets));
+        self.options.iter().for_each(|option| option.emit(&mut octets));
         octets.len().next_multiple_of(4)
     }
 

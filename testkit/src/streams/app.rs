@@ -23,11 +23,8 @@ const SERVER: u16 = 7;
 /// The port of the first stream of the side that opens.
 const CLIENT: u16 = 40_000;
 /// So that the death of a peer is noticed by who only reads.
-const KEEP_ALIVE: KeepAlive = KeepAlive {
-    idle: Duration::from_secs(60),
-    interval: Duration::from_secs(10),
-    probes_max: 12,
-};
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes_max: 12 };
 /// How many sessions without a stream it takes before that is an error.
 const STRANGERS_MAX: usize = 64;
 
@@ -148,11 +145,7 @@ impl Side {
             bottom,
             protocol,
             app,
-            ends: plan
-                .streams
-                .iter()
-                .map(|stream| End::new(&stream.ends[place]))
-                .collect(),
+            ends: plan.streams.iter().map(|stream| End::new(&stream.ends[place])).collect(),
             both_open: plan.streams.iter().map(|stream| stream.both_open).collect(),
             news,
             agenda: BTreeMap::new(),
@@ -167,9 +160,7 @@ impl Side {
     pub(super) fn listen(&self, cx: &TestKernel) -> Result<(), String> {
         let port = Participants::local(Part::port(SERVER));
         let enabled = self.protocol.open_enable(cx, Upper::new(&self.app), port);
-        enabled
-            .map(drop)
-            .map_err(|error| format!("open_enable: {error}"))
+        enabled.map(drop).map_err(|error| format!("open_enable: {error}"))
     }
 
     /// Puts the opens on the agenda.
@@ -184,8 +175,7 @@ impl Side {
 
     fn later(&mut self, cx: &TestKernel, delay: Duration, n: usize, act: Act) {
         self.last += 1;
-        self.agenda
-            .insert((cx.now().after(delay), self.last), (n, act));
+        self.agenda.insert((cx.now().after(delay), self.last), (n, act));
     }
 
     /// When it does something next.
@@ -195,10 +185,7 @@ impl Side {
 
     /// How much each stream was given, and whether that is all. One that was broken off has no end that the peer may see.
     pub(super) fn pushed(&self) -> Vec<(u64, bool)> {
-        self.ends
-            .iter()
-            .map(|end| (end.pushed, end.ended))
-            .collect()
+        self.ends.iter().map(|end| (end.pushed, end.ended)).collect()
     }
 
     fn find(&self, session: SessionId) -> Option<usize> {
@@ -330,9 +317,7 @@ impl Side {
             StreamEvent::Closed => {
                 let both_ended = end.peer_ended && end.ended;
                 if !(end.released || both_ended) {
-                    return Err(format!(
-                        "stream {n}: closed before both directions had ended"
-                    ));
+                    return Err(format!("stream {n}: closed before both directions had ended"));
                 }
                 end.closed = true;
             }
@@ -353,13 +338,7 @@ impl Side {
                 StreamSetting::ManualWindow(end.plan.reads.is_some()),
             ];
             for setting in settings {
-                let _ = session.ask(
-                    cx,
-                    StreamSet {
-                        setting,
-                        taken: false,
-                    },
-                );
+                let _ = session.ask(cx, StreamSet { setting, taken: false });
             }
         }
         self.later(cx, Duration::ZERO, n, Act::Write);
@@ -371,11 +350,7 @@ impl Side {
         }
         let client = Part::port(CLIENT + n as u16);
         let server = Part::port(SERVER);
-        let (local, peer) = if self.place == 0 {
-            (client, server)
-        } else {
-            (server, client)
-        };
+        let (local, peer) = if self.place == 0 { (client, server) } else { (server, client) };
         let peer = Participant::of(Part::Host(host(1 - self.place))).with(peer);
         let participants = Participants::pair(local, peer);
         match self.protocol.open(cx, Upper::new(&self.app), participants) {
@@ -414,20 +389,14 @@ impl Side {
             return Ok(());
         }
         let left = end.plan.octets - end.pushed;
-        let space = session
-            .ask(cx, StreamSpace::default())
-            .map_or(0, |q| q.octets);
-        let piece = (1 + self.chance.below(end.plan.piece_max))
-            .min(left)
-            .min(space.into());
+        let space = session.ask(cx, StreamSpace::default()).map_or(0, |q| q.octets);
+        let piece = (1 + self.chance.below(end.plan.piece_max)).min(left).min(space.into());
         if piece == 0 {
             end.waits = true;
             return Ok(());
         }
         let start = end.pushed;
-        let data: Vec<u8> = (start..start + piece)
-            .map(|at| octet(n, place, at))
-            .collect();
+        let data: Vec<u8> = (start..start + piece).map(|at| octet(n, place, at)).collect();
         // Before the push, for what it leads to may be looked at before it is back.
         end.pushed += piece;
         if let Err(error) = session.push(cx, cx.message(&data)) {
@@ -456,12 +425,7 @@ impl Side {
         if end.is_over() {
             return;
         }
-        let _ = session.ask(
-            cx,
-            StreamConsumed {
-                octets: read as u32,
-            },
-        );
+        let _ = session.ask(cx, StreamConsumed { octets: read as u32 });
         if goes_on {
             let pause = Duration::from_millis(self.chance.below(pause.as_millis() as u64 + 1));
             self.later(cx, pause, n, Act::Read);
@@ -488,8 +452,7 @@ struct App {
 
 impl App {
     fn is_full(&self) -> bool {
-        self.backlog
-            .is_some_and(|most| self.unaccepted.get() >= most)
+        self.backlog.is_some_and(|most| self.unaccepted.get() >= most)
     }
 }
 
@@ -509,9 +472,7 @@ impl Protocol for App {
         lower.hold();
         let port = participants.peer_mut().and_then(|peer| peer.pop_port());
         let port = port.ok().and_then(|port| port.value()).unwrap_or(0);
-        self.news
-            .borrow_mut()
-            .push(News::Accepted(lower.clone(), port));
+        self.news.borrow_mut().push(News::Accepted(lower.clone(), port));
         Ok(())
     }
 
@@ -522,9 +483,7 @@ impl Protocol for App {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        self.news
-            .borrow_mut()
-            .push(News::Octets(lower.id(), message));
+        self.news.borrow_mut().push(News::Octets(lower.id(), message));
         Ok(())
     }
 

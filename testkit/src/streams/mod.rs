@@ -75,16 +75,9 @@ pub fn simulate(entry: &'static Entry, configure: Configure, seed: u64) -> Resul
     };
     let live = world.finish();
     if text.is_empty() && live != (0, 0) {
-        let _ = write!(
-            text,
-            "{live:?} descriptors and buffers were still in use at the end"
-        );
+        let _ = write!(text, "{live:?} descriptors and buffers were still in use at the end");
     }
-    if text.is_empty() {
-        Ok(outcome)
-    } else {
-        Err(format!("seed {seed}: {text}\n{plan:#?}"))
-    }
+    if text.is_empty() { Ok(outcome) } else { Err(format!("seed {seed}: {text}\n{plan:#?}")) }
 }
 
 /// Runs all these seeds.
@@ -110,10 +103,8 @@ pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> 
         }
     }
     if let Some((_, first)) = failures.first() {
-        let all: Vec<_> = failures
-            .iter()
-            .map(|(_, what)| what.lines().next().unwrap_or_default())
-            .collect();
+        let all: Vec<_> =
+            failures.iter().map(|(_, what)| what.lines().next().unwrap_or_default()).collect();
         panic!("{first}\n{}", all.join("\n"));
     }
     sum
@@ -136,10 +127,7 @@ impl<'a> World<'a> {
         let cx = TestKernel::new(seed);
         let chance = Random::new(seed).fork(2);
         let side = |side: usize| {
-            let lower = Lower {
-                opt_packet: plan.mtu - 20,
-                ..Lower::host(host(side), NUMBER)
-            };
+            let lower = Lower { opt_packet: plan.mtu - 20, ..Lower::host(host(side), NUMBER) };
             let bottom = Bottom::add(&cx, ["lower-a", "lower-b"][side], lower);
             let mut build = Build {
                 cx: &cx,
@@ -152,16 +140,10 @@ impl<'a> World<'a> {
             Ok::<_, String>(Side::new(&cx, side, bottom, protocol, plan))
         };
         let sides = [side(0)?, side(1)?];
-        cx.start()
-            .map_err(|(protocol, error)| format!("{protocol:?}: {error}"))?;
+        cx.start().map_err(|(protocol, error)| format!("{protocol:?}: {error}"))?;
         cx.set_now(Time::from_s(1000));
         let network = Network::new(plan, seed, cx.now());
-        Ok(Self {
-            plan,
-            cx,
-            network,
-            sides,
-        })
+        Ok(Self { plan, cx, network, sides })
     }
 
     fn run(&mut self) -> Result<Outcome, String> {
@@ -220,10 +202,7 @@ impl<'a> World<'a> {
 
     /// Compares how the connections ended with the model.
     fn judge(&self) -> Result<Outcome, String> {
-        let mut outcome = Outcome {
-            segments: self.network.taken,
-            ..Outcome::default()
-        };
+        let mut outcome = Outcome { segments: self.network.taken, ..Outcome::default() };
         for (n, stream) in self.plan.streams.iter().enumerate() {
             let ends = [&self.sides[0].ends[n], &self.sides[1].ends[n]];
             outcome.octets += ends[0].delivered + ends[1].delivered;
@@ -259,19 +238,14 @@ impl<'a> World<'a> {
                 let _ = writeln!(text, "  stream {n}: {}", end.describe(&self.cx));
             }
             let list = side.protocol.head().drops().list();
-            let drops: Vec<_> = list
-                .iter()
-                .map(|(r, n)| format!("{} {n}", r.name))
-                .collect();
+            let drops: Vec<_> = list.iter().map(|(r, n)| format!("{} {n}", r.name)).collect();
             let _ = writeln!(text, "  drops: {}", drops.join(", "));
         }
         text
     }
 
     fn finish(self) -> (u32, u32) {
-        let Self {
-            cx, network, sides, ..
-        } = self;
+        let Self { cx, network, sides, .. } = self;
         for side in &sides {
             side.leave(&cx);
         }

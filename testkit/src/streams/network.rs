@@ -45,10 +45,7 @@ impl Network {
 
     fn is_cut(&self, now: Time) -> bool {
         let after = |since: Duration| now >= self.start.after(since);
-        let parted = self
-            .plan
-            .partition
-            .is_some_and(|(from, to)| after(from) && !after(to));
+        let parted = self.plan.partition.is_some_and(|(from, to)| after(from) && !after(to));
         parted || self.plan.death.is_some_and(after)
     }
 

@@ -81,11 +81,7 @@ fn one_of<T: Copy>(chance: &Random, of: &[T]) -> T {
 
 impl EndPlan {
     fn new(chance: &Random, octets_max: u64) -> Self {
-        let octets = if chance.chance(0.1) {
-            0
-        } else {
-            scaled(chance, 1, octets_max)
-        };
+        let octets = if chance.chance(0.1) { 0 } else { scaled(chance, 1, octets_max) };
         let reads = chance.chance(0.25).then(|| {
             let at_once = scaled(chance, 200, 65_536) as u32;
             (at_once, ms(chance, 300))
@@ -99,11 +95,7 @@ impl EndPlan {
             start: ms(chance, 200),
             octets,
             piece_max: scaled(chance, 1, 60_000).max(octets / 400),
-            pause: if chance.chance(0.6) {
-                Duration::ZERO
-            } else {
-                ms(chance, 400)
-            },
+            pause: if chance.chance(0.6) { Duration::ZERO } else { ms(chance, 400) },
             reads,
             no_delay: chance.chance(0.3),
             ending,
@@ -141,11 +133,7 @@ impl Plan {
             mtu: one_of(chance, &[576, 1006, 1280, 1500, 1500, 1500, 9000]),
             // Never nothing, so that two opens at the same time meet.
             delay: [1, 1].map(|ms| Duration::from_millis(ms + chance.below(120))),
-            jitter: if chance.chance(0.5) {
-                Duration::ZERO
-            } else {
-                ms(chance, 60)
-            },
+            jitter: if chance.chance(0.5) { Duration::ZERO } else { ms(chance, 60) },
             loss: one_of(chance, &[0, 0, 1_000, 10_000, 50_000, 200_000]),
             duplication: one_of(chance, &[0, 0, 10_000, 100_000]),
             corruption: one_of(chance, &[0, 0, 10_000, 50_000]),
@@ -156,9 +144,7 @@ impl Plan {
             backlog: None,
         };
         // Chosen last, so that what older seeds are known for stays.
-        plan.backlog = chance
-            .chance(0.3)
-            .then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
+        plan.backlog = chance.chance(0.3).then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
         plan
     }
 

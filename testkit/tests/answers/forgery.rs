@@ -204,12 +204,7 @@ impl Forgery {
 
     /// The same with another frame.
     pub(crate) fn with(&self, frame: Frame) -> Self {
-        Self {
-            victim_name: self.victim_name.clone(),
-            before: self.before.clone(),
-            frame,
-            ..*self
-        }
+        Self { victim_name: self.victim_name.clone(), before: self.before.clone(), frame, ..*self }
     }
 }
 
@@ -246,10 +241,8 @@ impl Scene {
         world.run_until(Time::ZERO + LISTEN);
         world.stop();
         let seen = watch.0.take();
-        let hosts: BTreeMap<[u8; 6], HostId> = seen
-            .iter()
-            .map(|(host, frame)| (frame.from(), *host))
-            .collect();
+        let hosts: BTreeMap<[u8; 6], HostId> =
+            seen.iter().map(|(host, frame)| (frame.from(), *host)).collect();
         let mut found: Vec<Forgery> = Vec::new();
         for (number, (sender, frame)) in seen.iter().enumerate() {
             let of_sender = seen.iter().take(number).filter(|(host, _)| host == sender);
@@ -260,9 +253,7 @@ impl Scene {
                 .iter()
                 .filter(|(mac, host)| *host != sender && (is_to_all || **mac == frame.to()));
             for (_, victim) in victims {
-                let same = found
-                    .iter()
-                    .filter(|f| (f.sender, f.victim) == (*sender, *victim));
+                let same = found.iter().filter(|f| (f.sender, f.victim) == (*sender, *victim));
                 if frame.is_arp()
                     || same.clone().count() >= max
                     || same.clone().any(|f| f.frame == *frame)
@@ -367,9 +358,7 @@ fn send(world: &mut World, host: HostId, frame: &Frame) {
         let app = cx.find_protocol("forger");
         let app = app.unwrap_or_else(|| cx.add_protocol("forger", "forger", Forger));
         let wire = wire(cx, frame.from());
-        let session = wire
-            .open(cx, Upper::new(&app), Participants::default())
-            .unwrap();
+        let session = wire.open(cx, Upper::new(&app), Participants::default()).unwrap();
         let message = cx.pool().copy_from(HEADROOM, &frame.0).unwrap();
         let _ = session.push(cx, message);
         session.close(cx);

@@ -45,35 +45,21 @@ fn pair(layers: &str, client: &str, server: &str) -> String {
             "host h{n} {{\n sim link=lan address=\"02:00:00:00:00:0{n}\"\n{layers}\n {app}\n}}\n"
         )
     };
-    format!(
-        "{}{}link lan kind=hub delay=\"50us\"\n",
-        host(1, server),
-        host(2, client)
-    )
+    format!("{}{}link lan kind=hub delay=\"50us\"\n", host(1, server), host(2, client))
 }
 
 const IP: &str = " eth sim\n arp eth\n ip arp { address \"10.0.0.{n}/24\"; }\n icmp ip\n";
 
 /// What answers by itself: layers, how a client and a server stand on them.
 const SERVERS: &[(&str, &str, &str, &str)] = &[
-    (
-        "echo on udp",
-        " udp ip\n",
-        "probe udp to=\"port7@10.0.0.1\" count=3",
-        "echo udp port=7",
-    ),
+    ("echo on udp", " udp ip\n", "probe udp to=\"port7@10.0.0.1\" count=3", "echo udp port=7"),
     (
         "echo on udp, another port",
         " udp ip\n",
         "probe udp to=\"port7007@10.0.0.1\" count=3",
         "echo udp port=7007",
     ),
-    (
-        "echo on ip",
-        "",
-        "probe ip to=\"10.0.0.1\" count=3",
-        "echo ip",
-    ),
+    ("echo on ip", "", "probe ip to=\"10.0.0.1\" count=3", "echo ip"),
     (
         "echo on fragment",
         " fragment ip\n",
@@ -92,12 +78,7 @@ const SERVERS: &[(&str, &str, &str, &str)] = &[
         "probe rdgram to=\"10.0.0.1\" count=3",
         "echo rdgram",
     ),
-    (
-        "echo on tcp",
-        " tcp ip\n",
-        "probe tcp to=\"port7@10.0.0.1\" count=3",
-        "echo tcp port=7",
-    ),
+    ("echo on tcp", " tcp ip\n", "probe tcp to=\"port7@10.0.0.1\" count=3", "echo tcp port=7"),
     (
         "procedures on udp",
         " udp ip\n reqrep udp\n sunselect reqrep\n sunprog sunselect\n",
@@ -123,18 +104,8 @@ const SERVERS: &[(&str, &str, &str, &str)] = &[
         "procedures select",
     ),
     ("ping", "", "probe icmp to=\"10.0.0.1\" count=3", ""),
-    (
-        "closed port",
-        " udp ip\n",
-        "probe udp to=\"port9@10.0.0.1\" count=3",
-        "",
-    ),
-    (
-        "closed port of tcp",
-        " tcp ip\n",
-        "probe tcp to=\"port9@10.0.0.1\" count=1",
-        "",
-    ),
+    ("closed port", " udp ip\n", "probe udp to=\"port9@10.0.0.1\" count=3", ""),
+    ("closed port of tcp", " tcp ip\n", "probe tcp to=\"port9@10.0.0.1\" count=1", ""),
 ];
 
 /// Clients and servers.
@@ -161,11 +132,7 @@ fn scenes(other: fn(&'static str, &'static str) -> &'static str) -> Vec<(String,
 
 /// Octets of frames, those of Ethernet and its padding aside.
 fn octets(frames: &[Frame]) -> usize {
-    frames
-        .iter()
-        .filter(|f| !f.is_arp())
-        .map(Frame::octets)
-        .sum()
+    frames.iter().filter(|f| !f.is_arp()).map(Frame::octets).sum()
 }
 
 /// How often the ones that bring more come, at most a hundred times in a second.
@@ -345,9 +312,7 @@ fn what_one_is_answered_does_not_tell_what_others_are() {
             tried += usize::from(!alone.is_empty());
             if alone != after {
                 let (before, now) = (alone.len(), after.len());
-                told.push(format!(
-                    "{name}: {forgery}: {before} answers, {now} after others"
-                ));
+                told.push(format!("{name}: {forgery}: {before} answers, {now} after others"));
             }
         }
     }

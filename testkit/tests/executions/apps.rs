@@ -25,9 +25,7 @@ pub(crate) struct Server {
 impl Protocol for Server {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let local = Participants::local(self.at.clone());
-        self.lower
-            .open_enable(cx, Upper::new(this), local)
-            .map(drop)
+        self.lower.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
     fn call_demux(
@@ -41,9 +39,7 @@ impl Protocol for Server {
             return Err(this.refuse(request, &SYSTEM_ERROR));
         };
         let reply = message(number, 2, back, 0);
-        cx.pool()
-            .copy_from(HEADROOM, &reply)
-            .map_err(|_| this.refuse(request, &reason::NO_BUFFERS))
+        cx.pool().copy_from(HEADROOM, &reply).map_err(|_| this.refuse(request, &reason::NO_BUFFERS))
     }
 
     fn demux(

@@ -82,10 +82,7 @@ stacks!(
 /// The model is worth something only if it sees what it looks for.
 #[test]
 fn a_stack_that_executes_twice_is_found_out() {
-    let stack = Stack {
-        promise: plan::Promise::AtMostOnce,
-        ..plan::sun_udp()
-    };
+    let stack = Stack { promise: plan::Promise::AtMostOnce, ..plan::sun_udp() };
     let found = (0..SEEDS).find_map(|seed| simulate(&stack, seed).err());
     let found = found.expect("REQUEST.REPLY executes some call twice");
     assert!(found.contains("was executed twice"), "{found}");

@@ -71,12 +71,8 @@ fn octet(call: u64, salt: u64, at: usize) -> u8 {
 
 /// The request (`salt` 1) or reply (`salt` 2) of a call, `size` octets behind the mark, which says how many come back.
 pub(crate) fn message(call: u64, salt: u64, size: usize, back: usize) -> Vec<u8> {
-    let mark = call
-        .to_be_bytes()
-        .into_iter()
-        .chain((back as u64).to_be_bytes());
-    mark.chain((0..size).map(|at| octet(call, salt, at)))
-        .collect()
+    let mark = call.to_be_bytes().into_iter().chain((back as u64).to_be_bytes());
+    mark.chain((0..size).map(|at| octet(call, salt, at))).collect()
 }
 
 /// The number of the call that octets belong to and the size of its reply, if they are what [`message`] makes.
@@ -108,20 +104,14 @@ impl Model {
     /// A call is about to be made.
     pub(crate) fn call(&self, call: u64) {
         let state = State::Called;
-        let made = Call {
-            state,
-            executions: 0,
-        };
+        let made = Call { state, executions: 0 };
         self.calls.borrow_mut().insert(call, made);
     }
 
     /// The server executes a request. Answers the call's number and the size of its reply.
     pub(crate) fn execute(&self, request: &[u8]) -> Option<(u64, usize)> {
         let Some((number, back)) = read(request, 1) else {
-            self.wrong(format!(
-                "the server got {} octets that nobody sent",
-                request.len()
-            ));
+            self.wrong(format!("the server got {} octets that nobody sent", request.len()));
             return None;
         };
         let mut calls = self.calls.borrow_mut();
@@ -182,9 +172,7 @@ impl Model {
     /// Whether a call is still under way.
     pub(crate) fn is_busy(&self) -> bool {
         let calls = self.calls.borrow();
-        calls
-            .values()
-            .any(|call| matches!(call.state, State::Called))
+        calls.values().any(|call| matches!(call.state, State::Called))
     }
 
     /// What came of it, or the first thing that did not hold.

@@ -54,13 +54,9 @@ fn graph(layers: &str) -> String {
             "host {name} {{\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp {{ address \"{address}/24\"; }}\n{layers}}}\n"
         )
     };
-    [
-        ("one", "10.0.0.1"),
-        ("two", "10.0.0.2"),
-        ("server", "10.0.0.9"),
-    ]
-    .map(|(name, address)| host(name, address))
-    .concat()
+    [("one", "10.0.0.1"), ("two", "10.0.0.2"), ("server", "10.0.0.9")]
+        .map(|(name, address)| host(name, address))
+        .concat()
 }
 
 pub(crate) fn mrpc() -> Stack {
@@ -290,11 +286,6 @@ impl Plan {
             })
             .collect();
         calls.sort_by_key(|call| call.at);
-        Self {
-            link,
-            crashes,
-            calls,
-            is_mild,
-        }
+        Self { link, crashes, calls, is_mild }
     }
 }

@@ -55,10 +55,7 @@ pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
     let plan = Plan::new(seed, stack.octets_max);
     let source = format!("{}{}", stack.graph, plan.link);
     let graph = check(&source, "executions.kdl", &Catalog::standard()).map_err(|e| e.to_text())?;
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let world = build(&graph, config).map_err(|e| e.to_text())?;
     let takes: BTreeMap<u64, Duration> = (0..).zip(plan.calls.iter().map(|c| c.takes)).collect();
     let mut run = Run {
@@ -78,9 +75,7 @@ pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
     run.world.stop();
     run.forget();
     let judged = run.model.judge();
-    result
-        .and(judged)
-        .map_err(|what| format!("{what}\n{plan:?}"))
+    result.and(judged).map_err(|what| format!("{what}\n{plan:?}"))
 }
 
 impl Run<'_> {
@@ -176,17 +171,11 @@ impl Run<'_> {
 
     /// Makes a small call and waits for its end. True if it brought its reply.
     fn call_alone(&mut self, number: u64, client: usize) -> bool {
-        let small = Planned {
-            client,
-            at: Duration::ZERO,
-            sizes: [10, 10],
-            takes: Duration::ZERO,
-        };
+        let small = Planned { client, at: Duration::ZERO, sizes: [10, 10], takes: Duration::ZERO };
         let called = self.call(number, small);
         let mut left = PATIENCE.as_secs();
         while called.is_ok() && self.model.is_busy() && left > 0 {
-            self.world
-                .run_until(self.world.now().after(Duration::from_secs(1)));
+            self.world.run_until(self.world.now().after(Duration::from_secs(1)));
             left -= 1;
         }
         if !self.model.is_replied(number) {

@@ -52,10 +52,7 @@ fn handshake(kernel: &Kernel) -> [Vec<u8>; 2] {
         kernel.set_now(next.max(kernel.now()));
         kernel.run_due();
     }
-    let log = built
-        .find("tracer")
-        .unwrap()
-        .ask(kernel, TraceLog::default());
+    let log = built.find("tracer").unwrap().ask(kernel, TraceLog::default());
     let seen = log.unwrap().crossings;
     let of = |flags: u8| {
         let found = seen.iter().find(|c| c.first().get(FLAGS) == Some(&flags));

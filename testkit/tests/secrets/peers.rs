@@ -117,9 +117,8 @@ fn first_packets(source: &str, seed: u64, name: &str) -> [Vec<u16>; 2] {
 fn what_one_peer_is_shown_tells_nothing_of_another() {
     for stack in &STACKS {
         let source = graph(stack);
-        let boots: Vec<_> = (1..=BOOTS)
-            .map(|seed| first_packets(&source, seed, stack.name))
-            .collect();
+        let boots: Vec<_> =
+            (1..=BOOTS).map(|seed| first_packets(&source, seed, stack.name)).collect();
         let words = boots[0][0].len();
         let (mut unknown, mut names) = (0, 0);
         for at in 0..words {

@@ -57,10 +57,7 @@ pub(crate) fn graph(hosts: &[(&str, &str, &str)]) -> String {
 pub(crate) fn run(source: &str, seed: u64, seconds: u64) -> Vec<Sent> {
     let checked = check(source, "secrets.kdl", &Catalog::standard());
     let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}\n{source}"));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{e}"));
     let seen = Rc::new(Seen::default());
     world.network().set_tap(Some(seen.clone()));

@@ -52,11 +52,7 @@ impl Wire {
 
     /// Whether our wire leaves checksums open, as a graph says it.
     fn offload(self) -> &'static str {
-        if matches!(self, Self::TapOffload | Self::VethOffload) {
-            "#true"
-        } else {
-            "#false"
-        }
+        if matches!(self, Self::TapOffload | Self::VethOffload) { "#true" } else { "#false" }
     }
 
     /// The wire of a graph, on the veth end `device`.
@@ -126,11 +122,7 @@ impl Scene {
     #[must_use]
     pub fn new(test: &str) -> Self {
         let folder = Self::scratch(test);
-        Self {
-            net: Net::new(test).unwrap(),
-            folder,
-            captures: RefCell::default(),
-        }
+        Self { net: Net::new(test).unwrap(), folder, captures: RefCell::default() }
     }
 
     /// An empty folder of this name, for captures or what else a test needs.
@@ -177,17 +169,8 @@ impl Scene {
     pub fn capture(&self, space: &Space, device: &str, name: &str) {
         let file = self.folder.join(format!("{name}.pcap"));
         let path = file.to_string_lossy();
-        let command = [
-            "tcpdump",
-            "-i",
-            device,
-            "-U",
-            "--immediate-mode",
-            "-Z",
-            "root",
-            "-w",
-            &path,
-        ];
+        let command =
+            ["tcpdump", "-i", device, "-U", "--immediate-mode", "-Z", "root", "-w", &path];
         let running = space.spawn(&command).unwrap();
         running.wait_for("listening on", PATIENCE).unwrap();
         self.captures.borrow_mut().push((file, Some(running)));
@@ -281,12 +264,7 @@ impl Lan {
         if wire == Wire::Veth {
             linux.offload_off(DEVICE).unwrap();
         }
-        Self {
-            scene,
-            linux,
-            ours,
-            wire,
-        }
+        Self { scene, linux, ours, wire }
     }
 
     /// Starts a host with `icmp`, `udp`, and `uppers` on them, lines of a graph. `ip` are further parameters of `ip`. What
@@ -347,9 +325,7 @@ fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
         space.address(device, address).unwrap();
     }
     let remote = ["remote", "192.0.2.2", "local", "192.0.2.1", "dev", "u0"];
-    let add = [
-        "link", "add", DEVICE, "mtu", "1500", "type", "vxlan", "id", "7",
-    ];
+    let add = ["link", "add", DEVICE, "mtu", "1500", "type", "vxlan", "id", "7"];
     let add = [&add[..], &remote, &["dstport", "4789"]].concat();
     linux.ip(&add).unwrap();
     linux.up(DEVICE).unwrap();
@@ -377,13 +353,7 @@ impl Routed {
         let scene = Scene::new(&format!("{}-{test}", wire.name()));
         let [left, right] = [(); 2].map(|()| scene.linux());
         let ours = scene.net.space().unwrap();
-        Self {
-            scene,
-            left,
-            right,
-            ours,
-            wire,
-        }
+        Self { scene, left, right, ours, wire }
     }
 
     /// Starts the router, with an MTU of `right_mtu` octets on the right link, and joins both hosts to it.
@@ -404,10 +374,7 @@ impl Routed {
                 Wire::Vxlan | Wire::VxlanOffload => panic!("no router stands on this wire here"),
                 on_veth => {
                     let ours = format!("x{side}");
-                    self.scene
-                        .net
-                        .veth(space, DEVICE, &self.ours, &ours)
-                        .unwrap();
+                    self.scene.net.veth(space, DEVICE, &self.ours, &ours).unwrap();
                     self.ours.mtu(&ours, mtu).unwrap();
                     self.set_up(space, side, mtu);
                     format!("{} name=wire{side}", on_veth.on_veth(&ours))
@@ -428,9 +395,7 @@ impl Routed {
             for (space, side, mtu) in sides {
                 // The device stays the graph's, whichever namespace its other end is in.
                 let made = format!("xkr{side}");
-                self.ours
-                    .ip(&["link", "set", &made, "netns", space.name()])
-                    .unwrap();
+                self.ours.ip(&["link", "set", &made, "netns", space.name()]).unwrap();
                 space.ip(&["link", "set", &made, "name", DEVICE]).unwrap();
                 space.up(DEVICE).unwrap();
                 self.set_up(space, side, mtu);

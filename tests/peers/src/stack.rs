@@ -93,15 +93,9 @@ impl Stack {
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("stack".into())
-            .spawn(inside)
-            .expect("a thread");
-        let stack = Self {
-            orders,
-            bell,
-            thread: Some(thread),
-        };
+        let thread =
+            std::thread::Builder::new().name("stack".into()).spawn(inside).expect("a thread");
+        let stack = Self { orders, bell, thread: Some(thread) };
         match begun.recv_timeout(PATIENCE) {
             Ok(Ok(())) => stack,
             Ok(Err(what)) => panic!("{what}"),
@@ -227,13 +221,9 @@ fn run(
             end.set(!order(kernel) || end.get());
         }
     };
-    runner
-        .watch(OwnedFd::from(bell), Rc::new(obey))
-        .expect("an epoll set");
+    runner.watch(OwnedFd::from(bell), Rc::new(obey)).expect("an epoll set");
     let _nobody_waits = ready.send(Ok(()));
-    runner
-        .run(None, Rc::new(move |_| ended.get()))
-        .expect("a poll loop");
+    runner.run(None, Rc::new(move |_| ended.get())).expect("a poll loop");
     let kernel = Rc::clone(runner.kernel());
     drop(runner);
     kernel.stop();
@@ -261,9 +251,8 @@ fn reports(kernel: &Kernel) -> Vec<TopReport> {
     let mut found = Vec::new();
     for protocol in kernel.protocols() {
         // Others pass the question on.
-        let top = catalog
-            .find(protocol.head().kind())
-            .is_some_and(|entry| entry.realm == Realm::Top);
+        let top =
+            catalog.find(protocol.head().kind()).is_some_and(|entry| entry.realm == Realm::Top);
         if top && let Some(report) = protocol.ask(kernel, Report::default()) {
             found.push(TopReport {
                 name: protocol.name().to_owned(),

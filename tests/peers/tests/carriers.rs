@@ -59,10 +59,7 @@ fn tcp_stands_on_the_systems_udp_over_a_bad_link() {
 fn simulated(graph: &str, seed: u64) -> Vec<(String, String)> {
     let graph = check(graph, "carriers.kdl", &Catalog::standard())
         .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{}", m.to_text()));
     start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{}", m.to_text()));
     world.run_until_finished(Time::from_s(1000));
@@ -86,15 +83,9 @@ fn figure(lines: &[(String, String)], name: &str) -> String {
 const VIRTUAL: [(&str, &str); 5] = [
     ("", "ip"),
     ("tracer ip\n", "tracer"),
-    (
-        "fault ip loss=\"2%\" reorder=\"5%\" duplicate=\"2%\"\n",
-        "fault",
-    ),
+    ("fault ip loss=\"2%\" reorder=\"5%\" duplicate=\"2%\"\n", "fault"),
     ("fault ip mtu=700 delay=\"1ms\"\n", "fault"),
-    (
-        "tracer ip\nfault tracer corrupt=\"2%\"\nfault fault name=again loss=\"1%\"\n",
-        "again",
-    ),
+    ("tracer ip\nfault tracer corrupt=\"2%\"\nfault fault name=again loss=\"1%\"\n", "again"),
 ];
 
 #[test]
@@ -121,10 +112,9 @@ fn tcp_stands_on_layers_that_pass_things_on() {
 /// A link with one other end has no hosts, no pseudo-header, and one session: ports alone tell connections apart.
 #[test]
 fn tcp_stands_on_a_bare_link() {
-    for (layers, last) in [
-        ("", "loopback"),
-        ("fault loopback loss=\"2%\" delay=\"1ms\"\n", "fault"),
-    ] {
+    for (layers, last) in
+        [("", "loopback"), ("fault loopback loss=\"2%\" delay=\"1ms\"\n", "fault")]
+    {
         let graph = format!(
             "host one {{\nloopback\n{layers}tcp {last}\necho tcp port=7\n\
              probe tcp to=\"port7\" count=100 interval=\"1ms\" size=5000 timeout=\"100s\"\n}}\n"

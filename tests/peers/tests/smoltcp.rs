@@ -203,12 +203,7 @@ impl Peer {
     fn turn(&self, cx: &Kernel, this: &ProtocolRef) {
         let now = instant(cx.now());
         let delay = {
-            let Stack {
-                frames,
-                interface,
-                sockets,
-                ..
-            } = &mut *self.stack.borrow_mut();
+            let Stack { frames, interface, sockets, .. } = &mut *self.stack.borrow_mut();
             interface.poll(now, frames, sockets);
             interface.poll_delay(now, sockets)
         };
@@ -298,22 +293,15 @@ fn run(role: Role, link: &str, tcp: &str, seed: u64) -> Ran {
     );
     let graph = check(&graph, "smoltcp.kdl", &Catalog::standard())
         .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
-    let config = SimulationConfig {
-        seed,
-        ..SimulationConfig::default()
-    };
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{}", m.to_text()));
     let stack = Rc::new(RefCell::new(Stack::new(role, seed)));
     let host = world.find("peer").expect("a host");
     let inside = Rc::clone(&stack);
     world.enter(host, |cx| {
         let wire = cx.find_protocol("sim").expect("a wire");
-        let peer = Peer {
-            wire,
-            session: RefCell::default(),
-            stack: inside,
-            timer: Cell::default(),
-        };
+        let peer =
+            Peer { wire, session: RefCell::default(), stack: inside, timer: Cell::default() };
         cx.add_protocol("smoltcp", "smoltcp", peer);
     });
     start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{}", m.to_text()));
@@ -346,11 +334,7 @@ const LINKS: [&str; 7] = [
 ];
 
 fn parameters() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-    let ours = [
-        "",
-        "congestion=cubic",
-        "sack=#false window_scale=#false timestamps=#false",
-    ];
+    let ours = ["", "congestion=cubic", "sack=#false window_scale=#false timestamps=#false"];
     LINKS
         .into_iter()
         .flat_map(move |link| ours.map(|tcp| (link, tcp)))

@@ -63,9 +63,8 @@ mod tests {
     fn only_what_can_be_marked_is() {
         let pool = Pool::new(&PoolConfig::default()).unwrap();
         let packet = |class: u8| {
-            let mut octets = [
-                0x45, class, 0, 20, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-            ];
+            let mut octets =
+                [0x45, class, 0, 20, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
             let sum = xk_kit::checksum::checksum(&octets);
             octets[10..12].copy_from_slice(&sum.to_be_bytes());
             octets.to_vec()

@@ -121,10 +121,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         held_max: params.number("queue", none.held_max),
     };
     let random = build.cx.random().fork(u64::from(attribute_key(build.name)));
-    build.add(PassThrough::new(
-        build.lower(0)?,
-        Fault::new(faults, random),
-    ))
+    build.add(PassThrough::new(build.lower(0)?, Fault::new(faults, random)))
 }
 
 fn count(cx: &Kernel, hop: Hop<'_>, reason: &'static Reason) {
@@ -201,9 +198,7 @@ impl Fault {
             };
             count(cx, hop, &MARKED);
         }
-        let second = self
-            .hits(self.faults.duplicate)
-            .then(|| message.try_clone());
+        let second = self.hits(self.faults.duplicate).then(|| message.try_clone());
         let Some(second) = second else {
             return self.put_off(cx, hop, direction, message);
         };
@@ -279,11 +274,7 @@ impl Fault {
             return false;
         }
         self.token_next.set(token.wrapping_add(1));
-        let held = Held {
-            hop: hop.keep(),
-            direction,
-            message,
-        };
+        let held = Held { hop: hop.keep(), direction, message };
         self.held.borrow_mut().insert(token, held);
         true
     }
@@ -376,11 +367,7 @@ impl Filter for Fault {
         let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
         let below = forward(ask);
         let least = |octets: u32| {
-            if below.is_answered() {
-                octets.min(mtu)
-            } else {
-                mtu
-            }
+            if below.is_answered() { octets.min(mtu) } else { mtu }
         };
         if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = least(q.octets);
@@ -394,12 +381,7 @@ impl Filter for Fault {
 
     fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
         let held = self.held.borrow_mut().remove(&token);
-        if let Some(Held {
-            hop,
-            direction,
-            message,
-        }) = held
-        {
+        if let Some(Held { hop, direction, message }) = held {
             hop.go_on(cx, direction, message);
         }
     }

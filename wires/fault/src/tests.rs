@@ -29,9 +29,7 @@ impl Protocol for Sink {
         _: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        self.0
-            .borrow_mut()
-            .push((cx.now().as_ns(), message.octets().collect()));
+        self.0.borrow_mut().push((cx.now().as_ns(), message.octets().collect()));
         Ok(())
     }
 }
@@ -54,47 +52,27 @@ fn add(
     for (name, value) in values {
         params.set(name, value.clone());
     }
-    (entry.build)(&mut Build {
-        cx,
-        entry,
-        name: entry.kind,
-        lowers,
-        params: &params,
-    })
-    .unwrap()
+    (entry.build)(&mut Build { cx, entry, name: entry.kind, lowers, params: &params }).unwrap()
 }
 
 fn net(seed: u64, values: &[(&'static str, Value)]) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    let cx = Kernel::new(Config {
-        random: Random::new(seed),
-        pool,
-        shepherds,
-        timers_max: 100_000,
-    });
+    let cx =
+        Kernel::new(Config { random: Random::new(seed), pool, shepherds, timers_max: 100_000 });
     let queue = ("queue", Value::Integer(100_000));
     let wire = add(&cx, &xk_loopback::ENTRY, &[], &[queue]);
     let fault = add(&cx, &ENTRY, core::slice::from_ref(&wire), values);
     let log = Log::default();
     let sink = cx.add_protocol("sink", "sink", Sink(Rc::clone(&log)));
     cx.start().unwrap();
-    let session = fault
-        .open(&cx, Upper::new(&sink), Participants::default())
-        .unwrap();
-    Net {
-        cx,
-        wire,
-        fault,
-        session,
-        log,
-    }
+    let session = fault.open(&cx, Upper::new(&sink), Participants::default()).unwrap();
+    Net { cx, wire, fault, session, log }
 }
 
 impl Net {
     fn send(&self, octets: &[u8]) -> Result<(), PushError> {
-        self.session
-            .push(&self.cx, self.cx.pool().copy_from(0, octets).unwrap())
+        self.session.push(&self.cx, self.cx.pool().copy_from(0, octets).unwrap())
     }
 
     fn run(&self) {
@@ -127,22 +105,10 @@ fn without_faults_everything_passes() {
     net.send(b"one").unwrap();
     net.send(b"two").unwrap();
     net.run();
-    assert_eq!(
-        *net.log.borrow(),
-        [(0, b"one".to_vec()), (0, b"two".to_vec())]
-    );
+    assert_eq!(*net.log.borrow(), [(0, b"one".to_vec()), (0, b"two".to_vec())]);
     assert_eq!(net.fault.head().drops().total(), 0);
-    assert_eq!(
-        net.session
-            .ask(&net.cx, LinkType::default())
-            .unwrap()
-            .number,
-        147
-    );
-    assert_eq!(
-        net.fault.ask(&net.cx, MaxPacket::default()).unwrap().octets,
-        65_535
-    );
+    assert_eq!(net.session.ask(&net.cx, LinkType::default()).unwrap().number, 147);
+    assert_eq!(net.fault.ask(&net.cx, MaxPacket::default()).unwrap().octets, 65_535);
 }
 
 #[test]
@@ -162,29 +128,17 @@ fn shares_are_near_what_was_asked_for() {
         net.run();
     }
     let near = |count: u64, expected: u64| {
-        assert!(
-            count.abs_diff(expected) < 40 + expected / 10,
-            "{count} instead of {expected}"
-        );
+        assert!(count.abs_diff(expected) < 40 + expected / 10, "{count} instead of {expected}");
     };
     near(net.count(&LOST), 1_000);
     near(net.count(&CORRUPTED), 1_800);
     near(net.count(&DUPLICATED), 450);
     near(net.count(&REORDERED), 2_835);
     let log = net.log.borrow();
-    assert_eq!(
-        log.len() as u64,
-        10_000 - net.count(&LOST) + net.count(&DUPLICATED)
-    );
+    assert_eq!(log.len() as u64, 10_000 - net.count(&LOST) + net.count(&DUPLICATED));
     let bits = |octets: &[u8]| octets.iter().map(|o| o.count_ones()).sum::<u32>();
-    assert!(
-        log.iter()
-            .all(|(_, octets)| bits(octets) <= 1 && octets.len() == 10)
-    );
-    near(
-        log.iter().filter(|(_, octets)| bits(octets) == 1).count() as u64,
-        1_890,
-    );
+    assert!(log.iter().all(|(_, octets)| bits(octets) <= 1 && octets.len() == 10));
+    near(log.iter().filter(|(_, octets)| bits(octets) == 1).count() as u64, 1_890);
 }
 
 #[test]
@@ -195,10 +149,7 @@ fn delay_and_rate_are_exact() {
     both.run();
     assert_eq!(both.times(), [4_000_000]);
 
-    let up = net(
-        1,
-        &[delay.clone(), word("up"), ("rate", Value::Rate(8_000))],
-    );
+    let up = net(1, &[delay.clone(), word("up"), ("rate", Value::Rate(8_000))]);
     up.send(b"four").unwrap();
     up.send(b"x").unwrap();
     up.run();
@@ -213,12 +164,7 @@ fn later_ones_overtake() {
         net.send(&[n]).unwrap();
     }
     net.run();
-    let order: Vec<u8> = net
-        .log
-        .borrow()
-        .iter()
-        .map(|(_, octets)| octets[0])
-        .collect();
+    let order: Vec<u8> = net.log.borrow().iter().map(|(_, octets)| octets[0]).collect();
     assert!(!order.is_sorted());
     let mut sorted = order;
     sorted.sort_unstable();
@@ -250,13 +196,7 @@ fn what_is_held_back_is_bounded() {
 
 #[test]
 fn messages_for_a_closed_session_are_counted() {
-    let net = net(
-        1,
-        &[
-            ("delay", Value::Duration(Duration::from_millis(1))),
-            word("down"),
-        ],
-    );
+    let net = net(1, &[("delay", Value::Duration(Duration::from_millis(1))), word("down")]);
     net.send(b"x").unwrap();
     net.session.close(&net.cx);
     assert!(net.session.head().is_closed());
@@ -269,29 +209,14 @@ fn messages_for_a_closed_session_are_counted() {
 fn large_messages_are_refused_below_and_dropped_above() {
     let down = net(1, &[("mtu", Value::Octets(4)), word("down")]);
     assert_eq!(down.send(b"12345"), Err(PushError::TooBig { max: 4 }));
-    assert_eq!(
-        down.session
-            .ask(&down.cx, MaxPacket::default())
-            .unwrap()
-            .octets,
-        4
-    );
-    assert_eq!(
-        down.session
-            .ask(&down.cx, OptPacket::default())
-            .unwrap()
-            .octets,
-        4
-    );
+    assert_eq!(down.session.ask(&down.cx, MaxPacket::default()).unwrap().octets, 4);
+    assert_eq!(down.session.ask(&down.cx, OptPacket::default()).unwrap().octets, 4);
     let up = net(1, &[("mtu", Value::Octets(4)), word("up")]);
     up.send(b"12345").unwrap();
     up.send(b"1234").unwrap();
     up.run();
     assert_eq!((up.count(&reason::TOO_BIG), up.times().len()), (1, 1));
-    assert_eq!(
-        up.session.ask(&up.cx, MaxPacket::default()).unwrap().octets,
-        65_535
-    );
+    assert_eq!(up.session.ask(&up.cx, MaxPacket::default()).unwrap().octets, 65_535);
 }
 
 #[test]

@@ -210,13 +210,7 @@ mod tests {
         let info = [0, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 255];
         let at = put_control(&mut control, 0, libc::SOL_UDP, libc::UDP_GRO, &segment);
         let at = put_control(&mut control, at, libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-        let at = put_control(
-            &mut control,
-            at,
-            libc::SOL_SOCKET,
-            libc::SO_RXQ_OVFL,
-            &[9, 0, 0, 0],
-        );
+        let at = put_control(&mut control, at, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &[9, 0, 0, 0]);
         let notes = Notes::read(&control.0[..at]);
         let expected = Notes {
             segment: 1400,
@@ -225,11 +219,7 @@ mod tests {
             overflows: Some(u32::from_ne_bytes([9, 0, 0, 0])),
         };
         assert_eq!(notes, expected);
-        assert_eq!(
-            put_control(&mut control, 120, 0, 0, &[0; 16]),
-            120,
-            "no room"
-        );
+        assert_eq!(put_control(&mut control, 120, 0, 0, &[0; 16]), 120, "no room");
     }
 
     proptest! {

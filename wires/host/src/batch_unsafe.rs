@@ -33,19 +33,9 @@ pub(crate) fn set_option(
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer is to a number of the size given, which the system copies.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size,
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Asks for an option that is a number.
@@ -54,19 +44,9 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Res
     let mut size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: both pointers are to live values, and the system writes no more than `size` octets.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw mut value).cast(),
-            &raw mut size,
-        )
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut size)
     };
-    if result == 0 {
-        Ok(value)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7); `SK_MEMINFO_DROPS` of
@@ -85,11 +65,7 @@ pub(crate) fn losses(socket: BorrowedFd<'_>) -> io::Result<u32> {
             &raw mut size,
         )
     };
-    if result == 0 {
-        Ok(values[DROPS])
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A header that points nowhere.
@@ -98,10 +74,7 @@ fn no_header() -> libc::mmsghdr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-const NO_SLICE: libc::iovec = libc::iovec {
-    iov_base: ptr::null_mut(),
-    iov_len: 0,
-};
+const NO_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// One arrival.
 pub(crate) struct Arrival {
@@ -278,19 +251,12 @@ impl Receiver {
             rest.truncate(octets - FIRST_OCTETS);
             message.join(rest);
         }
-        Received::Arrival(Arrival {
-            message,
-            from,
-            notes,
-        })
+        Received::Arrival(Arrival { message, from, notes })
     }
 }
 
 fn slice_of(octets: &mut [u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: octets.as_mut_ptr().cast(),
-        iov_len: octets.len(),
-    }
+    libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
 }
 
 /// Takes the next report about a datagram sent before, with the address that it was sent to, its first octets, and what
@@ -298,21 +264,10 @@ fn slice_of(octets: &mut [u8]) -> libc::iovec {
 ///
 /// # Errors
 /// What the system says.
-#[expect(
-    clippy::type_complexity,
-    reason = "the parts of one answer, taken apart at once"
-)]
+#[expect(clippy::type_complexity, reason = "the parts of one answer, taken apart at once")]
 pub(crate) fn take_report(
     socket: BorrowedFd<'_>,
-) -> io::Result<
-    Option<(
-        Reported,
-        Option<SocketAddr>,
-        [u8; QUOTE_OCTETS],
-        usize,
-        Notes,
-    )>,
-> {
+) -> io::Result<Option<(Reported, Option<SocketAddr>, [u8; QUOTE_OCTETS], usize, Notes)>> {
     let mut quote = [0_u8; QUOTE_OCTETS];
     let mut name = Name([0; NAME_OCTETS]);
     let mut control = Control([0; CONTROL_OCTETS]);
@@ -340,13 +295,7 @@ pub(crate) fn take_report(
         return Err(io::ErrorKind::InvalidData.into());
     };
     let notes = Notes::read(controlled);
-    Ok(Some((
-        reported,
-        decode(named),
-        quote,
-        count.min(QUOTE_OCTETS),
-        notes,
-    )))
+    Ok(Some((reported, decode(named), quote, count.min(QUOTE_OCTETS), notes)))
 }
 
 /// One datagram, or a run of them to one peer, on its way to the system.
@@ -433,12 +382,7 @@ impl<'a> Filling<'a> {
     /// # Errors
     /// What the system says of the first, if it took none.
     pub(crate) fn send(self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let Batch {
-            headers,
-            names,
-            parcels,
-            slices,
-        } = self.batch;
+        let Batch { headers, names, parcels, slices } = self.batch;
         let count = parcels.len().min(BATCH);
         let mut slices_end = slices.len();
         for at in (0..count).rev() {

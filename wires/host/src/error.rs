@@ -31,16 +31,9 @@ pub(crate) fn environment(param: &'static str, local: &str, error: &io::Error) -
         io::ErrorKind::AddrInUse => HostError::Taken { local },
         io::ErrorKind::AddrNotAvailable => HostError::NotOurs { local },
         io::ErrorKind::PermissionDenied => HostError::NotPermitted { local },
-        _ => HostError::Other {
-            local,
-            what: error.to_string(),
-        },
+        _ => HostError::Other { local, what: error.to_string() },
     };
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment {
-        param: Some(param),
-        what: what.into(),
-        help: help.into(),
-    }
+    BuildError::Environment { param: Some(param), what: what.into(), help: help.into() }
 }

@@ -48,11 +48,7 @@ pub(crate) enum Flushed {
 
 impl Outbox {
     pub(crate) fn new(prefix: &[u8]) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            prefix: prefix.into(),
-            run_datagram_max: RUN_OCTETS_MAX,
-        }
+        Self { waiting: VecDeque::new(), prefix: prefix.into(), run_datagram_max: RUN_OCTETS_MAX }
     }
 
     /// How many wait.

@@ -184,15 +184,13 @@ impl Socket {
     /// What the system says.
     pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
         let taken = batch_unsafe::take_report(self.socket.as_fd())?;
-        Ok(
-            taken.map(|(reported, to, start, start_len, notes)| Complaint {
-                reported,
-                to,
-                local: notes.destination,
-                start,
-                start_len,
-            }),
-        )
+        Ok(taken.map(|(reported, to, start, start_len, notes)| Complaint {
+            reported,
+            to,
+            local: notes.destination,
+            start,
+            start_len,
+        }))
     }
 }
 

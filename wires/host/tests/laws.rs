@@ -98,9 +98,7 @@ impl Fixture for HostUdp {
 
 #[test]
 fn datagrams_keep_the_laws() {
-    let findings = conformance::all(&HostUdp {
-        hosts: [host(), host()],
-    });
+    let findings = conformance::all(&HostUdp { hosts: [host(), host()] });
     println!("{findings}");
     assert!(findings.held.len() + 10 >= LAWS.len(), "{findings}");
 }
@@ -136,13 +134,7 @@ impl HostEth {
         })
         .unwrap();
         cx.start().unwrap();
-        Self {
-            cx,
-            wire,
-            local,
-            peer,
-            prefix,
-        }
+        Self { cx, wire, local, peer, prefix }
     }
 }
 

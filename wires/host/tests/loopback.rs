@@ -95,9 +95,7 @@ impl Stand {
             panic!("IPv4 is meant");
         };
         let peer = Participant::of(Part::Host(*to.ip())).with(Part::port(to.port()));
-        self.top
-            .open(&self.cx, &self.wire, Participants::pair(local, peer))
-            .unwrap()
+        self.top.open(&self.cx, &self.wire, Participants::pair(local, peer)).unwrap()
     }
 
     fn address(&self, session: &SessionRef) -> SocketAddr {
@@ -133,21 +131,14 @@ fn datagrams_of_all_sizes_go_and_come() {
         assert!(got[0].message.eq_octets(&given), "{size}");
         assert_eq!(got[0].session, session);
     }
-    assert_eq!(
-        stand.push(&session, &vec![0; 65_508]),
-        Err(PushError::TooBig { max: 65_507 })
-    );
+    assert_eq!(stand.push(&session, &vec![0; 65_508]), Err(PushError::TooBig { max: 65_507 }));
     assert_eq!(stand.drops(&reason::TOO_BIG), 1);
 }
 
 #[test]
 fn an_enable_answers_every_peer_from_the_host_it_spoke_to() {
     let stand = udp(&[]);
-    let number = UdpSocket::bind(("0.0.0.0", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let number = UdpSocket::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port();
     let port = Participants::local(Part::port(number));
     let _ = stand.top.enable(&stand.cx, &stand.wire, port).unwrap();
     stand.top.echo(true);
@@ -168,22 +159,14 @@ fn an_enable_answers_every_peer_from_the_host_it_spoke_to() {
 #[test]
 fn bursts_go_and_come_whole() {
     let (one, two) = (udp(&[]), udp(&[]));
-    let number = UdpSocket::bind(("0.0.0.0", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let number = UdpSocket::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port();
     let port = Participants::local(Part::port(number));
     let _ = two.top.enable(&two.cx, &two.wire, port).unwrap();
     let session = one.open(Part::Any, (host(), number).into());
     // Runs of one length with a shorter end, changes of length, and more than one batch.
-    let sizes = [1000; 40]
-        .into_iter()
-        .chain([3, 1000, 1400, 1400, 0, 1400, 20, 20, 21]);
-    let sent: Vec<Vec<u8>> = sizes
-        .enumerate()
-        .map(|(at, size): (usize, usize)| vec![at as u8; size])
-        .collect();
+    let sizes = [1000; 40].into_iter().chain([3, 1000, 1400, 1400, 0, 1400, 20, 20, 21]);
+    let sent: Vec<Vec<u8>> =
+        sizes.enumerate().map(|(at, size): (usize, usize)| vec![at as u8; size]).collect();
     for octets in &sent {
         one.push(&session, octets).unwrap();
     }
@@ -227,15 +210,7 @@ fn an_unconnected_session_speaks_with_everybody() {
     let everybody = Participants::pair(Part::Any, Part::Any);
     let session = stand.top.open(&stand.cx, &stand.wire, everybody).unwrap();
     let port = session.ask(&stand.cx, MyPort::default()).unwrap().port;
-    let MyHost { host } = stand
-        .wire
-        .ask(
-            &stand.cx,
-            MyHost {
-                host: Ipv4Addr::LOCALHOST,
-            },
-        )
-        .unwrap();
+    let MyHost { host } = stand.wire.ask(&stand.cx, MyHost { host: Ipv4Addr::LOCALHOST }).unwrap();
     for _ in 0..2 {
         let (peer, address) = socket();
         peer.send_to(b"ask", (host, port)).unwrap();
@@ -250,10 +225,7 @@ fn an_unconnected_session_speaks_with_everybody() {
         let (count, by) = peer.recv_from(&mut octets).unwrap();
         assert_eq!((count, by), (6, (host, port).into()));
     }
-    assert_eq!(
-        stand.push(&session, b"to whom?"),
-        Err(PushError::NotSupported)
-    );
+    assert_eq!(stand.push(&session, b"to whom?"), Err(PushError::NotSupported));
 }
 
 #[test]
@@ -319,44 +291,29 @@ fn frames_go_to_whom_they_are_for() {
     let ((one, a), (two, b)) = (socket(), socket());
     let local = (host(), 47_001).into();
     let stand = eth(local, &[a, b], &[]);
-    let session = stand
-        .top
-        .open(&stand.cx, &stand.wire, Participants::default())
-        .unwrap();
+    let session = stand.top.open(&stand.cx, &stand.wire, Participants::default()).unwrap();
     let MyEther { address: own } = session.ask(&stand.cx, MyEther::default()).unwrap();
     let mut octets = [0; 2048];
     // To all, at first; then to the one that was heard.
     let station = [2, 0, 0, 0, 0, 9];
-    stand
-        .push(&session, &frame(station, own, b"first"))
-        .unwrap();
+    stand.push(&session, &frame(station, own, b"first")).unwrap();
     stand.turn();
     for socket in [&one, &two] {
         assert_eq!(socket.recv(&mut octets).unwrap(), 19);
     }
     two.send_to(&frame(own, station, b"here"), local).unwrap();
-    assert!(
-        stand.receive(1)[0]
-            .message
-            .eq_octets(&frame(own, station, b"here"))
-    );
-    stand
-        .push(&session, &frame(station, own, b"second"))
-        .unwrap();
+    assert!(stand.receive(1)[0].message.eq_octets(&frame(own, station, b"here")));
+    stand.push(&session, &frame(station, own, b"second")).unwrap();
     stand.turn();
     assert_eq!(two.recv(&mut octets).unwrap(), 20);
-    stand
-        .push(&session, &frame(BROADCAST, own, b"all"))
-        .unwrap();
+    stand.push(&session, &frame(BROADCAST, own, b"all")).unwrap();
     stand.turn();
     for socket in [&one, &two] {
         assert_eq!(socket.recv(&mut octets).unwrap(), 17, "and not the second");
     }
     // Strangers are not heard.
     let (stranger, _) = socket();
-    stranger
-        .send_to(&frame(own, station, b"me"), local)
-        .unwrap();
+    stranger.send_to(&frame(own, station, b"me"), local).unwrap();
     stand.until("the drop", || stand.drops(&reason::BAD_SOURCE) == 1);
     assert_eq!(stand.top.take_received().len(), 0);
 }
@@ -365,20 +322,13 @@ fn frames_go_to_whom_they_are_for() {
 fn strangers_are_heard_where_they_are_welcome() {
     let local = (host(), 47_002).into();
     let stand = eth(local, &[], &[("learn", Value::Bool(true))]);
-    let session = stand
-        .top
-        .open(&stand.cx, &stand.wire, Participants::default())
-        .unwrap();
+    let session = stand.top.open(&stand.cx, &stand.wire, Participants::default()).unwrap();
     let alone = stand.push(&session, &frame(BROADCAST, [2; 6], b"anybody?"));
     assert_eq!(alone, Err(PushError::NoRoute));
     let (stranger, _) = socket();
-    stranger
-        .send_to(&frame(BROADCAST, [6; 6], b"hello"), local)
-        .unwrap();
+    stranger.send_to(&frame(BROADCAST, [6; 6], b"hello"), local).unwrap();
     stand.receive(1);
-    stand
-        .push(&session, &frame([6; 6], [2; 6], b"welcome"))
-        .unwrap();
+    stand.push(&session, &frame([6; 6], [2; 6], b"welcome")).unwrap();
     stand.turn();
     assert_eq!(stranger.recv(&mut [0; 64]).unwrap(), 21);
 }
@@ -390,11 +340,7 @@ fn damaged_encapsulation_is_counted() {
     let stand = eth(local, &[a], &[("vni", Value::Integer(7))]);
     let any = Participants::local(Part::Any);
     let _ = stand.top.enable(&stand.cx, &stand.wire, any).unwrap();
-    let good = [
-        &xk_host::vxlan::emit(7)[..],
-        &frame([2; 6], [6; 6], b"good"),
-    ]
-    .concat();
+    let good = [&xk_host::vxlan::emit(7)[..], &frame([2; 6], [6; 6], b"good")].concat();
     for cut in 0..good.len() {
         peer.send_to(&good[..cut], local).unwrap();
     }
@@ -420,10 +366,7 @@ fn a_peer_may_die_and_come_back() {
     let (peer, a) = socket();
     let local = (host(), 47_004).into();
     let stand = eth(local, &[a], &[]);
-    let session = stand
-        .top
-        .open(&stand.cx, &stand.wire, Participants::default())
-        .unwrap();
+    let session = stand.top.open(&stand.cx, &stand.wire, Participants::default()).unwrap();
     let hello = frame(BROADCAST, [2; 6], b"hello");
     drop(peer);
     for n in 1..=3 {
@@ -444,10 +387,7 @@ fn a_burst_of_frames_crosses_in_runs() {
     let (a, b) = ((host(), 47_005).into(), (host(), 47_005).into());
     let vni = [("vni", Value::Integer(7))];
     let (one, two) = (eth(a, &[b], &vni), eth(b, &[a], &vni));
-    let session = one
-        .top
-        .open(&one.cx, &one.wire, Participants::default())
-        .unwrap();
+    let session = one.top.open(&one.cx, &one.wire, Participants::default()).unwrap();
     let any = Participants::local(Part::Any);
     let _ = two.top.enable(&two.cx, &two.wire, any).unwrap();
     let octets = |n: u8| frame([2; 6], [6; 6], &[n; 1400]);
@@ -475,15 +415,10 @@ fn over_ipv6_too() {
     peer.set_read_timeout(Some(PATIENCE)).unwrap();
     let free = UdpSocket::bind("[::1]:0").unwrap().local_addr().unwrap();
     let stand = eth(free, &[peer.local_addr().unwrap()], &[]);
-    let session = stand
-        .top
-        .open(&stand.cx, &stand.wire, Participants::default())
-        .unwrap();
+    let session = stand.top.open(&stand.cx, &stand.wire, Participants::default()).unwrap();
     let max = session.ask(&stand.cx, MaxPacket::default()).unwrap().octets;
     assert_eq!(max, 1500 - 40 - 8);
-    stand
-        .push(&session, &frame(BROADCAST, [2; 6], b"six"))
-        .unwrap();
+    stand.push(&session, &frame(BROADCAST, [2; 6], b"six")).unwrap();
     stand.turn();
     let mut octets = [0; 64];
     let (count, from) = peer.recv_from(&mut octets).unwrap();
@@ -491,9 +426,7 @@ fn over_ipv6_too() {
     peer.send_to(&octets[..count], from).unwrap();
     stand.receive(1);
     drop(peer);
-    stand
-        .push(&session, &frame(BROADCAST, [2; 6], b"six"))
-        .unwrap();
+    stand.push(&session, &frame(BROADCAST, [2; 6], b"six")).unwrap();
     stand.until("the report", || stand.drops(&xk_host::UNREACHABLE) == 1);
 }
 
@@ -512,10 +445,7 @@ fn mistakes_name_their_remedy() {
     let (taken, address) = socket();
     let peer = ("peer", text("127.0.0.1:7"));
     let said = refused(eth, &[("local", text(address)), peer.clone()]);
-    assert!(
-        said.contains("taken by another program (see which: ss -ulnp"),
-        "{said}"
-    );
+    assert!(said.contains("taken by another program (see which: ss -ulnp"), "{said}");
     drop(taken);
     let said = refused(eth, &[("local", text("192.0.2.1:7001")), peer.clone()]);
     assert!(
@@ -526,31 +456,11 @@ fn mistakes_name_their_remedy() {
         (vec![peer.clone()], "local"),
         (vec![("local", text("here"))], "local"),
         (vec![("local", text("127.0.0.1:0"))], "learn=#true"),
+        (vec![("local", text("127.0.0.1:0")), ("peer", text("[::1]:7"))], "IPv4"),
+        (vec![("local", text("127.0.0.1:0")), ("peer", text("127.0.0.1:0"))], "IPv4"),
+        (vec![("local", text("127.0.0.1:0")), peer.clone(), ("mtu", Value::Octets(67))], "68 to"),
         (
-            vec![("local", text("127.0.0.1:0")), ("peer", text("[::1]:7"))],
-            "IPv4",
-        ),
-        (
-            vec![
-                ("local", text("127.0.0.1:0")),
-                ("peer", text("127.0.0.1:0")),
-            ],
-            "IPv4",
-        ),
-        (
-            vec![
-                ("local", text("127.0.0.1:0")),
-                peer.clone(),
-                ("mtu", Value::Octets(67)),
-            ],
-            "68 to",
-        ),
-        (
-            vec![
-                ("local", text("127.0.0.1:0")),
-                peer,
-                ("address", text("ff:ff:ff:ff:ff:ff")),
-            ],
+            vec![("local", text("127.0.0.1:0")), peer, ("address", text("ff:ff:ff:ff:ff:ff"))],
             "one station",
         ),
     ] {

@@ -42,11 +42,7 @@ impl Echo {
             }
         };
         let thread = Some(thread::spawn(body));
-        Self {
-            address,
-            ends,
-            thread,
-        }
+        Self { address, ends, thread }
     }
 }
 
@@ -83,9 +79,7 @@ impl Stand {
     fn open(&self, to: SocketAddr) -> SessionRef {
         let peer = Participant::of(Part::Host(Ipv4Addr::LOCALHOST)).with(Part::port(to.port()));
         let participants = Participants::pair(Part::Any, peer);
-        self.top
-            .open(&self.kernel, &self.wire, participants)
-            .unwrap()
+        self.top.open(&self.kernel, &self.wire, participants).unwrap()
     }
 
     fn push(&self, session: &SessionRef, octets: &[u8]) {

@@ -27,12 +27,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 impl Loopback {
     /// The protocol object of a wire for messages of at most `mtu` octets, of which `queue_max` wait at most.
     pub fn new(mtu: usize, queue_max: usize) -> Anchored<Self> {
-        Anchored::new(Self {
-            end: WireEnd::default(),
-            queue: Arrivals::default(),
-            queue_max,
-            mtu,
-        })
+        Anchored::new(Self { end: WireEnd::default(), queue: Arrivals::default(), queue_max, mtu })
     }
 }
 

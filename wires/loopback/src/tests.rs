@@ -34,9 +34,7 @@ impl Protocol for Upperside {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        self.0
-            .nested
-            .set(self.0.nested.get() | self.0.pushing.get());
+        self.0.nested.set(self.0.nested.get() | self.0.pushing.get());
         self.0.lengths.borrow_mut().push(message.len());
         self.0.marked.set(message.attribute::<Mark>().is_some());
         if self.0.refuses {
@@ -76,41 +74,21 @@ struct Net {
 fn net(queue: i64, refuses: bool) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    let cx = Kernel::new(Config {
-        random: Random::new(1),
-        pool,
-        shepherds,
-        timers_max: 10,
-    });
+    let cx = Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 10 });
     let mut params = Params::default();
     params.set("mtu", Value::Octets(100));
     params.set("queue", Value::Integer(queue));
-    let mut build = Build {
-        cx: &cx,
-        entry: &ENTRY,
-        name: "loopback",
-        lowers: &[],
-        params: &params,
-    };
+    let mut build =
+        Build { cx: &cx, entry: &ENTRY, name: "loopback", lowers: &[], params: &params };
     let wire = (ENTRY.build)(&mut build).unwrap();
-    let seen = Rc::new(Shrink {
-        refuses,
-        ..Shrink::default()
-    });
+    let seen = Rc::new(Shrink { refuses, ..Shrink::default() });
     let upper = cx.add_protocol("shrink", "shrink", Upperside(Rc::clone(&seen)));
-    Net {
-        cx,
-        wire,
-        upper,
-        seen,
-    }
+    Net { cx, wire, upper, seen }
 }
 
 impl Net {
     fn open(&self) -> SessionRef {
-        self.wire
-            .open(&self.cx, Upper::new(&self.upper), Participants::default())
-            .unwrap()
+        self.wire.open(&self.cx, Upper::new(&self.upper), Participants::default()).unwrap()
     }
 
     fn message(&self, octets: usize) -> Message {
@@ -132,10 +110,7 @@ fn what_is_sent_comes_back_at_the_next_poll() {
     assert!(net.seen.lengths.borrow().is_empty());
     assert_eq!(net.wire.wire().unwrap().next_poll(), Some(Time::ZERO));
     assert_eq!(net.poll(10), 1);
-    assert_eq!(
-        (net.poll(10), net.poll(10), net.poll(10), net.poll(10)),
-        (1, 1, 1, 0)
-    );
+    assert_eq!((net.poll(10), net.poll(10), net.poll(10), net.poll(10)), (1, 1, 1, 0));
     assert_eq!(*net.seen.lengths.borrow(), [3, 2, 1, 0]);
     assert!(!net.seen.nested.get() && !net.seen.marked.get());
     assert_eq!(net.wire.wire().unwrap().next_poll(), None);
@@ -145,42 +120,23 @@ fn what_is_sent_comes_back_at_the_next_poll() {
 fn bounds_are_kept_and_counted() {
     let net = net(2, false);
     let session = net.open();
-    assert_eq!(
-        session.push(&net.cx, net.message(101)),
-        Err(PushError::TooBig { max: 100 })
-    );
+    assert_eq!(session.push(&net.cx, net.message(101)), Err(PushError::TooBig { max: 100 }));
     session.push(&net.cx, net.message(0)).unwrap();
     session.push(&net.cx, net.message(0)).unwrap();
-    assert_eq!(
-        session.push(&net.cx, net.message(0)),
-        Err(PushError::QueueFull)
-    );
+    assert_eq!(session.push(&net.cx, net.message(0)), Err(PushError::QueueFull));
     let drops = net.wire.head().drops();
-    assert_eq!(
-        (drops.of(&reason::TOO_BIG), drops.of(&reason::QUEUE_FULL)),
-        (1, 1)
-    );
+    assert_eq!((drops.of(&reason::TOO_BIG), drops.of(&reason::QUEUE_FULL)), (1, 1));
     assert_eq!((net.poll(1), net.poll(5)), (1, 1));
-    assert_eq!(
-        session.ask(&net.cx, MaxPacket::default()).unwrap().octets,
-        100
-    );
-    assert_eq!(
-        net.wire.ask(&net.cx, LinkType::default()).unwrap().number,
-        147
-    );
+    assert_eq!(session.ask(&net.cx, MaxPacket::default()).unwrap().octets, 100);
+    assert_eq!(net.wire.ask(&net.cx, LinkType::default()).unwrap().number, 147);
 }
 
 #[test]
 fn the_first_arrival_makes_the_session_for_who_enabled() {
     let net = net(2, true);
-    let other = net
-        .cx
-        .add_protocol("other", "other", Upperside(Rc::default()));
+    let other = net.cx.add_protocol("other", "other", Upperside(Rc::default()));
     let session = net.open();
-    let again = net
-        .wire
-        .open(&net.cx, Upper::new(&other), Participants::default());
+    let again = net.wire.open(&net.cx, Upper::new(&other), Participants::default());
     assert_eq!(again.err(), Some(OpenError::InUse));
     session.push(&net.cx, net.message(1)).unwrap();
     session.close(&net.cx);
@@ -192,10 +148,8 @@ fn the_first_arrival_makes_the_session_for_who_enabled() {
     let session = net.open();
     session.push(&net.cx, net.message(1)).unwrap();
     session.close(&net.cx);
-    let enable = net
-        .wire
-        .open_enable(&net.cx, Upper::new(&net.upper), Participants::default())
-        .unwrap();
+    let enable =
+        net.wire.open_enable(&net.cx, Upper::new(&net.upper), Participants::default()).unwrap();
     assert_eq!(net.poll(1), 1);
     assert_eq!(*net.seen.lengths.borrow(), [1]);
     assert_eq!(net.upper.head().drops().of(&reason::NO_PORT), 1);

@@ -110,13 +110,8 @@ impl PacketDevice {
     /// # Errors
     /// [`PacketError`], each with a remedy in its text.
     pub fn open(name: &str, options: &Options) -> Result<Self, PacketError> {
-        let fails = |action| {
-            move |source| PacketError::System {
-                name: name.to_owned(),
-                action,
-                source,
-            }
-        };
+        let fails =
+            |action| move |source| PacketError::System { name: name.to_owned(), action, source };
         let socket = open_socket(name)?;
         let interface = socket_unsafe::interface(socket.as_fd(), name).map_err(|source| {
             match source.raw_os_error() {
@@ -127,10 +122,7 @@ impl PacketDevice {
         })?;
         let hardware_type = interface.hardware_type;
         if !matches!(hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
-            return Err(PacketError::NotEthernet {
-                name: name.to_owned(),
-                hardware_type,
-            });
+            return Err(PacketError::NotEthernet { name: name.to_owned(), hardware_type });
         }
         let (rx, tx) = shapes(name, interface.mtu, options)?;
         set_options(socket.as_fd(), options).map_err(fails("set the socket's options"))?;
@@ -307,9 +299,7 @@ impl PacketDevice {
         match runs.send(parts, run) {
             Ok(true) => Ok(Transmitted::Queued),
             Ok(false) => Ok(Transmitted::Full),
-            Err(error) => Err(TransmitError::System {
-                errno: error.raw_os_error().unwrap_or(0),
-            }),
+            Err(error) => Err(TransmitError::System { errno: error.raw_os_error().unwrap_or(0) }),
         }
     }
 
@@ -325,11 +315,7 @@ impl PacketDevice {
         let outcome = rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT);
         // The system takes slots in order: what it left begins at the oldest still waiting, and mostly there is none.
         let waits = |back: &usize| self.rings.tx_is_waiting(self.tx_at.wrapping_sub(*back));
-        let left = if waits(&1) {
-            (1..=self.tx_waiting).rev().find(waits)
-        } else {
-            None
-        };
+        let left = if waits(&1) { (1..=self.tx_waiting).rev().find(waits) } else { None };
         self.tx_waiting = left.unwrap_or(0);
         match outcome {
             Ok(_)
@@ -356,9 +342,7 @@ impl PacketDevice {
     /// # Errors
     /// The question itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(rustix::net::sockopt::socket_error(&self.socket)?
-            .err()
-            .map(io::Error::from))
+        Ok(rustix::net::sockopt::socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
     /// The descriptor, to wait for readiness on: readable while a received frame waits, writable while a sending slot is free.
@@ -375,11 +359,7 @@ fn open_socket(name: &str) -> Result<OwnedFd, PacketError> {
         let (name, source) = (name.to_owned(), io::Error::from(errno));
         match source.kind() {
             io::ErrorKind::PermissionDenied => PacketError::NotPermitted { name, source },
-            _ => PacketError::System {
-                name,
-                action: "open a packet socket",
-                source,
-            },
+            _ => PacketError::System { name, action: "open a packet socket", source },
         }
     })
 }
@@ -413,53 +393,27 @@ fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
 
 /// The shapes of both rings, one behind the other in the mapping.
 fn shapes(name: &str, mtu: usize, options: &Options) -> Result<(Shape, Shape), PacketError> {
-    let Options {
-        rx_slots, tx_slots, ..
-    } = *options;
-    let refuse = |what: String| PacketError::Rings {
-        name: name.to_owned(),
-        rx_slots,
-        tx_slots,
-        what,
-    };
-    if ![rx_slots, tx_slots]
-        .iter()
-        .all(|slots| (1..=SLOTS_MAX).contains(slots))
-    {
+    let Options { rx_slots, tx_slots, .. } = *options;
+    let refuse =
+        |what: String| PacketError::Rings { name: name.to_owned(), rx_slots, tx_slots, what };
+    if ![rx_slots, tx_slots].iter().all(|slots| (1..=SLOTS_MAX).contains(slots)) {
         return Err(refuse(format!("a ring has 1 to {SLOTS_MAX} slots")));
     }
     let frame = mtu.saturating_add(HEADER_OCTETS + VLAN_OCTETS);
     let shape = |offset, slots: usize, before| {
-        let slot_octets = frame
-            .saturating_add(before)
-            .max(SLOT_OCTETS_MIN)
-            .checked_next_power_of_two()?;
-        let (per_block, slots_max) = (
-            (BLOCK_OCTETS / slot_octets).max(1),
-            RING_OCTETS_MAX / slot_octets,
-        );
+        let slot_octets =
+            frame.saturating_add(before).max(SLOT_OCTETS_MIN).checked_next_power_of_two()?;
+        let (per_block, slots_max) =
+            ((BLOCK_OCTETS / slot_octets).max(1), RING_OCTETS_MAX / slot_octets);
         let slots = slots.next_multiple_of(per_block).min(slots_max);
-        (slots > 0).then_some(Shape {
-            offset,
-            slot_octets,
-            slots,
-        })
+        (slots > 0).then_some(Shape { offset, slot_octets, slots })
     };
     shape(0, rx_slots, RX_BEFORE_OCTETS)
         .and_then(|rx| {
-            Some((
-                rx,
-                shape(
-                    rx.slots * rx.slot_octets,
-                    tx_slots,
-                    TX_DATA_OFFSET + NOTE_OCTETS,
-                )?,
-            ))
+            Some((rx, shape(rx.slots * rx.slot_octets, tx_slots, TX_DATA_OFFSET + NOTE_OCTETS)?))
         })
         .ok_or_else(|| {
-            refuse(format!(
-                "an MTU of {mtu} octets needs slots beyond {RING_OCTETS_MAX} octets"
-            ))
+            refuse(format!("an MTU of {mtu} octets needs slots beyond {RING_OCTETS_MAX} octets"))
         })
 }
 
@@ -482,15 +436,9 @@ fn octet(parts: &[&[u8]], at: usize) -> Option<u8> {
 
 fn no_device(name: &str) -> PacketError {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let names = table
-        .lines()
-        .skip(2)
-        .filter_map(|line| line.split_once(':'));
+    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
     let existing = names.map(|(name, _)| name.trim().to_owned()).collect();
-    PacketError::NoDevice {
-        name: name.to_owned(),
-        existing,
-    }
+    PacketError::NoDevice { name: name.to_owned(), existing }
 }
 
 #[cfg(test)]
@@ -498,11 +446,7 @@ mod tests {
     use super::*;
 
     fn options(rx_slots: usize, tx_slots: usize) -> Options {
-        Options {
-            rx_slots,
-            tx_slots,
-            ..Options::default()
-        }
+        Options { rx_slots, tx_slots, ..Options::default() }
     }
 
     #[test]
@@ -515,10 +459,7 @@ mod tests {
                     let octets = ring.slots * ring.slot_octets;
                     assert!(octets <= RING_OCTETS_MAX, "{ring:?}");
                     assert!(ring.slots >= slots || octets == RING_OCTETS_MAX, "{ring:?}");
-                    assert!(
-                        ring.slot_octets >= mtu + HEADER_OCTETS + VLAN_OCTETS,
-                        "{ring:?}"
-                    );
+                    assert!(ring.slot_octets >= mtu + HEADER_OCTETS + VLAN_OCTETS, "{ring:?}");
                     let asked = request(ring);
                     assert_eq!(asked.tp_block_size % asked.tp_frame_size, 0);
                     assert_eq!(
@@ -540,10 +481,7 @@ mod tests {
             (1, 1, usize::MAX),
         ] {
             let refused = shapes("eth", mtu, &options(rx_slots, tx_slots));
-            assert!(
-                matches!(refused, Err(PacketError::Rings { .. })),
-                "{refused:?}"
-            );
+            assert!(matches!(refused, Err(PacketError::Rings { .. })), "{refused:?}");
         }
     }
 

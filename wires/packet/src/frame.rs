@@ -46,11 +46,7 @@ impl FrameInfo {
             checksum_not_ready: slot.status & libc::TP_STATUS_CSUMNOTREADY != 0
                 || flags & NEEDS_SUM != 0,
             checksum_valid: slot.status & libc::TP_STATUS_CSUM_VALID != 0,
-            segment_octets: if is_run {
-                u16::from_ne_bytes([a, b])
-            } else {
-                0
-            },
+            segment_octets: if is_run { u16::from_ne_bytes([a, b]) } else { 0 },
             time_ns: slot.time_ns,
         }
     }
@@ -133,18 +129,11 @@ impl Drop for Queued<'_> {
 impl<'a> Frame<'a> {
     pub(crate) fn new(slot: &Received<'a>, socket: BorrowedFd<'a>) -> Self {
         let source = if slot.status & libc::TP_STATUS_COPY != 0 {
-            Source::Queue(Queued {
-                socket,
-                tag: slot.tag,
-                taken: Cell::new(false),
-            })
+            Source::Queue(Queued { socket, tag: slot.tag, taken: Cell::new(false) })
         } else {
             Source::Slot(slot.frame)
         };
-        Self {
-            info: FrameInfo::of(slot),
-            source,
-        }
+        Self { info: FrameInfo::of(slot), source }
     }
 
     /// Its octets, if they lie in a slot.
@@ -184,10 +173,7 @@ impl Queued<'_> {
         let Some((first, others)) = parts.split_first_mut() else {
             return false;
         };
-        let tag = self
-            .tag
-            .as_ref()
-            .map_or(&[][..], <[u8; VLAN_OCTETS]>::as_slice);
+        let tag = self.tag.as_ref().map_or(&[][..], <[u8; VLAN_OCTETS]>::as_slice);
         let Some((addresses, rest)) = first.split_at_mut_checked(ADDRESSES_OCTETS) else {
             return false;
         };
@@ -213,23 +199,13 @@ mod tests {
     use super::*;
 
     fn slot(note: [u8; NOTE_OCTETS], status: u32) -> Received<'static> {
-        Received {
-            frame: &[7; 40],
-            status,
-            wire_octets: 50,
-            time_ns: 3,
-            note,
-            tag: None,
-        }
+        Received { frame: &[7; 40], status, wire_octets: 50, time_ns: 3, note, tag: None }
     }
 
     #[test]
     fn a_run_is_told_from_a_frame() {
         let run = Run {
-            open: Open {
-                start: 34,
-                field: 16,
-            },
+            open: Open { start: 34, field: 16 },
             header_octets: 66,
             segment_octets: 1448,
             reduced: true,

@@ -73,13 +73,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         },
         takes_groups: promiscuous,
     };
-    let wire = PacketWire {
-        device,
-        offload: options.offload,
-        scrapped: 0,
-        pieces: Vec::new(),
-        empty: 0,
-    };
+    let wire =
+        PacketWire { device, offload: options.offload, scrapped: 0, pieces: Vec::new(), empty: 0 };
     build.add(DeviceWire::new(wire, settings))
 }
 
@@ -93,11 +88,7 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     if look == Look::Parameters {
         return Ok(());
     }
-    let small = Options {
-        rx_slots: 1,
-        tx_slots: 1,
-        ..Options::default()
-    };
+    let small = Options { rx_slots: 1, tx_slots: 1, ..Options::default() };
     match PacketDevice::open(name, &small) {
         Ok(_) => Ok(()),
         Err(error) => Err(environment(error)),
@@ -115,11 +106,7 @@ fn address(params: &Params) -> Result<Address, BuildError> {
         Some("own") => Ok(Address::Own),
         Some(text) => match text.parse::<EthAddr>() {
             Ok(address) if address.is_unicast() => Ok(Address::Given(address)),
-            _ => Err(BuildError::Param {
-                name: "address",
-                index: 0,
-                expected: wanted.into(),
-            }),
+            _ => Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() }),
         },
     }
 }
@@ -134,11 +121,7 @@ fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
 fn environment(error: PacketError) -> BuildError {
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment {
-        param: Some("device"),
-        what: what.into(),
-        help: help.into(),
-    }
+    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
 }
 
 /// The device, and what it handed out that could not be used.
@@ -193,10 +176,8 @@ fn take(
     }
     segments::room(pool, HEADROOM, octets, pieces)?;
     let mut parts = ArrayVec::<&mut [u8], PARTS>::new();
-    let fits = pieces
-        .iter_mut()
-        .filter_map(Message::front_mut)
-        .all(|part| parts.try_push(part).is_ok());
+    let fits =
+        pieces.iter_mut().filter_map(Message::front_mut).all(|part| parts.try_push(part).is_ok());
     let read = fits && frame.read(&mut parts);
     drop(parts);
     let whole = segments::join(pieces);
@@ -296,17 +277,12 @@ impl FrameDevice for PacketWire {
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let open = offload::place(&frame).and_then(|place| {
-            Some(Open {
-                start: place.start.try_into().ok()?,
-                field: place.field.try_into().ok()?,
-            })
+            Some(Open { start: place.start.try_into().ok()?, field: place.field.try_into().ok()? })
         });
         let run = segments::of(&frame);
         let mut parts = ArrayVec::<&[u8], PARTS>::new();
         let many: Vec<&[u8]>;
-        let fits = frame
-            .slices()
-            .all(|slice| parts.try_push(slice.octets).is_ok());
+        let fits = frame.slices().all(|slice| parts.try_push(slice.octets).is_ok());
         let gathered = if fits {
             &*parts
         } else {
@@ -344,10 +320,7 @@ impl FrameDevice for PacketWire {
     }
 
     fn losses(&mut self) -> u64 {
-        let lost = self
-            .device
-            .statistics()
-            .map_or(0, |s| s.dropped + s.inconsistent);
+        let lost = self.device.statistics().map_or(0, |s| s.dropped + s.inconsistent);
         lost + self.scrapped
     }
 

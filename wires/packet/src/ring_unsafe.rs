@@ -82,19 +82,12 @@ impl Rings {
         }) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (protection, flags) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::POPULATE,
-        );
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
         let base = unsafe { mmap(std::ptr::null_mut(), octets, protection, flags, socket, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self {
-            base,
-            octets,
-            rx,
-            tx,
-        })
+        Ok(Self { base, octets, rx, tx })
     }
 
     /// Shows `each` the frame in receiving slot `at`, or that the slot's words do not fit together, and gives the slot back to the
@@ -210,12 +203,8 @@ fn unpack<'a>(
     status: u32,
     data: &'a mut [u8],
 ) -> Result<Received<'a>, Inconsistent> {
-    let begin = usize::from(header.tp_mac)
-        .checked_sub(HEADER_OCTETS)
-        .ok_or(Inconsistent)?;
-    let end = begin
-        .checked_add(header.tp_snaplen as usize)
-        .ok_or(Inconsistent)?;
+    let begin = usize::from(header.tp_mac).checked_sub(HEADER_OCTETS).ok_or(Inconsistent)?;
+    let end = begin.checked_add(header.tp_snaplen as usize).ok_or(Inconsistent)?;
     if header.tp_snaplen > header.tp_len {
         return Err(Inconsistent);
     }
@@ -229,11 +218,7 @@ fn unpack<'a>(
         let place = data.get_mut(begin_tagged..end).ok_or(Inconsistent)?;
         place.copy_within(VLAN_OCTETS..VLAN_OCTETS + ADDRESSES_OCTETS, 0);
         let given = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-        let tpid = if given {
-            header.tp_vlan_tpid
-        } else {
-            TPID_8021Q
-        };
+        let tpid = if given { header.tp_vlan_tpid } else { TPID_8021Q };
         let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
         place
             .get_mut(ADDRESSES_OCTETS..ADDRESSES_OCTETS + VLAN_OCTETS)
@@ -276,9 +261,7 @@ mod tests {
     #[test]
     fn a_frame_is_found() {
         let mut data: Vec<u8> = (0..64).collect();
-        let found = unpack(&header(HEADER_OCTETS + 4, 20, 30), 0, &mut data)
-            .ok()
-            .unwrap();
+        let found = unpack(&header(HEADER_OCTETS + 4, 20, 30), 0, &mut data).ok().unwrap();
         assert_eq!(found.frame, (4..24).collect::<Vec<u8>>());
         assert_eq!((found.wire_octets, found.time_ns), (30, 2_000_000_007));
     }
@@ -287,49 +270,24 @@ mod tests {
     fn a_vlan_tag_is_put_back() {
         let mut data: Vec<u8> = (0..64).collect();
         let bits = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
-        let found = unpack(&header(HEADER_OCTETS + 4, 16, 16), bits, &mut data)
-            .ok()
-            .unwrap();
+        let found = unpack(&header(HEADER_OCTETS + 4, 16, 16), bits, &mut data).ok().unwrap();
         assert_eq!(
             found.frame,
-            [
-                &(4..16).collect::<Vec<u8>>()[..],
-                &[0x88, 0xa8, 0x20, 5],
-                &[16, 17, 18, 19]
-            ]
-            .concat()
+            [&(4..16).collect::<Vec<u8>>()[..], &[0x88, 0xa8, 0x20, 5], &[16, 17, 18, 19]].concat()
         );
         assert_eq!(found.wire_octets, 20);
         let mut data: Vec<u8> = (0..64).collect();
-        let found = unpack(
-            &header(HEADER_OCTETS + 4, 16, 16),
-            libc::TP_STATUS_VLAN_VALID,
-            &mut data,
-        )
-        .ok()
-        .unwrap();
+        let found =
+            unpack(&header(HEADER_OCTETS + 4, 16, 16), libc::TP_STATUS_VLAN_VALID, &mut data)
+                .ok()
+                .unwrap();
         assert_eq!(found.frame.get(12..14), Some([0x81, 0x00].as_slice()));
     }
 
     #[test]
     fn no_header_leads_outside_its_slot() {
         let values = [0, 1, 31, 32, 33, 35, 36, 63, 64, 95, 96, 97, 0x7fff, 0xffff];
-        let lengths = [
-            0,
-            1,
-            11,
-            12,
-            13,
-            27,
-            28,
-            32,
-            60,
-            64,
-            65,
-            0xffff,
-            u32::MAX - 32,
-            u32::MAX,
-        ];
+        let lengths = [0, 1, 11, 12, 13, 27, 28, 32, 60, 64, 65, 0xffff, u32::MAX - 32, u32::MAX];
         for mac in values {
             for kept in lengths {
                 for bits in [0, libc::TP_STATUS_VLAN_VALID] {

@@ -27,11 +27,7 @@ pub(crate) fn interface(socket: BorrowedFd<'_>, name: &str) -> io::Result<Interf
     let hardware = ask::<{ libc::SIOCGIFHWADDR as Opcode }>(socket, name)?;
     // SAFETY: each of the three questions fills the member read here, in the order of the questions.
     let (index, mtu, hardware) = unsafe {
-        (
-            index.ifr_ifru.ifru_ifindex,
-            mtu.ifr_ifru.ifru_mtu,
-            hardware.ifr_ifru.ifru_hwaddr,
-        )
+        (index.ifr_ifru.ifru_ifindex, mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr)
     };
     let [a, b, c, d, e, f, ..] = hardware.sa_data.map(|octet| octet as u8);
     Ok(Interface {
@@ -68,22 +64,14 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: libc::c_int, kind: u16) -> io:
     let octets = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the pointer and the length are those of one `sockaddr_ll`, which outlives the call.
     let answer = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), octets) };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets the interface take in frames for every hardware address, as long as the socket is open.
 pub(crate) fn set_promiscuous(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
     let kind = libc::PACKET_MR_PROMISC as libc::c_ushort;
-    let request = libc::packet_mreq {
-        mr_ifindex: index,
-        mr_type: kind,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
+    let request =
+        libc::packet_mreq { mr_ifindex: index, mr_type: kind, mr_alen: 0, mr_address: [0; 8] };
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
@@ -112,30 +100,17 @@ fn set<T: Copy>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::R
     // SAFETY: the pointer and the length are those of one `T`, which outlives the call; the system only reads it.
     let answer =
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, octets) };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Frames seen and frames dropped since the last question (`PACKET_STATISTICS`); the first number holds the second.
 pub(crate) fn statistics(socket: impl AsFd) -> io::Result<(u32, u32)> {
-    let mut answer = libc::tpacket_stats {
-        tp_packets: 0,
-        tp_drops: 0,
-    };
+    let mut answer = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut octets = size_of_val(&answer) as libc::socklen_t;
     let (fd, option) = (socket.as_fd().as_raw_fd(), libc::PACKET_STATISTICS);
     // SAFETY: the pointer and the length are those of one `tpacket_stats`, which outlives the call; any octets are valid there.
     let outcome = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_PACKET,
-            option,
-            (&raw mut answer).cast(),
-            &raw mut octets,
-        )
+        libc::getsockopt(fd, libc::SOL_PACKET, option, (&raw mut answer).cast(), &raw mut octets)
     };
     if outcome == 0 {
         Ok((answer.tp_packets, answer.tp_drops))

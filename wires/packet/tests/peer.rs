@@ -18,34 +18,16 @@ fn main() -> ExitCode {
         ("frames_cross_both_ways", frames_cross_both_ways),
         ("own_frames_are_not_received", own_frames_are_not_received),
         ("a_vlan_tag_survives", a_vlan_tag_survives),
-        (
-            "uncomputed_checksums_are_told",
-            uncomputed_checksums_are_told,
-        ),
+        ("uncomputed_checksums_are_told", uncomputed_checksums_are_told),
         ("the_ring_fills_and_empties", the_ring_fills_and_empties),
-        (
-            "a_reused_slot_spoils_no_frame",
-            a_reused_slot_spoils_no_frame,
-        ),
+        ("a_reused_slot_spoils_no_frame", a_reused_slot_spoils_no_frame),
         ("lost_frames_are_counted", lost_frames_are_counted),
-        (
-            "long_frames_come_whole_while_there_is_room",
-            long_frames_come_whole_while_there_is_room,
-        ),
+        ("long_frames_come_whole_while_there_is_room", long_frames_come_whole_while_there_is_room),
         ("runs_cross_whole", runs::cross_whole),
-        (
-            "impossible_frames_are_refused",
-            impossible_frames_are_refused,
-        ),
+        ("impossible_frames_are_refused", impossible_frames_are_refused),
         ("a_panic_spoils_nothing", a_panic_spoils_nothing),
-        (
-            "promiscuity_ends_with_the_device",
-            promiscuity_ends_with_the_device,
-        ),
-        (
-            "an_interface_going_down_is_told",
-            an_interface_going_down_is_told,
-        ),
+        ("promiscuity_ends_with_the_device", promiscuity_ends_with_the_device),
+        ("an_interface_going_down_is_told", an_interface_going_down_is_told),
         ("errors_tell_the_case", errors_tell_the_case),
     ])
 }
@@ -69,10 +51,7 @@ fn pair(label: &str) -> Pair {
 }
 
 fn open(space: &Space, name: &str, options: &Options) -> PacketDevice {
-    space
-        .enter(|| PacketDevice::open(name, options))
-        .unwrap()
-        .unwrap()
+    space.enter(|| PacketDevice::open(name, options)).unwrap().unwrap()
 }
 
 /// Sends one frame at once.
@@ -84,15 +63,8 @@ fn send(device: &mut PacketDevice, parts: &[&[u8]]) {
 /// Waits until the descriptor tells of a frame.
 fn wait(device: &PacketDevice) {
     let mut wanted = [PollFd::from_borrowed_fd(device.fd().as_fd(), PollFlags::IN)];
-    let limit = Timespec {
-        tv_sec: 2,
-        tv_nsec: 0,
-    };
-    assert_eq!(
-        rustix::event::poll(&mut wanted, Some(&limit)).unwrap(),
-        1,
-        "nothing came"
-    );
+    let limit = Timespec { tv_sec: 2, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wanted, Some(&limit)).unwrap(), 1, "nothing came");
 }
 
 /// The frames that arrive until there are `count`, or none comes for half a second.
@@ -114,39 +86,22 @@ fn frames_cross_both_ways() {
     let pair = pair("packet cross");
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options::default());
-    assert_eq!(
-        (left.name(), left.mtu(), left.frame_octets_max()),
-        ("v0", 1500, 1518)
-    );
+    assert_eq!((left.name(), left.mtu(), left.frame_octets_max()), ("v0", 1500, 1518));
     let (here, there) = (left.hardware_address(), right.hardware_address());
     assert_ne!(here, there);
     for at in 0..600u16 {
-        send(
-            &mut left,
-            &[&there, &here, &EXPERIMENT, b"down", &at.to_be_bytes()],
-        );
-        send(
-            &mut right,
-            &[&here, &there, &EXPERIMENT, b"back", &at.to_be_bytes()],
-        );
+        send(&mut left, &[&there, &here, &EXPERIMENT, b"down", &at.to_be_bytes()]);
+        send(&mut right, &[&here, &there, &EXPERIMENT, b"back", &at.to_be_bytes()]);
         let (down, back) = (frames(&mut right, 1), frames(&mut left, 1));
         let expected = [&there[..], &here, &EXPERIMENT, b"down", &at.to_be_bytes()].concat();
         assert_eq!(down[0].0, expected);
         assert_eq!(&back[0].0[14..], [&b"back"[..], &at.to_be_bytes()].concat());
         let info = down[0].1;
-        assert_eq!(
-            (info.wire_octets, info.truncated, info.checksum_not_ready),
-            (20, false, false)
-        );
+        assert_eq!((info.wire_octets, info.truncated, info.checksum_not_ready), (20, false, false));
     }
     let counted = left.statistics().unwrap();
     assert_eq!(
-        (
-            counted.received,
-            counted.queued,
-            counted.dropped,
-            counted.inconsistent
-        ),
+        (counted.received, counted.queued, counted.dropped, counted.inconsistent),
         (600, 600, 0, 0)
     );
 }
@@ -155,14 +110,7 @@ fn own_frames_are_not_received() {
     needs_root!();
     needs_program!("ip");
     let pair = pair("packet own");
-    let mut left = open(
-        &pair.left,
-        "v0",
-        &Options {
-            bypass_queues: false,
-            ..Options::default()
-        },
-    );
+    let mut left = open(&pair.left, "v0", &Options { bypass_queues: false, ..Options::default() });
     let mut right = open(&pair.right, "v1", &Options::default());
     send(&mut left, &[&[0xff; 12], &EXPERIMENT, b"to all"]);
     assert_eq!(frames(&mut right, 1).len(), 1);
@@ -187,10 +135,7 @@ fn a_vlan_tag_survives() {
         send(&mut left, &parts);
         let found = frames(&mut right, 1);
         assert_eq!(found[0].0, parts.concat());
-        assert_eq!(
-            (found[0].1.wire_octets, found[0].1.truncated),
-            (18 + payload.len(), false)
-        );
+        assert_eq!((found[0].1.wire_octets, found[0].1.truncated), (18 + payload.len(), false));
     }
 }
 
@@ -200,13 +145,8 @@ fn uncomputed_checksums_are_told() {
     let pair = pair("packet checksum");
     pair.left.address("v0", "10.93.0.1/24").unwrap();
     let mut right = open(&pair.right, "v1", &Options::default());
-    pair.left
-        .neighbour("v0", "10.93.0.2", right.hardware_address())
-        .unwrap();
-    let socket = pair
-        .left
-        .enter(|| UdpSocket::bind("10.93.0.1:7000").unwrap())
-        .unwrap();
+    pair.left.neighbour("v0", "10.93.0.2", right.hardware_address()).unwrap();
+    let socket = pair.left.enter(|| UdpSocket::bind("10.93.0.1:7000").unwrap()).unwrap();
     let mut sum_is_told_missing = |payload: &[u8]| {
         socket.send_to(payload, "10.93.0.2:7001").unwrap();
         let (frame, info) = frames(&mut right, 1).pop().unwrap();
@@ -231,29 +171,16 @@ fn the_ring_fills_and_empties() {
     needs_root!();
     needs_program!("ip");
     let pair = pair("packet full");
-    let mut left = open(
-        &pair.left,
-        "v0",
-        &Options {
-            tx_slots: 1,
-            ..Options::default()
-        },
-    );
+    let mut left = open(&pair.left, "v0", &Options { tx_slots: 1, ..Options::default() });
     let mut right = open(&pair.right, "v1", &Options::default());
     for _ in 0..3 {
         let mut queued = 0u8;
-        while left
-            .transmit(&[&[0xff; 12], &EXPERIMENT, &[queued]])
-            .unwrap()
-            == Transmitted::Queued
+        while left.transmit(&[&[0xff; 12], &EXPERIMENT, &[queued]]).unwrap() == Transmitted::Queued
         {
             queued += 1;
         }
         assert_eq!(queued, 32, "a block of 64 KiB holds 32 slots of 2 KiB");
-        assert!(
-            frames(&mut right, 1).is_empty(),
-            "nothing leaves before a flush"
-        );
+        assert!(frames(&mut right, 1).is_empty(), "nothing leaves before a flush");
         assert_eq!(left.flush().unwrap(), 0);
         let found = frames(&mut right, 32);
         let marks: Vec<u8> = found.iter().map(|(frame, _)| frame[14]).collect();
@@ -269,31 +196,15 @@ fn a_reused_slot_spoils_no_frame() {
     needs_program!("ip");
     let pair = pair("packet reuse");
     pair.right.address("v1", "10.93.0.2/24").unwrap();
-    let mut left = open(
-        &pair.left,
-        "v0",
-        &Options {
-            tx_slots: 1,
-            ..Options::default()
-        },
-    );
+    let mut left = open(&pair.left, "v0", &Options { tx_slots: 1, ..Options::default() });
     let there = open(&pair.right, "v1", &Options::default()).hardware_address();
     // A reader that comes late: each of the 32 slots is used twice while the frames wait in its queue, which has room for 64.
-    let socket = pair
-        .right
-        .enter(|| UdpSocket::bind("10.93.0.2:7001").unwrap())
-        .unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_millis(500)))
-        .unwrap();
+    let socket = pair.right.enter(|| UdpSocket::bind("10.93.0.2:7001").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     for mark in 0..64u8 {
-        let ip = [
-            0x45, 0, 0x05, 0xdc, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 93, 0, 1, 10, 93, 0, 2,
-        ];
-        let sum: u32 = ip
-            .chunks(2)
-            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-            .sum();
+        let ip = [0x45, 0, 0x05, 0xdc, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 93, 0, 1, 10, 93, 0, 2];
+        let sum: u32 =
+            ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         let udp = [0x1b, 0x58, 0x1b, 0x59, 0x05, 0xc8, 0, 0];
         let parts = [
@@ -312,10 +223,7 @@ fn a_reused_slot_spoils_no_frame() {
     for mark in 0..64u8 {
         let count = socket.recv(&mut octets).unwrap();
         assert_eq!(count, 1472);
-        assert!(
-            octets[..count].iter().all(|octet| *octet == mark),
-            "frame {mark} was overwritten"
-        );
+        assert!(octets[..count].iter().all(|octet| *octet == mark), "frame {mark} was overwritten");
     }
 }
 
@@ -324,19 +232,9 @@ fn lost_frames_are_counted() {
     needs_program!("ip");
     let pair = pair("packet lost");
     let mut left = open(&pair.left, "v0", &Options::default());
-    let mut right = open(
-        &pair.right,
-        "v1",
-        &Options {
-            rx_slots: 1,
-            ..Options::default()
-        },
-    );
+    let mut right = open(&pair.right, "v1", &Options { rx_slots: 1, ..Options::default() });
     for _ in 0..100 {
-        assert_eq!(
-            left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(),
-            Transmitted::Queued
-        );
+        assert_eq!(left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(), Transmitted::Queued);
     }
     assert_eq!(left.flush().unwrap(), 0);
     std::thread::sleep(Duration::from_millis(50));
@@ -344,11 +242,7 @@ fn lost_frames_are_counted() {
     assert_eq!(frames(&mut right, 100).len(), 22);
     let counted = right.statistics().unwrap();
     assert_eq!((counted.received, counted.dropped), (32, 68));
-    assert_eq!(
-        right.statistics().unwrap(),
-        counted,
-        "asking does not forget"
-    );
+    assert_eq!(right.statistics().unwrap(), counted, "asking does not forget");
     send(&mut left, &[&[0xff; 12], &EXPERIMENT, b"again"]);
     assert_eq!(frames(&mut right, 1).len(), 1);
 }
@@ -357,10 +251,7 @@ fn long_frames_come_whole_while_there_is_room() {
     needs_root!();
     needs_program!("ip");
     let pair = pair("packet long");
-    let little = Options {
-        long_octets: 1,
-        ..Options::default()
-    };
+    let little = Options { long_octets: 1, ..Options::default() };
     let mut right = open(&pair.right, "v1", &little);
     pair.left.mtu("v0", 9000).unwrap();
     pair.right.mtu("v1", 9000).unwrap();
@@ -393,30 +284,12 @@ fn impossible_frames_are_refused() {
     needs_program!("ip");
     let pair = pair("packet refuse");
     let mut left = open(&pair.left, "v0", &Options::default());
-    let (short, long) = (
-        left.transmit(&[&[0; 13]]),
-        left.transmit(&[&[0; 14], &[0; 1501]]),
-    );
+    let (short, long) = (left.transmit(&[&[0; 13]]), left.transmit(&[&[0; 14], &[0; 1501]]));
     assert_eq!(short.unwrap_err(), TransmitError::TooShort { octets: 13 });
-    assert_eq!(
-        long.unwrap_err(),
-        TransmitError::TooLong {
-            octets: 1515,
-            octets_max: 1514
-        }
-    );
+    assert_eq!(long.unwrap_err(), TransmitError::TooLong { octets: 1515, octets_max: 1514 });
     let tagged = left.transmit(&[&[0; 12], &[0x81, 0, 0, 1, 8, 0], &[0; 1501]]);
-    assert_eq!(
-        tagged.unwrap_err(),
-        TransmitError::TooLong {
-            octets: 1519,
-            octets_max: 1518
-        }
-    );
-    assert_eq!(
-        (left.flush().unwrap(), left.statistics().unwrap().queued),
-        (0, 0)
-    );
+    assert_eq!(tagged.unwrap_err(), TransmitError::TooLong { octets: 1519, octets_max: 1518 });
+    assert_eq!((left.flush().unwrap(), left.statistics().unwrap().queued), (0, 0));
 }
 
 fn a_panic_spoils_nothing() {
@@ -426,16 +299,11 @@ fn a_panic_spoils_nothing() {
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options::default());
     for mark in [1, 2] {
-        send(
-            &mut left,
-            &[&[0xff; 12], &[0x81, 0, 0, 5], &EXPERIMENT, &[mark; 46]],
-        );
+        send(&mut left, &[&[0xff; 12], &[0x81, 0, 0, 5], &EXPERIMENT, &[mark; 46]]);
     }
     wait(&right);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        right.receive(1, |_, _| {
-            std::panic::resume_unwind(Box::new("the caller's mistake"))
-        })
+        right.receive(1, |_, _| std::panic::resume_unwind(Box::new("the caller's mistake")))
     }));
     assert!(panicked.is_err());
     let found = frames(&mut right, 1);
@@ -447,14 +315,7 @@ fn promiscuity_ends_with_the_device() {
     needs_program!("ip");
     let pair = pair("packet promiscuous");
     let shown = || pair.left.exec(&["ip", "-d", "link", "show", "v0"]).unwrap();
-    let device = open(
-        &pair.left,
-        "v0",
-        &Options {
-            promiscuous: true,
-            ..Options::default()
-        },
-    );
+    let device = open(&pair.left, "v0", &Options { promiscuous: true, ..Options::default() });
     assert!(shown().contains("promiscuity 1"), "{}", shown());
     drop(device);
     assert!(shown().contains("promiscuity 0"), "{}", shown());
@@ -467,32 +328,16 @@ fn an_interface_going_down_is_told() {
     let mut left = open(&pair.left, "v0", &Options::default());
     assert!(left.take_error().unwrap().is_none());
     pair.left.ip(&["link", "set", "v0", "down"]).unwrap();
-    assert_eq!(
-        left.take_error().unwrap().unwrap().kind(),
-        std::io::ErrorKind::NetworkDown
-    );
+    assert_eq!(left.take_error().unwrap().unwrap().kind(), std::io::ErrorKind::NetworkDown);
     assert!(left.take_error().unwrap().is_none());
-    assert_eq!(
-        left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(),
-        Transmitted::Queued
-    );
-    assert_eq!(
-        left.flush().unwrap_err().kind(),
-        std::io::ErrorKind::NetworkDown
-    );
+    assert_eq!(left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(), Transmitted::Queued);
+    assert_eq!(left.flush().unwrap_err().kind(), std::io::ErrorKind::NetworkDown);
     pair.left.up("v0").unwrap();
     let mut right = open(&pair.right, "v1", &Options::default());
     assert_eq!(left.flush().unwrap(), 0);
-    assert_eq!(
-        frames(&mut right, 1).len(),
-        1,
-        "the frame stayed in the ring"
-    );
+    assert_eq!(frames(&mut right, 1).len(), 1, "the frame stayed in the ring");
     pair.left.ip(&["link", "del", "v0"]).unwrap();
-    assert_eq!(
-        left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(),
-        Transmitted::Queued
-    );
+    assert_eq!(left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(), Transmitted::Queued);
     assert!(left.flush().is_err());
     assert_eq!(left.receive(1, |_, _| {}), 0);
 }
@@ -502,9 +347,7 @@ fn errors_tell_the_case() {
     needs_program!("ip");
     let Pair { net, left, .. } = pair("packet errors");
     let refused = |name: &str, options: &Options| {
-        left.enter(|| PacketDevice::open(name, options))
-            .unwrap()
-            .unwrap_err()
+        left.enter(|| PacketDevice::open(name, options)).unwrap().unwrap_err()
     };
     for name in ["none", "", "a-name-that-is-too-long"] {
         let error = refused(name, &Options::default());
@@ -513,26 +356,13 @@ fn errors_tell_the_case() {
             "{error}"
         );
     }
-    left.ip(&["tuntap", "add", "dev", "tun0", "mode", "tun"])
-        .unwrap();
+    left.ip(&["tuntap", "add", "dev", "tun0", "mode", "tun"]).unwrap();
+    assert!(matches!(refused("tun0", &Options::default()), PacketError::NotEthernet { .. }));
     assert!(matches!(
-        refused("tun0", &Options::default()),
-        PacketError::NotEthernet { .. }
-    ));
-    assert!(matches!(
-        refused(
-            "v0",
-            &Options {
-                rx_slots: 0,
-                ..Options::default()
-            }
-        ),
+        refused("v0", &Options { rx_slots: 0, ..Options::default() }),
         PacketError::Rings { .. }
     ));
-    let loopback = left
-        .enter(|| PacketDevice::open("lo", &Options::default()))
-        .unwrap()
-        .unwrap();
+    let loopback = left.enter(|| PacketDevice::open("lo", &Options::default())).unwrap().unwrap();
     assert_eq!(loopback.mtu(), 65_536);
     let error = left
         .enter(|| {
@@ -548,11 +378,6 @@ fn errors_tell_the_case() {
         })
         .unwrap();
     assert!(matches!(error, PacketError::NotPermitted { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("sudo setcap cap_net_raw+ep $(which xk)"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("sudo setcap cap_net_raw+ep $(which xk)"), "{error}");
     drop(net);
 }

@@ -71,11 +71,7 @@ impl Capture {
 
     /// The interface for messages of one link type, entered with the first of them.
     fn interface(&self, output: &mut Output, edge: Edge<'_>) -> io::Result<InterfaceId> {
-        let Edge {
-            upper,
-            below,
-            link_type: known,
-        } = edge;
+        let Edge { upper, below, link_type: known } = edge;
         let link_type = known.unwrap_or(LinkType::USER0);
         let entered = output.interfaces.iter().find(|(of, _)| *of == link_type);
         if let Some((_, interface)) = entered {
@@ -86,9 +82,7 @@ impl Capture {
             None => format!("above {below}; packets of {upper} have no link type"),
         };
         let interface = Interface::new(&self.name, link_type).description(&description);
-        let interface = output
-            .writer
-            .add_interface(&interface.snap_octets(self.snap_octets))?;
+        let interface = output.writer.add_interface(&interface.snap_octets(self.snap_octets))?;
         output.interfaces.push((link_type, interface));
         Ok(interface)
     }
@@ -103,17 +97,11 @@ impl Capture {
             let link_type = below.as_ref().and_then(|l| link_type(cx, hop.upper, l));
             let below = below.as_ref().map_or("", |below| below.name());
             let upper = hop.upper.name();
-            let edge = Edge {
-                upper,
-                below,
-                link_type,
-            };
+            let edge = Edge { upper, below, link_type };
             let Ok(interface) = self.interface(output, edge) else {
                 return false;
             };
-            let Output {
-                writer, comment, ..
-            } = output;
+            let Output { writer, comment, .. } = output;
             comment.clear();
             // Writing to a string does not fail.
             let _ = write!(comment, "{upper} > {below}");
@@ -132,14 +120,9 @@ impl Capture {
                     &many
                 }
             };
-            let time = self
-                .epoch
-                .get()
-                .saturating_add(Duration::from_nanos(cx.now().as_ns()));
+            let time = self.epoch.get().saturating_add(Duration::from_nanos(cx.now().as_ns()));
             let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            let frame = Frame::new(time_ns, parts)
-                .direction(direction)
-                .comment(comment);
+            let frame = Frame::new(time_ns, parts).direction(direction).comment(comment);
             writer.write(interface, &frame).is_ok()
         });
         if !written {

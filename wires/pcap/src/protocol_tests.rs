@@ -28,33 +28,19 @@ impl Protocol for Sink {
 fn kernel() -> Kernel {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    Kernel::new(Config {
-        random: Random::new(1),
-        pool,
-        shepherds,
-        timers_max: 1,
-    })
+    Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 1 })
 }
 
 fn wire(cx: &Kernel) -> ProtocolRef {
     let (entry, params) = (&xk_loopback::ENTRY, Params::default());
-    (entry.build)(&mut Build {
-        cx,
-        entry,
-        name: "wire",
-        lowers: &[],
-        params: &params,
-    })
-    .unwrap()
+    (entry.build)(&mut Build { cx, entry, name: "wire", lowers: &[], params: &params }).unwrap()
 }
 
 /// Sends two messages through the layer.
 fn traffic(cx: &Kernel, wire: &ProtocolRef, capture: &ProtocolRef) {
     let sink = cx.add_protocol("sink", "sink", Sink);
     cx.start().unwrap();
-    let session = capture
-        .open(cx, Upper::new(&sink), Participants::default())
-        .unwrap();
+    let session = capture.open(cx, Upper::new(&sink), Participants::default()).unwrap();
     for n in 1..=2 {
         cx.set_now(Time::from_us(u64::from(n)));
         let mut message = cx.pool().copy_from(0, &[n; 3]).unwrap();
@@ -75,13 +61,7 @@ fn captured(file: &std::path::Path, snap: u64, epoch: Option<Duration>) -> Vec<u
     params.set("snap", Value::Octets(snap));
     let lowers = core::slice::from_ref(&wire);
     let entry = &crate::ENTRY;
-    let mut build = Build {
-        cx: &cx,
-        entry,
-        name: "tap of one",
-        lowers,
-        params: &params,
-    };
+    let mut build = Build { cx: &cx, entry, name: "tap of one", lowers, params: &params };
     let capture = (entry.build)(&mut build).unwrap();
     traffic(&cx, &wire, &capture);
     cx.stop();
@@ -118,21 +98,14 @@ fn what_crosses_is_in_the_file() {
             Block::InterfaceDescription(idb) => assert_eq!((idb.linktype.0, idb.snaplen), (147, 4)),
             Block::EnhancedPacket(epb) => {
                 let time_ns = (u64::from(epb.ts_high) << 32) | u64::from(epb.ts_low);
-                let comment = epb
-                    .options
-                    .first()
-                    .map(|o| o.value.to_vec())
-                    .unwrap_or_default();
+                let comment = epb.options.first().map(|o| o.value.to_vec()).unwrap_or_default();
                 frames.push((time_ns, epb.origlen, epb.data[..4].to_vec(), comment));
             }
             _ => {}
         }
     }
     let times: Vec<u64> = frames.iter().map(|f| f.0).collect();
-    assert_eq!(
-        times,
-        [1_000_001_000, 1_000_001_000, 1_000_002_000, 1_000_002_000]
-    );
+    assert_eq!(times, [1_000_001_000, 1_000_001_000, 1_000_002_000, 1_000_002_000]);
     assert!(frames.iter().all(|f| f.1 == 5));
     assert_eq!(frames[0].2, [1, 1, 1, 9]);
     let text = String::from_utf8_lossy(&octets);
@@ -180,18 +153,10 @@ fn the_link_type_is_that_of_what_crosses() {
     let layer = xk_null::add(&cx, "null", above.clone(), 16);
     let (high, top) = capture("high", &layer);
     cx.numbers_mut()
-        .add(xk_core::numbers::Number {
-            upper: "ip",
-            lower: "null",
-            number: 1,
-        })
+        .add(xk_core::numbers::Number { upper: "ip", lower: "null", number: 1 })
         .unwrap();
     cx.numbers_mut()
-        .add(xk_core::numbers::Number {
-            upper: "arp",
-            lower: "null",
-            number: 2,
-        })
+        .add(xk_core::numbers::Number { upper: "arp", lower: "null", number: 2 })
         .unwrap();
     cx.start().unwrap();
     for kind in ["arp", "ip"] {
@@ -203,10 +168,7 @@ fn the_link_type_is_that_of_what_crosses() {
     for file in [low, lower] {
         assert_eq!(link_types(&std::fs::read(file).unwrap()), wires);
     }
-    assert_eq!(
-        link_types(&std::fs::read(high).unwrap()),
-        (vec![147, 228], vec![0, 1])
-    );
+    assert_eq!(link_types(&std::fs::read(high).unwrap()), (vec![147, 228], vec![0, 1]));
 }
 
 #[test]
@@ -224,20 +186,8 @@ fn a_file_that_cannot_be_made_is_reported() {
     params.set("file", Value::Text("/nowhere/at/all.pcapng".into()));
     let lowers = core::slice::from_ref(&wire);
     let entry = &crate::ENTRY;
-    let built = (entry.build)(&mut Build {
-        cx: &cx,
-        entry,
-        name: "pcap",
-        lowers,
-        params: &params,
-    });
-    assert!(matches!(
-        built,
-        Err(BuildError::Environment {
-            param: Some("file"),
-            ..
-        })
-    ));
+    let built = (entry.build)(&mut Build { cx: &cx, entry, name: "pcap", lowers, params: &params });
+    assert!(matches!(built, Err(BuildError::Environment { param: Some("file"), .. })));
 }
 
 /// An output with room for the file's head only.
@@ -247,11 +197,7 @@ impl Write for Small {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let taken = octets.len().min(self.0);
         self.0 -= taken;
-        if taken == 0 {
-            Err(io::ErrorKind::StorageFull.into())
-        } else {
-            Ok(taken)
-        }
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -40,62 +40,33 @@ fn another_reader_finds_everything() {
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
     let eth = Interface::new("client/eth", LinkType::ETHERNET).description("a simulated wire");
     let eth = writer.add_interface(&eth).unwrap();
-    let ip = writer
-        .add_interface(&Interface::new("client/ip", LinkType::IPV4).snap_octets(20))
-        .unwrap();
+    let ip =
+        writer.add_interface(&Interface::new("client/ip", LinkType::IPV4).snap_octets(20)).unwrap();
     let time_ns = 0x0123_4567_89ab_cdef;
     let frame = Frame::new(time_ns, &[&[1, 2, 3], &[], &[4, 5]]);
-    writer
-        .write(
-            eth,
-            &frame.direction(Direction::Inbound).comment("eth > ip"),
-        )
-        .unwrap();
-    writer
-        .write(
-            ip,
-            &Frame::new(5, &[&[7; 30]]).direction(Direction::Outbound),
-        )
-        .unwrap();
-    writer
-        .write(ip, &Frame::new(6, &[&[8; 4]]).wire_octets(1500))
-        .unwrap();
+    writer.write(eth, &frame.direction(Direction::Inbound).comment("eth > ip")).unwrap();
+    writer.write(ip, &Frame::new(5, &[&[7; 30]]).direction(Direction::Outbound)).unwrap();
+    writer.write(ip, &Frame::new(6, &[&[8; 4]]).wire_octets(1500)).unwrap();
     let octets = writer.into_inner();
     let found = blocks(&octets);
 
-    let Block::InterfaceDescription(idb) = &found[1] else {
-        panic!("{found:?}")
-    };
+    let Block::InterfaceDescription(idb) = &found[1] else { panic!("{found:?}") };
     assert_eq!((idb.linktype.0, idb.snaplen, idb.if_tsresol), (1, 0, 9));
     assert_eq!(option(&idb.options, 2), Some(b"client/eth".as_slice()));
-    assert_eq!(
-        option(&idb.options, 3),
-        Some(b"a simulated wire".as_slice())
-    );
-    let Block::InterfaceDescription(idb) = &found[2] else {
-        panic!("{found:?}")
-    };
+    assert_eq!(option(&idb.options, 3), Some(b"a simulated wire".as_slice()));
+    let Block::InterfaceDescription(idb) = &found[2] else { panic!("{found:?}") };
     assert_eq!((idb.linktype.0, idb.snaplen, idb.if_tsresol), (228, 20, 9));
 
-    let Block::EnhancedPacket(epb) = &found[3] else {
-        panic!("{found:?}")
-    };
-    assert_eq!(
-        (u64::from(epb.ts_high) << 32) | u64::from(epb.ts_low),
-        time_ns
-    );
+    let Block::EnhancedPacket(epb) = &found[3] else { panic!("{found:?}") };
+    assert_eq!((u64::from(epb.ts_high) << 32) | u64::from(epb.ts_low), time_ns);
     assert_eq!((epb.if_id, epb.caplen, epb.origlen), (0, 5, 5));
     assert_eq!(epb.data.get(..5), Some([1, 2, 3, 4, 5].as_slice()));
     assert_eq!(option(&epb.options, 1), Some(b"eth > ip".as_slice()));
     assert_eq!(option(&epb.options, 2), Some(1u32.to_le_bytes().as_slice()));
-    let Block::EnhancedPacket(epb) = &found[4] else {
-        panic!("{found:?}")
-    };
+    let Block::EnhancedPacket(epb) = &found[4] else { panic!("{found:?}") };
     assert_eq!((epb.if_id, epb.caplen, epb.origlen), (1, 20, 30));
     assert_eq!(option(&epb.options, 2), Some(2u32.to_le_bytes().as_slice()));
-    let Block::EnhancedPacket(epb) = &found[5] else {
-        panic!("{found:?}")
-    };
+    let Block::EnhancedPacket(epb) = &found[5] else { panic!("{found:?}") };
     assert_eq!((epb.caplen, epb.origlen), (4, 1500));
     assert!(epb.options.is_empty());
     assert_eq!(found.len(), 6);
@@ -111,24 +82,17 @@ fn what_does_not_fit_is_refused_or_cut() {
     );
     // The limit of 65535 octets falls inside a character of two.
     let long = "ä".repeat(40_000);
-    let id = writer
-        .add_interface(&Interface::new(&long, LinkType::USER0))
-        .unwrap();
+    let id = writer.add_interface(&Interface::new(&long, LinkType::USER0)).unwrap();
     let huge = vec![0; BLOCK_OCTETS_MAX];
     let before = writer.get_ref().len();
     assert_eq!(
-        writer
-            .write(id, &Frame::new(0, &[&huge]))
-            .unwrap_err()
-            .kind(),
+        writer.write(id, &Frame::new(0, &[&huge])).unwrap_err().kind(),
         io::ErrorKind::InvalidInput
     );
     assert_eq!(writer.get_ref().len(), before);
     let octets = writer.into_inner();
     let found = blocks(&octets);
-    let Block::InterfaceDescription(idb) = &found[1] else {
-        panic!("{found:?}")
-    };
+    let Block::InterfaceDescription(idb) = &found[1] else { panic!("{found:?}") };
     assert_eq!(option(&idb.options, 2).unwrap().len(), 65_534);
 }
 
@@ -154,12 +118,8 @@ impl Write for Slow {
 fn a_slow_output_gets_the_same_octets() {
     fn fill<W: Write>(out: W) -> W {
         let mut writer = Writer::new(out, "xk").unwrap();
-        let id = writer
-            .add_interface(&Interface::new("eth", LinkType::ETHERNET))
-            .unwrap();
-        writer
-            .write(id, &Frame::new(1, &[&[1; 61]]).comment("remark"))
-            .unwrap();
+        let id = writer.add_interface(&Interface::new("eth", LinkType::ETHERNET)).unwrap();
+        writer.write(id, &Frame::new(1, &[&[1; 61]]).comment("remark")).unwrap();
         writer.flush().unwrap();
         writer.into_inner()
     }

@@ -70,30 +70,19 @@ impl<'a> Interface<'a> {
     /// An interface without description and limit.
     #[must_use]
     pub fn new(name: &'a str, link_type: LinkType) -> Self {
-        Self {
-            name,
-            description: "",
-            link_type,
-            snap_octets: 0,
-        }
+        Self { name, description: "", link_type, snap_octets: 0 }
     }
 
     /// The same with a description.
     #[must_use]
     pub fn description(self, description: &'a str) -> Self {
-        Self {
-            description,
-            ..self
-        }
+        Self { description, ..self }
     }
 
     /// The same with a limit on the octets kept of a frame; 0 for none.
     #[must_use]
     pub fn snap_octets(self, snap_octets: u32) -> Self {
-        Self {
-            snap_octets,
-            ..self
-        }
+        Self { snap_octets, ..self }
     }
 }
 
@@ -120,13 +109,7 @@ impl<'a> Frame<'a> {
     /// A whole frame in parts, without direction and remark.
     #[must_use]
     pub fn new(time_ns: u64, parts: &'a [&'a [u8]]) -> Self {
-        Self {
-            time_ns,
-            direction: Direction::Unknown,
-            comment: "",
-            wire_octets: 0,
-            parts,
-        }
+        Self { time_ns, direction: Direction::Unknown, comment: "", wire_octets: 0, parts }
     }
 
     /// The same with a direction.
@@ -144,10 +127,7 @@ impl<'a> Frame<'a> {
     /// The same, cut from a frame of this many octets.
     #[must_use]
     pub fn wire_octets(self, wire_octets: usize) -> Self {
-        Self {
-            wire_octets,
-            ..self
-        }
+        Self { wire_octets, ..self }
     }
 }
 
@@ -167,11 +147,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What `out` gives.
     pub fn new(out: W, application: &str) -> io::Result<Self> {
-        let mut writer = Self {
-            out,
-            snap_octets: Vec::new(),
-            block: Vec::new(),
-        };
+        let mut writer = Self { out, snap_octets: Vec::new(), block: Vec::new() };
         let block = &mut writer.block;
         block.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         block.extend(1u16.to_le_bytes());
@@ -211,21 +187,12 @@ impl<W: Write> Writer<W> {
     /// `InvalidInput` when the interface is another writer's or the frame has more than 16 MiB, and nothing is written then;
     /// otherwise what the output gives.
     pub fn write(&mut self, interface: InterfaceId, frame: &Frame<'_>) -> io::Result<()> {
-        let snap = usize::try_from(interface.0)
-            .ok()
-            .and_then(|at| self.snap_octets.get(at))
-            .copied();
+        let snap =
+            usize::try_from(interface.0).ok().and_then(|at| self.snap_octets.get(at)).copied();
         let snap = snap.ok_or_else(|| invalid("an interface that this file does not describe"))?;
-        let given = frame
-            .parts
-            .iter()
-            .try_fold(0usize, |sum, part| sum.checked_add(part.len()));
+        let given = frame.parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.len()));
         let given = given.ok_or_else(|| invalid("a frame longer than memory"))?;
-        let kept = if snap == 0 {
-            given
-        } else {
-            given.min(snap as usize)
-        };
+        let kept = if snap == 0 { given } else { given.min(snap as usize) };
         if kept > BLOCK_OCTETS_MAX - BLOCK_OVERHEAD - 3 * OPTION_OCTETS_MAX {
             return Err(invalid("a frame too long for a capture"));
         }

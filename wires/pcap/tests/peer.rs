@@ -9,15 +9,9 @@ use xk_testkit::{needs_program, peer};
 
 fn main() -> ExitCode {
     peer::main(&[
-        (
-            "tshark_reads_what_was_written",
-            tshark_reads_what_was_written,
-        ),
+        ("tshark_reads_what_was_written", tshark_reads_what_was_written),
         ("tshark_finds_what_is_wrong", tshark_finds_what_is_wrong),
-        (
-            "tshark_reads_nothing_into_a_port",
-            tshark_reads_nothing_into_a_port,
-        ),
+        ("tshark_reads_nothing_into_a_port", tshark_reads_nothing_into_a_port),
         ("tshark_refuses_a_cut_file", tshark_refuses_a_cut_file),
     ])
 }
@@ -88,34 +82,14 @@ fn tshark_reads_what_was_written() {
     let eth = writer
         .add_interface(&Interface::new("client/eth", LinkType::ETHERNET).description("a wire"))
         .unwrap();
-    let ip = writer
-        .add_interface(&Interface::new("client/ip", LinkType::IPV4))
-        .unwrap();
-    let user = writer
-        .add_interface(&Interface::new("client/rpc", LinkType::USER0))
-        .unwrap();
-    let out = Frame::new(1_000_000_007, &[])
-        .direction(Direction::Outbound)
-        .comment("client: ip > eth");
+    let ip = writer.add_interface(&Interface::new("client/ip", LinkType::IPV4)).unwrap();
+    let user = writer.add_interface(&Interface::new("client/rpc", LinkType::USER0)).unwrap();
+    let out =
+        Frame::new(1_000_000_007, &[]).direction(Direction::Outbound).comment("client: ip > eth");
     let ping = ping();
-    writer
-        .write(
-            eth,
-            &Frame {
-                parts: &[&ETHERNET, &ping],
-                ..out
-            },
-        )
-        .unwrap();
-    writer
-        .write(
-            ip,
-            &Frame::new(1_000_000_009, &[&ping]).direction(Direction::Inbound),
-        )
-        .unwrap();
-    writer
-        .write(user, &Frame::new(2_000_000_000, &[b"anything"]))
-        .unwrap();
+    writer.write(eth, &Frame { parts: &[&ETHERNET, &ping], ..out }).unwrap();
+    writer.write(ip, &Frame::new(1_000_000_009, &[&ping]).direction(Direction::Inbound)).unwrap();
+    writer.write(user, &Frame::new(2_000_000_000, &[b"anything"])).unwrap();
     let file = Scratch::new("reads", &writer.into_inner());
     let report = check(&file.0, &[]).unwrap();
     assert_eq!(report.frames, 3);
@@ -130,10 +104,7 @@ fn tshark_reads_what_was_written() {
     ];
     let mut command = Command::new("tshark");
     command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
-    command
-        .arg("-r")
-        .arg(&file.0)
-        .args(["-n", "-T", "fields", "-E", "separator=,"]);
+    command.arg("-r").arg(&file.0).args(["-n", "-T", "fields", "-E", "separator=,"]);
     for field in fields {
         command.args(["-e", field]);
     }
@@ -179,9 +150,7 @@ fn tshark_reads_nothing_into_a_port() {
     needs_program!("tshark");
     let text: Vec<u8> = (0..60).collect();
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-    let ip = writer
-        .add_interface(&Interface::new("ip", LinkType::IPV4))
-        .unwrap();
+    let ip = writer.add_interface(&Interface::new("ip", LinkType::IPV4)).unwrap();
     // The one that means something is VXLAN's.
     for port in (1..=12_000_u16).filter(|port| *port != 4789) {
         let mut udp = 50_000_u16.to_be_bytes().to_vec();
@@ -197,11 +166,7 @@ fn tshark_reads_nothing_into_a_port() {
     assert_eq!(report.frames, 2 * 11_999);
     let some = report.problems.iter().take(5).map(ToString::to_string);
     let some: Vec<String> = some.collect();
-    assert!(
-        report.is_clean(),
-        "{} problems: {some:#?}",
-        report.problems.len()
-    );
+    assert!(report.is_clean(), "{} problems: {some:#?}", report.problems.len());
 }
 
 fn tshark_finds_what_is_wrong() {
@@ -211,29 +176,16 @@ fn tshark_finds_what_is_wrong() {
     let mut wrong_icmp = ping();
     wrong_icmp[25] ^= 1;
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-    let ip = writer
-        .add_interface(&Interface::new("ip", LinkType::IPV4))
-        .unwrap();
-    for (at, octets) in [
-        ping(),
-        wrong_ip,
-        wrong_icmp,
-        datagram(0),
-        datagram(1),
-        packet(1, &[8, 0]),
-    ]
-    .iter()
-    .enumerate()
+    let ip = writer.add_interface(&Interface::new("ip", LinkType::IPV4)).unwrap();
+    for (at, octets) in [ping(), wrong_ip, wrong_icmp, datagram(0), datagram(1), packet(1, &[8, 0])]
+        .iter()
+        .enumerate()
     {
         writer.write(ip, &Frame::new(at as u64, &[octets])).unwrap();
     }
     let file = Scratch::new("wrong", &writer.into_inner());
     let report = check(&file.0, &[]).unwrap();
-    let frames: Vec<u64> = report
-        .problems
-        .iter()
-        .map(|problem| problem.frame)
-        .collect();
+    let frames: Vec<u64> = report.problems.iter().map(|problem| problem.frame).collect();
     for frame in [2, 3, 5, 6] {
         assert!(frames.contains(&frame), "frame {frame}: {report}");
     }
@@ -252,15 +204,10 @@ fn tshark_finds_what_is_wrong() {
 fn tshark_refuses_a_cut_file() {
     needs_program!("tshark");
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-    let ip = writer
-        .add_interface(&Interface::new("ip", LinkType::IPV4))
-        .unwrap();
+    let ip = writer.add_interface(&Interface::new("ip", LinkType::IPV4)).unwrap();
     writer.write(ip, &Frame::new(0, &[&ping()])).unwrap();
     let octets = writer.into_inner();
     let file = Scratch::new("cut", &octets[..octets.len() - 5]);
     assert!(matches!(check(&file.0, &[]), Err(CheckError::File { .. })));
-    assert!(matches!(
-        check("/nonexistent.pcapng", &[]),
-        Err(CheckError::File { .. })
-    ));
+    assert!(matches!(check("/nonexistent.pcapng", &[]), Err(CheckError::File { .. })));
 }

@@ -86,10 +86,7 @@ mod tests {
 
     fn reports(set: &OwnedFd) -> usize {
         let mut events = Vec::with_capacity(4);
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let room = rustix::buffer::spare_capacity(&mut events);
         epoll::wait(set, room, Some(&at_once)).unwrap()
     }
@@ -99,13 +96,7 @@ mod tests {
         let (ringer, read) = pipe().unwrap();
         let bell = Bell::accept(Foreign::new(read)).unwrap();
         let set = epoll::create(CreateFlags::CLOEXEC).unwrap();
-        epoll::add(
-            &set,
-            &bell,
-            EventData::new_u64(1),
-            EventFlags::IN | EventFlags::ET,
-        )
-        .unwrap();
+        epoll::add(&set, &bell, EventData::new_u64(1), EventFlags::IN | EventFlags::ET).unwrap();
         for round in 0..10_000 {
             assert_eq!(reports(&set), 0, "{round}");
             ringer.ring();

@@ -19,11 +19,7 @@ pub struct Peer {
 /// # Errors
 /// If the descriptor is no connected socket of unix(7).
 pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut octets = size_of_val(&peer) as libc::socklen_t;
     // SAFETY: pointer and length are those of one `ucred`, which outlives the call; any octets are valid there.
     let answer = unsafe {
@@ -36,10 +32,7 @@ pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
         )
     };
     if answer == 0 {
-        Ok(Peer {
-            uid: peer.uid,
-            pid: peer.pid,
-        })
+        Ok(Peer { uid: peer.uid, pid: peer.pid })
     } else {
         Err(io::Error::last_os_error())
     }

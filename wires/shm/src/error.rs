@@ -88,10 +88,7 @@ pub enum ShmError {
 
 impl ShmError {
     pub(crate) fn system(action: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
-        move |errno| Self::System {
-            action,
-            source: errno.into(),
-        }
+        move |errno| Self::System { action, source: errno.into() }
     }
 }
 

@@ -54,17 +54,11 @@ impl AsRawFd for Foreign {
 /// Whether it is a socket to which nothing more can come, and in which nothing lies.
 fn is_empty_socket(fd: &OwnedFd) -> bool {
     // A socket that listens is not connected; nothing can lie in it.
-    if !matches!(
-        rustix::net::shutdown(fd, Shutdown::Both),
-        Ok(()) | Err(Errno::NOTCONN)
-    ) {
+    if !matches!(rustix::net::shutdown(fd, Shutdown::Both), Ok(()) | Err(Errno::NOTCONN)) {
         return false;
     }
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    matches!(
-        rustix::net::recv(fd, &mut [0; 1], flags),
-        Ok((0, 0)) | Err(Errno::AGAIN)
-    )
+    matches!(rustix::net::recv(fd, &mut [0; 1], flags), Ok((0, 0)) | Err(Errno::AGAIN))
 }
 
 impl Drop for Foreign {
@@ -79,9 +73,7 @@ impl Drop for Foreign {
             drop(fd);
             CLOSING.fetch_sub(1, Ordering::Relaxed);
         };
-        let thread = std::thread::Builder::new()
-            .name("xk-close".into())
-            .stack_size(STACK_OCTETS);
+        let thread = std::thread::Builder::new().name("xk-close".into()).stack_size(STACK_OCTETS);
         if thread.spawn(close).is_err() {
             // It has been closed here.
             CLOSING.fetch_sub(1, Ordering::Relaxed);

@@ -91,11 +91,7 @@ fn send(own: &mut End, a: u8, b: u8, counters: &mut Counters) {
     let octets = usize::from(b);
     let frame = [a; 256];
     let sent = own.send(&frame[..octets]);
-    assert_eq!(
-        sent == Err(SendError::TooLong),
-        octets > FRAME_OCTETS_MAX,
-        "a length of {octets}"
-    );
+    assert_eq!(sent == Err(SendError::TooLong), octets > FRAME_OCTETS_MAX, "a length of {octets}");
     match sent {
         Ok(()) => counters.sent[0] += 1,
         Err(SendError::Full) => counters.sent[1] += 1,

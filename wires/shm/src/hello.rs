@@ -132,10 +132,7 @@ mod tests {
             Refusal::Other(77),
         ];
         let refusals = refusals.into_iter().map(Hello::Refusal);
-        [Hello::Request(geometry), Hello::Grant(geometry)]
-            .into_iter()
-            .chain(refusals)
-            .collect()
+        [Hello::Request(geometry), Hello::Grant(geometry)].into_iter().chain(refusals).collect()
     }
 
     #[test]

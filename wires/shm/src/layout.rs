@@ -55,10 +55,7 @@ impl Geometry {
         let fits = slots.is_power_of_two()
             && (SLOTS_MIN..=SLOTS_MAX).contains(&slots)
             && (FRAME_OCTETS_LEAST..=FRAME_OCTETS_MOST).contains(&frame_octets_max);
-        fits.then_some(Self {
-            slots,
-            frame_octets_max,
-        })
+        fits.then_some(Self { slots, frame_octets_max })
     }
 
     /// How many frames a direction holds.
@@ -93,21 +90,14 @@ impl Geometry {
             return 0;
         }
         let stride = octets.next_multiple_of(BUFFER_ALIGN);
-        if stride.is_multiple_of(PAGE_OCTETS) {
-            stride + BUFFER_ALIGN
-        } else {
-            stride
-        }
+        if stride.is_multiple_of(PAGE_OCTETS) { stride + BUFFER_ALIGN } else { stride }
     }
 }
 
 impl Default for Geometry {
     /// 512 frames of an Ethernet with an MTU of 1500.
     fn default() -> Self {
-        Self {
-            slots: 512,
-            frame_octets_max: 1514,
-        }
+        Self { slots: 512, frame_octets_max: 1514 }
     }
 }
 

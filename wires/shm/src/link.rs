@@ -62,15 +62,7 @@ pub struct Link {
 
 impl Link {
     pub(crate) fn new(end: End, socket: Foreign, ringer: Ringer, bell: Bell, peer: Peer) -> Self {
-        let mut link = Self {
-            end,
-            socket,
-            ringer,
-            bell,
-            peer,
-            sleeps: 0,
-            bed: None,
-        };
+        let mut link = Self { end, socket, ringer, bell, peer, sleeps: 0, bed: None };
         link.tell_processors();
         link
     }
@@ -112,11 +104,8 @@ impl Link {
     /// # Errors
     /// What the system refuses.
     pub fn pair(geometry: &Geometry) -> Result<(Self, Self), ShmError> {
-        let (memory, file) =
-            Memory::create(geometry.octets()).map_err(|source| ShmError::System {
-                action: "make shared memory",
-                source,
-            })?;
+        let (memory, file) = Memory::create(geometry.octets())
+            .map_err(|source| ShmError::System { action: "make shared memory", source })?;
         let other = Memory::accept(file.as_fd(), geometry.octets())?;
         let sockets = {
             use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -128,10 +117,8 @@ impl Link {
         let ((ringer, other_bell), (other_ringer, bell)) =
             pipes.map_err(ShmError::system("make a pipe"))?;
         let make = |memory: Memory, side, socket: OwnedFd, ringer, bell| {
-            let peer = peer_of(&socket).map_err(|source| ShmError::System {
-                action: "ask who the peer is",
-                source,
-            })?;
+            let peer = peer_of(&socket)
+                .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;
             let end = End::new(&Arc::new(memory), geometry, side);
             let parts = end.zip(Bell::accept(bell));
             let (end, bell) = parts.ok_or(ShmError::Hello("no link within one process"))?;
@@ -293,9 +280,5 @@ fn processors() -> u64 {
     };
     let low = (0..64).filter(|cpu| set.is_set(*cpu));
     let mask = low.fold(0u64, |mask, cpu| mask | 1 << cpu);
-    if mask.count_ones() == set.count() {
-        mask
-    } else {
-        0
-    }
+    if mask.count_ones() == set.count() { mask } else { 0 }
 }

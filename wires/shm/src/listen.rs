@@ -65,10 +65,9 @@ impl Listener {
         remove_stale(path)?;
         let denied = |action| {
             move |errno| match errno {
-                Errno::ACCESS | Errno::PERM | Errno::ROFS => ShmError::NotPermitted {
-                    path: path.into(),
-                    action: "make a socket at",
-                },
+                Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+                    ShmError::NotPermitted { path: path.into(), action: "make a socket at" }
+                }
                 other => ShmError::system(action)(other),
             }
         };
@@ -189,11 +188,7 @@ impl Listener {
             if self.pending.len() >= PENDING_MAX {
                 self.pending.remove(0);
             }
-            self.pending.push(Pending {
-                socket,
-                peer,
-                until: now + PATIENCE,
-            });
+            self.pending.push(Pending { socket, peer, until: now + PATIENCE });
         }
     }
 
@@ -252,15 +247,9 @@ impl Listener {
         let octets = ours.frame_octets_max();
         if asked.frame_octets_max() != octets {
             let why = Refusal::FrameOctets { octets };
-            return Err((
-                why,
-                "its frames have another length: give both the same mtu",
-            ));
+            return Err((why, "its frames have another length: give both the same mtu"));
         }
-        let bell = files
-            .pop()
-            .filter(|_| files.is_empty())
-            .and_then(Bell::accept);
+        let bell = files.pop().filter(|_| files.is_empty()).and_then(Bell::accept);
         let bell = bell.ok_or((Refusal::Malformed, "its bell is no pipe"))?;
         let slots = asked.slots().min(ours.slots());
         let geometry = Geometry::new(slots, octets);
@@ -291,10 +280,8 @@ enum Heard {
 /// Makes the memory and gives the other side its part.
 fn grant(socket: Foreign, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
     let memory = Memory::create(geometry.octets());
-    let (memory, file) = memory.map_err(|source| ShmError::System {
-        action: "make shared memory",
-        source,
-    })?;
+    let (memory, file) =
+        memory.map_err(|source| ShmError::System { action: "make shared memory", source })?;
     let end = End::new(&Arc::new(memory), &geometry, 0);
     let end = end.ok_or(ShmError::Hello("its link does not fit"))?;
     let (ringer, lent) = pipe().map_err(ShmError::system("make a pipe"))?;
@@ -318,10 +305,9 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
         OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     for _ in 0..LOCK_TRIES {
         let file = rustix::fs::open(&lock, flags, mode).map_err(|errno| match errno {
-            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP => ShmError::NotPermitted {
-                path: lock.clone(),
-                action: "open the lock file",
-            },
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP => {
+                ShmError::NotPermitted { path: lock.clone(), action: "open the lock file" }
+            }
             other => ShmError::system("open the lock file")(other),
         })?;
         let file = File::from(file);
@@ -332,9 +318,7 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
         }
         // Who had it before may have removed it meanwhile: then this lock is on a file that nobody else finds.
         let ours = file.metadata().map(|m| (m.dev(), m.ino())).ok();
-        let there = std::fs::symlink_metadata(&lock)
-            .map(|m| (m.dev(), m.ino()))
-            .ok();
+        let there = std::fs::symlink_metadata(&lock).map(|m| (m.dev(), m.ino())).ok();
         if ours.is_some() && ours == there {
             return Ok(Some(file));
         }

@@ -45,10 +45,7 @@ pub struct Options {
 impl Default for Options {
     /// The default [`Geometry`], and our own user alone.
     fn default() -> Self {
-        Self {
-            geometry: Geometry::default(),
-            peer_uid: rustix::process::geteuid().as_raw(),
-        }
+        Self { geometry: Geometry::default(), peer_uid: rustix::process::geteuid().as_raw() }
     }
 }
 
@@ -158,10 +155,7 @@ impl Meeting {
 
     /// The link is over: the other side is sought again, soon if it lasted, later if not.
     pub fn lost(&mut self, now: Instant) {
-        let lasted = self
-            .up
-            .take()
-            .map(|since| now.saturating_duration_since(since));
+        let lasted = self.up.take().map(|since| now.saturating_duration_since(since));
         if lasted.is_some_and(|lasted| lasted >= GOOD) {
             self.pause = PAUSE_MIN;
         }
@@ -187,12 +181,8 @@ impl Meeting {
     fn seek(&mut self, now: Instant) {
         match Attempt::begin(&self.path, &self.options, now) {
             Ok(attempt) => {
-                let added = epoll::add(
-                    &self.set,
-                    &attempt.socket,
-                    EventData::new_u64(0),
-                    EventFlags::IN,
-                );
+                let added =
+                    epoll::add(&self.set, &attempt.socket, EventData::new_u64(0), EventFlags::IN);
                 match added {
                     Ok(()) => self.state = State::Asking(attempt),
                     Err(errno) => self.fail(Some(ShmError::system("wait for a peer")(errno)), now),
@@ -255,10 +245,9 @@ impl Attempt {
         rustix::net::connect(&socket, &address).map_err(|errno| match errno {
             Errno::NOENT | Errno::CONNREFUSED => Connect::Nobody,
             Errno::AGAIN | Errno::INTR => Connect::Later,
-            Errno::ACCESS | Errno::PERM => Connect::Failed(ShmError::NotPermitted {
-                path: path.into(),
-                action: "connect to",
-            }),
+            Errno::ACCESS | Errno::PERM => {
+                Connect::Failed(ShmError::NotPermitted { path: path.into(), action: "connect to" })
+            }
             // A file of another kind, or a socket of another protocol.
             Errno::PROTOTYPE | Errno::NOTSOCK => {
                 Connect::Failed(ShmError::NotSocket { path: path.into() })
@@ -269,12 +258,7 @@ impl Attempt {
         let (ringer, bell) = pipe().map_err(failed("make a pipe"))?;
         let hello = Hello::Request(options.geometry).emit();
         socket::send(&socket, &hello, &[bell.as_fd()]).map_err(|_| Connect::Later)?;
-        Ok(Self {
-            socket,
-            ringer: Some(ringer),
-            peer,
-            until: now + PATIENCE,
-        })
+        Ok(Self { socket, ringer: Some(ringer), peer, until: now + PATIENCE })
     }
 
     /// The link, if it has been granted by now.
@@ -311,17 +295,12 @@ impl Attempt {
 
 /// Who is at the other end, if it may be.
 pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
-    let peer = peer_of(socket).map_err(|source| ShmError::System {
-        action: "ask who the peer is",
-        source,
-    })?;
+    let peer = peer_of(socket)
+        .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;
     if peer.uid == options.peer_uid {
         Ok(peer)
     } else {
-        Err(ShmError::Stranger {
-            uid: peer.uid,
-            expected: options.peer_uid,
-        })
+        Err(ShmError::Stranger { uid: peer.uid, expected: options.peer_uid })
     }
 }
 
@@ -334,17 +313,10 @@ const PATH_OCTETS_MAX: usize = 107;
 /// [`ShmError::Path`] or [`ShmError::NotSocket`], with a remedy.
 pub fn check_path(path: &Path) -> Result<(), ShmError> {
     use std::os::unix::fs::FileTypeExt;
-    let wrong = |what: String| {
-        Err(ShmError::Path {
-            path: path.into(),
-            what,
-        })
-    };
+    let wrong = |what: String| Err(ShmError::Path { path: path.into(), what });
     let octets = path.as_os_str().len();
     if octets > PATH_OCTETS_MAX {
-        return wrong(format!(
-            "it has {octets} octets, and {PATH_OCTETS_MAX} is the most"
-        ));
+        return wrong(format!("it has {octets} octets, and {PATH_OCTETS_MAX} is the most"));
     }
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().contains(&0) {
         return wrong("it names no file".into());

@@ -23,9 +23,7 @@ use crate::layout::{
 /// Alignment of memory on the heap, in octets: what a mapping has.
 const PAGE_OCTETS: usize = 4096;
 /// The seals that keep the file's size as it is.
-const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// The kind of file system of a memory file (`TMPFS_MAGIC` of `include/uapi/linux/magic.h`). One of huge pages has another,
 /// and may have no page when it is touched.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -91,10 +89,7 @@ impl Memory {
         let size = rustix::fs::fstat(fd).map_err(io::Error::from)?.st_size;
         let (size, expected) = (u64::try_from(size).unwrap_or(0), octets as u64);
         if size != expected {
-            return Err(MemoryError::Size {
-                octets: size,
-                expected,
-            });
+            return Err(MemoryError::Size { octets: size, expected });
         }
         Ok(Self::map(fd, octets)?)
     }
@@ -106,11 +101,7 @@ impl Memory {
         let base =
             unsafe { rustix::mm::mmap(nowhere, octets, protection, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self {
-            base,
-            octets,
-            heap: None,
-        })
+        Ok(Self { base, octets, heap: None })
     }
 
     /// Memory for two sides in one process, without a file.
@@ -161,10 +152,8 @@ impl SideLines {
     /// The lines of `side`; none if the memory is too small.
     pub(crate) fn new(memory: &Arc<Memory>, side: usize) -> Option<Self> {
         let at = side * SIDE_OCTETS;
-        (side < 2 && at + SIDE_OCTETS <= memory.octets).then(|| Self {
-            memory: Arc::clone(memory),
-            at,
-        })
+        (side < 2 && at + SIDE_OCTETS <= memory.octets)
+            .then(|| Self { memory: Arc::clone(memory), at })
     }
 
     /// Whether the side sleeps.
@@ -233,14 +222,12 @@ impl Lane {
 
     #[inline]
     fn slot(&self, position: u32) -> *mut u8 {
-        self.slots
-            .wrapping_add((position & self.mask) as usize * SLOT_OCTETS)
+        self.slots.wrapping_add((position & self.mask) as usize * SLOT_OCTETS)
     }
 
     #[inline]
     fn buffer(&self, position: u32) -> *mut u8 {
-        self.buffers
-            .wrapping_add((position & self.mask) as usize * self.stride)
+        self.buffers.wrapping_add((position & self.mask) as usize * self.stride)
     }
 
     /// The word in front of a slot.
@@ -279,20 +266,15 @@ impl Lane {
         let frame = &frame[..frame.len().min(INLINE_OCTETS)];
         let (words, rest) = frame.as_chunks::<8>();
         for (at, word) in words.iter().enumerate() {
-            self.word(position, at)
-                .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            self.word(position, at).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         }
         if !rest.is_empty() {
             let last = match frame.last_chunk::<8>() {
                 // The last eight octets without those that a whole word has had.
                 Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
-                None => rest
-                    .iter()
-                    .rev()
-                    .fold(0, |word, octet| word << 8 | u64::from(*octet)),
+                None => rest.iter().rev().fold(0, |word, octet| word << 8 | u64::from(*octet)),
             };
-            self.word(position, words.len())
-                .store(last.to_le(), Ordering::Relaxed);
+            self.word(position, words.len()).store(last.to_le(), Ordering::Relaxed);
         }
     }
 
@@ -302,10 +284,7 @@ impl Lane {
         let (words, rest) = to.as_chunks_mut::<8>();
         let count = words.len();
         for (at, word) in words.iter_mut().take(INLINE_OCTETS / 8).enumerate() {
-            *word = self
-                .word(position, at)
-                .load(Ordering::Relaxed)
-                .to_ne_bytes();
+            *word = self.word(position, at).load(Ordering::Relaxed).to_ne_bytes();
         }
         if !rest.is_empty() && count < INLINE_OCTETS / 8 {
             let last = self.word(position, count).load(Ordering::Relaxed);
@@ -322,13 +301,7 @@ impl Lane {
         let octets = part.len().min(self.stride - at);
         // SAFETY: the buffer has `stride` octets and lies inside the memory (see `header`), so `at..at + octets` does; `part`
         // has as many and cannot overlap it, since no reference to shared memory exists.
-        unsafe {
-            copy(
-                part.as_ptr(),
-                self.buffer(position).wrapping_add(at),
-                octets,
-            )
-        };
+        unsafe { copy(part.as_ptr(), self.buffer(position).wrapping_add(at), octets) };
     }
 
     /// Copies the first octets of the slot's buffer out: as many as `to` takes, at most what the buffer has.

@@ -54,11 +54,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         None => random_address(build.cx),
     };
     let meeting = Meeting::new(path(params), &options).map_err(environment)?;
-    build.add(Anchored::new(ShmWire::new(
-        meeting,
-        options.geometry,
-        address,
-    )))
+    build.add(Anchored::new(ShmWire::new(meeting, options.geometry, address)))
 }
 
 /// Looks whether the parameters will do on this machine.
@@ -82,32 +78,22 @@ fn options(params: &Params) -> Result<Options, BuildError> {
     let slots = params.number("slots", 512_u32);
     let mtu = params.octets("mtu", 1500);
     let octets = u32::try_from(mtu.saturating_add(HEADER_OCTETS)).unwrap_or(u32::MAX);
-    let wrong = |name, expected: &str| BuildError::Param {
-        name,
-        index: 0,
-        expected: expected.into(),
-    };
+    let wrong =
+        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     if !slots.is_power_of_two() {
         return Err(wrong("slots", "a power of two from 8 to 32768"));
     }
     let geometry = Geometry::new(slots, octets)
         .ok_or_else(|| wrong("mtu", "46 to 65536 octets, without the Ethernet header"))?;
     let own = Options::default();
-    Ok(Options {
-        geometry,
-        peer_uid: params.number("peer_uid", own.peer_uid),
-    })
+    Ok(Options { geometry, peer_uid: params.number("peer_uid", own.peer_uid) })
 }
 
 fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
     let expected = "the address of one station, such as 02:00:00:00:00:01";
     let address = params.parse::<EthAddr>("address", expected)?;
     if address.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param {
-            name: "address",
-            index: 0,
-            expected: expected.into(),
-        });
+        return Err(BuildError::Param { name: "address", index: 0, expected: expected.into() });
     }
     Ok(address)
 }
@@ -124,11 +110,7 @@ fn random_address(cx: &Kernel) -> EthAddr {
 fn environment(error: ShmError) -> BuildError {
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment {
-        param: Some("path"),
-        what: what.into(),
-        help: help.into(),
-    }
+    BuildError::Environment { param: Some("path"), what: what.into(), help: help.into() }
 }
 
 /// A pipe that the executor may still sleep on though its link is gone.
@@ -195,11 +177,8 @@ impl ShmWire {
         };
         let links = self.links.get();
         let trouble = self.trouble.borrow();
-        let last = if trouble.is_empty() {
-            String::new()
-        } else {
-            format!(", last trouble: {trouble}")
-        };
+        let last =
+            if trouble.is_empty() { String::new() } else { format!(", last trouble: {trouble}") };
         format!("{}, {state}, {links} links so far{last}", self.address)
     }
 
@@ -237,11 +216,7 @@ impl ShmWire {
     /// Looks after the peer, or for one.
     #[cold]
     fn look(&self, cx: &Kernel, this: &ProtocolRef) {
-        let checked = self
-            .link
-            .borrow()
-            .as_ref()
-            .map(|link| (link.check(), link.end_slots()));
+        let checked = self.link.borrow().as_ref().map(|link| (link.check(), link.end_slots()));
         match checked {
             Some((Err(Lost::Gone), slots)) if self.last_frames.get().is_none() => {
                 // What it sent before it went is taken first.
@@ -285,12 +260,7 @@ impl ShmWire {
         *self.link.borrow_mut() = Some(link);
         // As often as links come, and those have pauses between them.
         notice(cx, || {
-            format!(
-                "{}: linked to process {} of user {}",
-                this.name(),
-                peer.pid,
-                peer.uid
-            )
+            format!("{}: linked to process {} of user {}", this.name(), peer.pid, peer.uid)
         });
     }
 

@@ -84,19 +84,13 @@ impl Sender {
             return Err(Broken::Consumed.into());
         }
         self.consumed = consumed;
-        if under_way - more < self.lane.slots() {
-            Ok(())
-        } else {
-            Err(SendError::Full)
-        }
+        if under_way - more < self.lane.slots() { Ok(()) } else { Err(SendError::Full) }
     }
 
     #[inline]
     fn finish(&mut self, octets: usize) {
         // Release: whoever sees the mark sees the frame.
-        self.lane
-            .header(self.next)
-            .store(header(self.next, octets), Ordering::Release);
+        self.lane.header(self.next).store(header(self.next, octets), Ordering::Release);
         self.next = self.next.wrapping_add(1);
     }
 }
@@ -145,11 +139,7 @@ impl Arrival<'_> {
     /// whole words are copied quicker.
     #[inline]
     pub fn octets_rounded(&self) -> usize {
-        if self.octets <= INLINE_OCTETS {
-            self.octets.next_multiple_of(8)
-        } else {
-            self.octets
-        }
+        if self.octets <= INLINE_OCTETS { self.octets.next_multiple_of(8) } else { self.octets }
     }
 
     /// Copies the frame out and consumes it. `to` may be shorter, then the frame is cut, or longer: then up to seven octets

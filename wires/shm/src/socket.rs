@@ -49,11 +49,7 @@ pub(crate) fn send(
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(octets)], &mut control, flags)?;
-    if sent == octets.len() {
-        Ok(())
-    } else {
-        Err(Errno::MSGSIZE)
-    }
+    if sent == octets.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
 /// Takes the next message, if there is one.

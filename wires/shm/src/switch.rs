@@ -136,12 +136,7 @@ impl Switch {
     pub fn ports(&self) -> impl Iterator<Item = (usize, Peer, PortCounters, usize)> {
         self.ports.iter().enumerate().filter_map(|(number, port)| {
             let port = port.as_ref()?;
-            Some((
-                number,
-                port.link.peer(),
-                port.counters,
-                port.addresses.len(),
-            ))
+            Some((number, port.link.peer(), port.counters, port.addresses.len()))
         })
     }
 
@@ -347,9 +342,7 @@ impl Switch {
             }
         }
         let free = self.ports.iter().position(Option::is_none);
-        let link = self
-            .listener
-            .step(now, free.is_some(), &self.options, &self.slow);
+        let link = self.listener.step(now, free.is_some(), &self.options, &self.slow);
         if self.listener.take_error().is_some() {
             self.counters.refused += 1;
         }
@@ -388,9 +381,8 @@ impl Switch {
         }
         if rests {
             let pending = self.listener.next_step();
-            let limit = pending.map_or(SLEEP_MAX, |at| {
-                at.saturating_duration_since(now).min(SLEEP_MAX)
-            });
+            let limit =
+                pending.map_or(SLEEP_MAX, |at| at.saturating_duration_since(now).min(SLEEP_MAX));
             let mut events: Vec<Event> = Vec::with_capacity(REPORTS_MAX);
             let room = rustix::buffer::spare_capacity(&mut events);
             let timeout = timespec(limit);

@@ -35,9 +35,7 @@ struct Party {
 
 impl Protocol for Party {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let session = self
-            .wire
-            .open(cx, Upper::new(this), Participants::default())?;
+        let session = self.wire.open(cx, Upper::new(this), Participants::default())?;
         self.session.set(Some(session));
         cx.schedule_protocol(this, EVERY, 0).map(drop)
     }
@@ -92,20 +90,10 @@ fn party() {
     }))));
     let mut params = Params::default();
     params.set("path", Value::Text(path.to_string_lossy().into_owned()));
-    let mut build = Build {
-        cx: &cx,
-        entry: &ENTRY,
-        name: "shm",
-        lowers: &[],
-        params: &params,
-    };
+    let mut build = Build { cx: &cx, entry: &ENTRY, name: "shm", lowers: &[], params: &params };
     let wire = (ENTRY.build)(&mut build).unwrap();
     let session = Cell::new(None);
-    let party = Party {
-        wire,
-        session,
-        answered,
-    };
+    let party = Party { wire, session, answered };
     cx.add_protocol("party", "party", party);
     cx.start().unwrap();
     let runner = Runner::new(cx, Idle::default()).unwrap();
@@ -238,10 +226,7 @@ fn a_survivor_carries_on_and_leaks_nothing() {
     );
     assert_eq!(now, descriptors);
     assert_eq!((shared, shared_now), (1, 1));
-    assert!(
-        octets_now < octets + (1 << 20),
-        "{octets} became {octets_now}"
-    );
+    assert!(octets_now < octets + (1 << 20), "{octets} became {octets_now}");
     assert_eq!(place.files(), 2, "one socket and one lock");
     last.kill();
 }

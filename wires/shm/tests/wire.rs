@@ -41,9 +41,7 @@ impl Place {
 
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
-        entries
-            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-            .collect()
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 }
 
@@ -55,23 +53,14 @@ impl Drop for Place {
 
 fn params(place: &Place) -> Params {
     let mut params = Params::default();
-    params.set(
-        "path",
-        Value::Text(place.socket().to_string_lossy().into_owned()),
-    );
+    params.set("path", Value::Text(place.socket().to_string_lossy().into_owned()));
     params.set("mtu", Value::Octets(1500));
     params.set("slots", Value::Integer(64));
     params
 }
 
 fn built(cx: &Kernel, params: &Params) -> Result<ProtocolRef, BuildError> {
-    (ENTRY.build)(&mut Build {
-        cx,
-        entry: &ENTRY,
-        name: "shm",
-        lowers: &[],
-        params,
-    })
+    (ENTRY.build)(&mut Build { cx, entry: &ENTRY, name: "shm", lowers: &[], params })
 }
 
 /// A kernel with the wire, and the program at the other end.
@@ -88,13 +77,7 @@ impl Scene {
         let cx = Rc::new(real_kernel(1 << 22).unwrap());
         let place = Place::new();
         let wire = built(&cx, &params(&place)).unwrap();
-        Self {
-            cx,
-            wire,
-            peer: std::cell::RefCell::new(None),
-            begun: Instant::now(),
-            place,
-        }
+        Self { cx, wire, peer: std::cell::RefCell::new(None), begun: Instant::now(), place }
     }
 
     fn linked() -> Self {
@@ -153,8 +136,7 @@ impl Scene {
     }
 
     fn open(&self, top: &Top) -> xk_core::SessionRef {
-        top.open(&self.cx, &self.wire, Participants::default())
-            .unwrap()
+        top.open(&self.cx, &self.wire, Participants::default()).unwrap()
     }
 }
 
@@ -189,17 +171,9 @@ fn frames_pass_both_ways_in_order() {
         .collect();
     for frame in &sent {
         scene.send(frame);
-        let mut message = scene
-            .cx
-            .pool()
-            .copy_from(128, &frame[frame.len() / 2..])
-            .unwrap();
+        let mut message = scene.cx.pool().copy_from(128, &frame[frame.len() / 2..]).unwrap();
         // A header in front and in another slice.
-        let front = scene
-            .cx
-            .pool()
-            .copy_from(0, &frame[..frame.len() / 2])
-            .unwrap();
+        let front = scene.cx.pool().copy_from(0, &frame[..frame.len() / 2]).unwrap();
         let mut whole = front;
         std::mem::swap(&mut whole, &mut message);
         message.join(whole);
@@ -224,16 +198,8 @@ fn answers_its_questions() {
     assert_eq!(wire.ask(cx, MaxPacket::default()).unwrap().octets, 1514);
     assert_eq!(wire.ask(cx, LinkType::default()).unwrap().number, 1);
     let address = wire.ask(cx, MyEther::default()).unwrap().address;
-    assert_eq!(
-        address[0] & 3,
-        2,
-        "of local administration, and one station's"
-    );
-    assert!(
-        scene
-            .describe()
-            .contains(&format!("process {}", std::process::id()))
-    );
+    assert_eq!(address[0] & 3, 2, "of local administration, and one station's");
+    assert!(scene.describe().contains(&format!("process {}", std::process::id())));
 }
 
 #[test]
@@ -242,19 +208,13 @@ fn what_is_sent_without_a_peer_or_room_is_counted() {
     scene.turn();
     let session = scene.open(&Top::add(&scene.cx, "top"));
     let message = || scene.cx.pool().copy_from(128, &[0; 60]).unwrap();
-    assert_eq!(
-        session.push(&scene.cx, message()),
-        Err(PushError::Unreachable)
-    );
+    assert_eq!(session.push(&scene.cx, message()), Err(PushError::Unreachable));
     assert_eq!(scene.drops(&LINK_DOWN), 1);
     scene.meet();
     for _ in 0..64 {
         session.push(&scene.cx, message()).unwrap();
     }
-    assert_eq!(
-        session.push(&scene.cx, message()),
-        Err(PushError::QueueFull)
-    );
+    assert_eq!(session.push(&scene.cx, message()), Err(PushError::QueueFull));
     assert_eq!(scene.drops(&xk_core::reason::QUEUE_FULL), 1);
 }
 
@@ -292,37 +252,18 @@ fn a_peer_that_writes_what_cannot_be_loses_its_link_only() {
     let session = scene.open(&Top::add(&scene.cx, "top"));
     // The slots of what the peer, which came second, sends lie behind ours.
     let first_slot = 4096 + 64 * 128;
-    scene
-        .peer
-        .borrow_mut()
-        .as_mut()
-        .unwrap()
-        .end()
-        .poke(first_slot, 1 << 32 | 60_000);
+    scene.peer.borrow_mut().as_mut().unwrap().end().poke(first_slot, 1 << 32 | 60_000);
     scene.until("the drop", || scene.drops(&LINK_BROKEN) == 1);
     scene.meet();
     let message = || scene.cx.pool().copy_from(128, &[0; 60]).unwrap();
-    scene
-        .peer
-        .borrow_mut()
-        .as_mut()
-        .unwrap()
-        .end()
-        .poke(256 + 128, 1 << 20);
+    scene.peer.borrow_mut().as_mut().unwrap().end().poke(256 + 128, 1 << 20);
     let mut pushed = (0..65).map(|_| session.push(&scene.cx, message()));
     assert!(pushed.by_ref().take(64).all(|pushed| pushed.is_ok()));
     assert_eq!(pushed.next(), Some(Err(PushError::Unreachable)));
     assert_eq!(scene.drops(&LINK_BROKEN), 2);
     // A word where silence is due.
     scene.meet();
-    let socket = scene
-        .peer
-        .borrow()
-        .as_ref()
-        .unwrap()
-        .socket()
-        .try_clone_to_owned()
-        .unwrap();
+    let socket = scene.peer.borrow().as_ref().unwrap().socket().try_clone_to_owned().unwrap();
     rustix::io::write(&socket, b"hello?").unwrap();
     scene.until("the drop", || scene.drops(&LINK_BROKEN) == 3);
     scene.meet();
@@ -439,10 +380,7 @@ fn granted(grant: impl FnOnce(&OwnedFd)) -> Option<ShmError> {
     rustix::net::bind(&listener, &address).unwrap();
     rustix::net::listen(&listener, 4).unwrap();
     let geometry = Geometry::new(8, 60).unwrap();
-    let options = Options {
-        geometry,
-        ..Options::default()
-    };
+    let options = Options { geometry, ..Options::default() };
     let mut meeting = Meeting::new(&place.socket(), &options).unwrap();
     assert!(meeting.step(Instant::now()).is_none());
     let socket = rustix::net::accept(&listener).unwrap();

@@ -125,9 +125,7 @@ impl LinkConfig {
     /// # Errors
     /// [`BuildError::Param`] if a value does not do: an unknown kind, a partition that ends before it begins.
     pub fn from_params(name: &str, params: &Params) -> Result<Self, BuildError> {
-        let kind = params
-            .text("kind")
-            .map_or(Some(LinkKind::default()), LinkKind::from_word);
+        let kind = params.text("kind").map_or(Some(LinkKind::default()), LinkKind::from_word);
         let kind = kind.ok_or_else(|| wrong("kind", 0, "hub, switch or pointtopoint"))?;
         let plain = Self::new(name, kind);
         let mut partitions = Vec::new();
@@ -154,40 +152,24 @@ impl LinkConfig {
 }
 
 fn wrong(name: &'static str, index: usize, expected: &str) -> BuildError {
-    BuildError::Param {
-        name,
-        index,
-        expected: expected.into(),
-    }
+    BuildError::Param { name, index, expected: expected.into() }
 }
 
 fn partition(index: usize, block: &Params) -> Result<Partition, BuildError> {
     let names = |name| -> Vec<String> {
         let text = block.text(name).unwrap_or_default();
-        text.split([' ', ','])
-            .filter(|n| !n.is_empty())
-            .map(String::from)
-            .collect()
+        text.split([' ', ',']).filter(|n| !n.is_empty()).map(String::from).collect()
     };
     let from = Time::ZERO + block.duration("from", Duration::ZERO);
     let until = Time::ZERO + block.duration("until", Duration::MAX);
     if until <= from {
-        return Err(wrong(
-            "partition",
-            index,
-            "an end (`until`) after the beginning (`from`)",
-        ));
+        return Err(wrong("partition", index, "an end (`until`) after the beginning (`from`)"));
     }
     let between = names("between");
     if between.is_empty() {
         return Err(wrong("partition", index, "names of hosts in `between`"));
     }
-    Ok(Partition {
-        from,
-        until,
-        between,
-        and: names("and"),
-    })
+    Ok(Partition { from, until, between, and: names("and") })
 }
 
 /// The parameters of a link in a graph file.

@@ -28,11 +28,7 @@ impl Waiting {
         sending_ns: u64,
         max: usize,
     ) -> Option<Time> {
-        while self
-            .departures
-            .front()
-            .is_some_and(|&departure| departure <= now)
-        {
+        while self.departures.front().is_some_and(|&departure| departure <= now) {
             self.departures.pop_front();
         }
         if self.departures.len() > max {

@@ -64,12 +64,7 @@ pub(crate) enum Fate {
 
 impl Link {
     pub(crate) fn new(config: LinkConfig, random: Random) -> Self {
-        let chances = [
-            config.loss,
-            config.duplicate,
-            config.reorder,
-            config.corrupt,
-        ];
+        let chances = [config.loss, config.duplicate, config.reorder, config.corrupt];
         let is_fair = chances.iter().all(|share| *share <= 0.0)
             && config.jitter.is_zero()
             && config.partitions.is_empty();
@@ -102,9 +97,7 @@ impl Link {
             LinkKind::Switch | LinkKind::PointToPoint => &mut ends.into_free_at,
         };
         let max = self.config.queue_frames_max;
-        let departure = ends
-            .into
-            .take_turn(now, free_at, sending_ns(octets, rate), max)?;
+        let departure = ends.into.take_turn(now, free_at, sending_ns(octets, rate), max)?;
         Some(departure + self.delay)
     }
 
@@ -115,8 +108,7 @@ impl Link {
             (LinkKind::Switch, Some(rate)) => {
                 let sending_ns = sending_ns(octets, rate);
                 let max = self.config.queue_frames_max;
-                ends.out
-                    .take_turn(now, &mut ends.out_free_at, sending_ns, max)
+                ends.out.take_turn(now, &mut ends.out_free_at, sending_ns, max)
             }
             _ => Some(now),
         }
@@ -147,9 +139,7 @@ impl Link {
         if d0 & 1 != 0 {
             return None;
         }
-        let found = self
-            .stations
-            .find(now, &destination, &mut hints.destination);
+        let found = self.stations.find(now, &destination, &mut hints.destination);
         if found.is_none() {
             self.stats.flooded += 1;
         }
@@ -161,13 +151,7 @@ impl Link {
         let cut = |(p, (a, b)): (&Partition, (&u8, &u8))| {
             p.from <= now && now < p.until && *a != 0 && *b != 0 && a != b
         };
-        if self
-            .config
-            .partitions
-            .iter()
-            .zip(from.iter().zip(to))
-            .any(cut)
-        {
+        if self.config.partitions.iter().zip(from.iter().zip(to)).any(cut) {
             self.stats.partitioned += 1;
             return Fate::Dropped;
         }

@@ -161,12 +161,7 @@ impl Network {
             in_flight_max: IN_FLIGHT_MAX,
         };
         let (state, tap) = (RefCell::new(state), RefCell::default());
-        Rc::new(Self {
-            chance: Random::new(seed),
-            pool,
-            state,
-            tap,
-        })
+        Rc::new(Self { chance: Random::new(seed), pool, state, tap })
     }
 
     /// Adds a link.
@@ -194,20 +189,12 @@ impl Network {
     /// The links' names and figures, in the order of adding.
     pub fn links(&self) -> Vec<(Rc<str>, LinkStats)> {
         let state = self.state.borrow();
-        state
-            .links
-            .iter()
-            .map(|link| (Rc::clone(&link.name), link.stats))
-            .collect()
+        state.links.iter().map(|link| (Rc::clone(&link.name), link.stats)).collect()
     }
 
     /// What happened on a link.
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
-        self.state
-            .borrow()
-            .links
-            .get(link.0 as usize)
-            .map(|link| link.stats)
+        self.state.borrow().links.get(link.0 as usize).map(|link| link.stats)
     }
 
     /// How many frames are in flight.
@@ -228,10 +215,7 @@ impl Network {
     /// The largest frame on a link, in octets.
     pub(crate) fn frame_octets_max(&self, link: LinkId) -> usize {
         let state = self.state.borrow();
-        state
-            .links
-            .get(link.0 as usize)
-            .map_or(0, Link::frame_octets_max)
+        state.links.get(link.0 as usize).map_or(0, Link::frame_octets_max)
     }
 
     /// Hangs an interface on a link. Answers its port, and which of the host's interfaces it is.
@@ -249,17 +233,8 @@ impl Network {
             return Err(LinkError::Full);
         }
         hangs_on.ports.push(id);
-        let sides = hangs_on
-            .config
-            .partitions
-            .iter()
-            .map(|p| p.side(&seat.name))
-            .collect();
-        let rest = PortRest {
-            host_name: Rc::clone(&seat.name),
-            ends: Ends::default(),
-            sides,
-        };
+        let sides = hangs_on.config.partitions.iter().map(|p| p.side(&seat.name)).collect();
+        let rest = PortRest { host_name: Rc::clone(&seat.name), ends: Ends::default(), sides };
         state.ports.push(Port {
             interface: Some(interface),
             host: seat.id,
@@ -310,17 +285,8 @@ impl Network {
     ) -> Result<(), NotTaken> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let not_taken = |message, error, reason| {
-            Err(NotTaken {
-                message,
-                error,
-                reason,
-            })
-        };
-        let at = state
-            .ports
-            .get_mut(from.0 as usize)
-            .filter(|p| p.interface.is_some());
+        let not_taken = |message, error, reason| Err(NotTaken { message, error, reason });
+        let at = state.ports.get_mut(from.0 as usize).filter(|p| p.interface.is_some());
         let found = at.and_then(|p| Some((state.links.get_mut(p.link as usize)?, p)));
         let Some((link, port)) = found else {
             return not_taken(message, PushError::Closed, &reason::CLOSED);
@@ -371,22 +337,14 @@ impl Network {
     pub(crate) fn arrive(&self) -> Option<Spreading> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let Event {
-            at, message, kind, ..
-        } = state.queue.pop()?;
+        let Event { at, message, kind, .. } = state.queue.pop()?;
         state.now = at;
         match kind {
             Kind::Delivery { to } => {
                 let link = state.ports.get(to.0 as usize)?.link;
                 let again = Some((to, message));
                 let to = Target::One(None);
-                Some(Spreading {
-                    message: None,
-                    from: PortId(0),
-                    link,
-                    to,
-                    again,
-                })
+                Some(Spreading { message: None, from: PortId(0), link, to, again })
             }
             Kind::Arrival { from } => {
                 let port = state.ports.get_mut(from.0 as usize)?;
@@ -400,13 +358,7 @@ impl Network {
                     None => Target::All(0),
                 };
                 let link = port.link;
-                Some(Spreading {
-                    message: Some(message),
-                    from,
-                    link,
-                    to,
-                    again: None,
-                })
+                Some(Spreading { message: Some(message), from, link, to, again: None })
             }
         }
     }
@@ -508,9 +460,7 @@ impl State {
         let Fate::Delivered { flip, twice } = fate else {
             return None;
         };
-        let damaged = flip
-            .map(|bit| copy_flipped(pool, &message, bit))
-            .transpose();
+        let damaged = flip.map(|bit| copy_flipped(pool, &message, bit)).transpose();
         let Ok(damaged) = damaged else {
             link.stats.no_buffers += 1;
             return None;
@@ -561,7 +511,5 @@ impl State {
 }
 
 fn link_of(ports: &[Port], port: PortId) -> u32 {
-    ports
-        .get(port.0 as usize)
-        .map_or(u32::MAX, |port| port.link)
+    ports.get(port.0 as usize).map_or(u32::MAX, |port| port.link)
 }

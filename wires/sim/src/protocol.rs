@@ -67,8 +67,7 @@ impl SimPort {
         if self.address.get() == EthAddr::ZERO {
             let [a, b, c, d] = seat.id.0.wrapping_add(1).to_be_bytes();
             // Locally administered, one station: IEEE 802-2014 section 8.2.2. 64 interfaces a host are told apart.
-            self.address
-                .set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
+            self.address.set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
         }
         self.id.set(Some(port));
         *self.this.borrow_mut() = Some(this.clone());
@@ -77,14 +76,11 @@ impl SimPort {
 }
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let network = build
-        .cx
-        .surroundings::<Network>()
-        .ok_or_else(|| BuildError::Environment {
-            param: None,
-            what: "there is no simulated network here".into(),
-            help: "run the graph with `xk sim`, or use another wire, such as `tap`".into(),
-        })?;
+    let network = build.cx.surroundings::<Network>().ok_or_else(|| BuildError::Environment {
+        param: None,
+        what: "there is no simulated network here".into(),
+        help: "run the graph with `xk sim`, or use another wire, such as `tap`".into(),
+    })?;
     let name = build.params.text("link").unwrap_or_default();
     let link = network.link(name).ok_or_else(|| BuildError::Param {
         name: "link",
@@ -95,11 +91,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let address = build.params.parse::<EthAddr>("address", wanted)?;
     if address.is_some_and(|address| !address.is_unicast()) {
         let expected = wanted.into();
-        return Err(BuildError::Param {
-            name: "address",
-            index: 0,
-            expected,
-        });
+        return Err(BuildError::Param { name: "address", index: 0, expected });
     }
     let link_octets_max = network.frame_octets_max(link);
     let mtu = build.params.octets("mtu", usize::MAX);
@@ -147,12 +139,10 @@ impl Anchor for SimPort {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         };
-        self.network
-            .transmit(cx.now(), at, message)
-            .map_err(|not_taken| {
-                this.discard(cx, not_taken.message, not_taken.reason);
-                not_taken.error
-            })
+        self.network.transmit(cx.now(), at, message).map_err(|not_taken| {
+            this.discard(cx, not_taken.message, not_taken.reason);
+            not_taken.error
+        })
     }
 
     fn answer(&self, ask: &mut Ask<'_>) -> Answer {

@@ -86,12 +86,7 @@ impl Queue {
 
     /// Adds an event; it happens after all that were added before for the same time.
     pub(crate) fn push(&mut self, at: Time, kind: Kind, message: Message) {
-        let event = Event {
-            at,
-            sequence: self.sequence,
-            message,
-            kind,
-        };
+        let event = Event { at, sequence: self.sequence, message, kind };
         self.sequence += 1;
         self.len += 1;
         let lane = self.lane_for(at);
@@ -132,10 +127,7 @@ impl Queue {
         self.len -= 1;
         let fronts = self.lanes.iter().map(|lane| lane.front().map(Event::key));
         let fronts = fronts.chain([self.heap.peek().map(Event::key)]);
-        let earliest = fronts
-            .enumerate()
-            .filter_map(|(lane, key)| Some((key?, lane)))
-            .min();
+        let earliest = fronts.enumerate().filter_map(|(lane, key)| Some((key?, lane))).min();
         self.first = earliest.map(|((at, _), lane)| (at, lane));
         event
     }
@@ -160,9 +152,7 @@ mod tests {
                 // Of few distinct times, so that many are equal; now and then one far ahead.
                 let ahead = random.below(if number % 7 == 0 { 500 } else { 4 }) * 10;
                 let at = Time::from_ns(now + ahead);
-                let kind = Kind::Arrival {
-                    from: PortId(number),
-                };
+                let kind = Kind::Arrival { from: PortId(number) };
                 queue.push(at, kind, pool.empty(0).unwrap());
                 expected.push((at, number));
                 if random.below(3) > 0 {

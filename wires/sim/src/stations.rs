@@ -27,13 +27,7 @@ pub(crate) struct Stations {
 
 impl Stations {
     pub(crate) fn new(max: usize, ageing: Duration) -> Self {
-        Self {
-            list: Vec::new(),
-            places: BTreeMap::new(),
-            max,
-            ageing,
-            sweep_at: Time::ZERO,
-        }
+        Self { list: Vec::new(), places: BTreeMap::new(), max, ageing, sweep_at: Time::ZERO }
     }
 
     /// A station's place. `hint` is where it was last, or anything: what is there is compared.
@@ -70,11 +64,7 @@ impl Stations {
         }
         *hint = self.list.len() as u32;
         self.places.insert(station, *hint);
-        self.list.push(Station {
-            address: station,
-            port,
-            heard: now,
-        });
+        self.list.push(Station { address: station, port, heard: now });
         true
     }
 

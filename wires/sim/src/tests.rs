@@ -58,9 +58,7 @@ impl Station {
 
 impl Protocol for Station {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let session = self
-            .lower
-            .open(cx, Upper::new(this), Participants::default())?;
+        let session = self.lower.open(cx, Upper::new(this), Participants::default())?;
         *self.session.borrow_mut() = Some(session);
         if self.left.get() > 0 {
             cx.schedule_protocol(this, self.period, 0)?;
@@ -76,14 +74,10 @@ impl Protocol for Station {
         message: Message,
     ) -> Result<(), Refused> {
         let octets: Vec<u8> = message.octets().take(16).collect();
-        self.log
-            .borrow_mut()
-            .push((cx.now().as_ns(), octets.clone()));
+        self.log.borrow_mut().push((cx.now().as_ns(), octets.clone()));
         if let Some(semaphore) = &self.blocks {
             let waited = cx.wait(semaphore, Some(Duration::from_millis(5)));
-            self.log
-                .borrow_mut()
-                .push((cx.now().as_ns(), format!("{waited:?}").into_bytes()));
+            self.log.borrow_mut().push((cx.now().as_ns(), format!("{waited:?}").into_bytes()));
         }
         if self.answers && octets[14] > 0 {
             let back = frame(cx, octets[11], octets[5], octets[14] - 1);
@@ -132,13 +126,7 @@ struct Net {
 fn wire(cx: &Kernel, link: &str) -> Result<ProtocolRef, BuildError> {
     let mut params = Params::default();
     params.set("link", Value::Text(link.into()));
-    (ENTRY.build)(&mut Build {
-        cx,
-        entry: &ENTRY,
-        name: "sim",
-        lowers: &[],
-        params: &params,
-    })
+    (ENTRY.build)(&mut Build { cx, entry: &ENTRY, name: "sim", lowers: &[], params: &params })
 }
 
 impl Net {
@@ -147,11 +135,7 @@ impl Net {
         for link in links {
             world.network().add_link(link).unwrap();
         }
-        Self {
-            world,
-            logs: Vec::new(),
-            stations: Vec::new(),
-        }
+        Self { world, logs: Vec::new(), stations: Vec::new() }
     }
 
     fn add(&mut self, link: &str, manner: &Manner) -> HostId {
@@ -162,13 +146,8 @@ impl Net {
         } else {
             Box::new(NoSwitch)
         };
-        let limits = Limits {
-            shepherds_max: 8,
-            ..Limits::default()
-        };
-        let config = self
-            .world
-            .host_config(&name, Shepherds::new(switch, limits), 1000);
+        let limits = Limits { shepherds_max: 8, ..Limits::default() };
+        let config = self.world.host_config(&name, Shepherds::new(switch, limits), 1000);
         let host = self.world.add_host(&name, Kernel::new(config));
         let log = Log::default();
         let kernel = Rc::clone(self.world.kernel(host).unwrap());
@@ -183,8 +162,7 @@ impl Net {
             blocks: manner.blocks.clone(),
             wants: manner.wants,
         };
-        self.stations
-            .push(kernel.add_protocol("station", "station", station));
+        self.stations.push(kernel.add_protocol("station", "station", station));
         self.logs.push(log);
         host
     }
@@ -209,9 +187,7 @@ impl Net {
         let sent = self.world.enter(HostId(host), |cx| {
             let wire = cx.find_protocol("sim").unwrap();
             let station = cx.find_protocol("station").unwrap();
-            let session = wire
-                .open(cx, Upper::new(&station), Participants::default())
-                .unwrap();
+            let session = wire.open(cx, Upper::new(&station), Participants::default()).unwrap();
             let result = session.push(cx, message(cx));
             session.close(cx);
             result

@@ -159,24 +159,12 @@ impl World {
     /// A kernel in its place in the world.
     fn seat(&self, id: HostId, name: Rc<str>, kernel: Rc<Kernel>, reboots: u32) -> Host {
         kernel.surround(Rc::clone(&self.network));
-        kernel.surround(Rc::new(HostSeat {
-            id,
-            name: Rc::clone(&name),
-        }));
+        kernel.surround(Rc::new(HostSeat { id, name: Rc::clone(&name) }));
         kernel.set_now(self.now);
         let inbox = Inbox::default();
         let wires = Rc::new(RefCell::new(None));
         let body = body(Rc::clone(&kernel), Rc::clone(&inbox), Rc::clone(&wires));
-        Host {
-            kernel,
-            wake_at: Time::MAX,
-            is_plain: false,
-            inbox,
-            body,
-            wires,
-            name,
-            reboots,
-        }
+        Host { kernel, wake_at: Time::MAX, is_plain: false, inbox, body, wires, name, reboots }
     }
 
     /// Starts the graph of one host.
@@ -194,8 +182,7 @@ impl World {
     pub fn start(&mut self) -> Result<(), (HostId, ProtocolRef, OpenError)> {
         for at in 0..self.hosts.len() {
             let id = HostId(at as u32);
-            self.start_host(id)
-                .map_err(|(protocol, error)| (id, protocol, error))?;
+            self.start_host(id).map_err(|(protocol, error)| (id, protocol, error))?;
         }
         Ok(())
     }
@@ -213,10 +200,7 @@ impl World {
 
     /// The host of this name.
     pub fn find(&self, name: &str) -> Option<HostId> {
-        self.hosts
-            .iter()
-            .position(|h| &*h.name == name)
-            .map(|at| HostId(at as u32))
+        self.hosts.iter().position(|h| &*h.name == name).map(|at| HostId(at as u32))
     }
 
     /// How many hosts there are.
@@ -246,10 +230,7 @@ impl World {
 
     /// Has `call` told of the progress every so many events.
     pub fn on_progress(&mut self, every_events: u64, call: impl FnMut(&Progress) + 'static) {
-        self.watcher = Some(Watcher {
-            every: every_events.max(1),
-            call: Box::new(call),
-        });
+        self.watcher = Some(Watcher { every: every_events.max(1), call: Box::new(call) });
     }
 
     /// How far the run is.
@@ -283,10 +264,7 @@ impl World {
             return false;
         };
         found.kernel.set_now(self.now);
-        found
-            .inbox
-            .borrow_mut()
-            .push_back(Work::Task(Box::new(what)));
+        found.inbox.borrow_mut().push_back(Work::Task(Box::new(what)));
         self.run_host(at);
         true
     }
@@ -352,11 +330,7 @@ impl World {
     fn next_wake(&mut self) -> Option<(Time, u32)> {
         loop {
             let Reverse((at, host)) = *self.wakes.peek()?;
-            if self
-                .hosts
-                .get(host as usize)
-                .is_some_and(|h| h.wake_at == at)
-            {
+            if self.hosts.get(host as usize).is_some_and(|h| h.wake_at == at) {
                 return Some((at, host));
             }
             self.wakes.pop();
@@ -463,17 +437,12 @@ impl World {
             let hosts = self.hosts.iter().enumerate();
             let all =
                 hosts.flat_map(|(at, h)| h.kernel.protocols().into_iter().map(move |p| (at, p)));
-            let anchors = all
-                .filter(|(at, p)| self.report(*at, p).is_some())
-                .collect();
+            let anchors = all.filter(|(at, p)| self.report(*at, p).is_some()).collect();
             self.unfinished = Some(anchors);
         }
         let mut list = self.unfinished.take().unwrap_or_default();
         while let Some((at, anchor)) = list.last() {
-            if self
-                .report(*at, anchor)
-                .is_some_and(|report| !report.finished)
-            {
+            if self.report(*at, anchor).is_some_and(|report| !report.finished) {
                 break;
             }
             list.pop();
@@ -559,11 +528,7 @@ fn body(
             }
             end.flush(&kernel, &wire);
         }
-        if shepherds.has_ready() {
-            Flow::Continue
-        } else {
-            Flow::Stop
-        }
+        if shepherds.has_ready() { Flow::Continue } else { Flow::Stop }
     })
 }
 

@@ -38,26 +38,14 @@ impl TwoEnds {
         let top = Top::add(&far, "top");
         world.start().expect("a start");
         let source = top.open(&far, &other, Participants::default());
-        Self {
-            world: RefCell::new(world),
-            near,
-            far,
-            wire,
-            source: source.expect("a session"),
-        }
+        Self { world: RefCell::new(world), near, far, wire, source: source.expect("a session") }
     }
 }
 
 fn interface(cx: &Kernel) -> ProtocolRef {
     let mut params = Params::default();
     params.set("link", Value::Text("wire".into()));
-    let mut build = Build {
-        cx,
-        entry: &xk_sim::ENTRY,
-        name: "sim",
-        lowers: &[],
-        params: &params,
-    };
+    let mut build = Build { cx, entry: &xk_sim::ENTRY, name: "sim", lowers: &[], params: &params };
     (xk_sim::ENTRY.build)(&mut build).expect("an interface")
 }
 

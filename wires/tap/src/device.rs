@@ -48,11 +48,7 @@ impl Options {
     /// Make the device if there is none, and bring it up.
     #[must_use]
     pub fn create() -> Self {
-        Self {
-            create: true,
-            up: true,
-            ..Self::default()
-        }
+        Self { create: true, up: true, ..Self::default() }
     }
 }
 
@@ -116,13 +112,7 @@ impl Note {
         octets[0] = NEEDS_SUM;
         octets[6..8].copy_from_slice(&start.to_ne_bytes());
         octets[8..10].copy_from_slice(&field.to_ne_bytes());
-        if let Note::Run {
-            header_octets,
-            segment_octets,
-            reduced,
-            ..
-        } = self
-        {
+        if let Note::Run { header_octets, segment_octets, reduced, .. } = self {
             octets[1] = TCP_RUN | if reduced { ECN } else { 0 };
             octets[2..4].copy_from_slice(&header_octets.to_ne_bytes());
             octets[4..6].copy_from_slice(&segment_octets.to_ne_bytes());
@@ -182,10 +172,7 @@ impl TapDevice {
                 }
             })?;
         if !options.create && netdevice::name_to_index(&socket, name).is_err() {
-            return Err(TapError::NoDevice {
-                name: name.to_owned(),
-                existing: existing(),
-            });
+            return Err(TapError::NoDevice { name: name.to_owned(), existing: existing() });
         }
         let tun = open_driver()?;
         let name = device_unsafe::attach(tun.as_fd(), name, options.offload)
@@ -203,11 +190,7 @@ impl TapDevice {
         let mtu = device_unsafe::mtu(&socket, &device.name).map_err(read)?;
         let host_hardware_address =
             device_unsafe::hardware_address(&socket, &device.name).map_err(read)?;
-        Ok(Self {
-            mtu,
-            host_hardware_address,
-            ..device
-        })
+        Ok(Self { mtu, host_hardware_address, ..device })
     }
 
     /// The device's name.
@@ -395,10 +378,7 @@ impl TapDevice {
         if let Some(mtu) = options.mtu {
             if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
                 let what = format!("an MTU of {mtu} octets is outside {MTU_MIN} to {MTU_MAX}");
-                return Err(TapError::Setting {
-                    name: name.clone(),
-                    what,
-                });
+                return Err(TapError::Setting { name: name.clone(), what });
             }
             if device_unsafe::mtu(socket, name).ok() != Some(mtu) {
                 let remedy = format!("sudo ip link set {name} mtu {mtu}");
@@ -430,10 +410,7 @@ impl TapDevice {
             .map(|zeroes| u32::MAX.checked_shl(zeroes).unwrap_or(0))
         else {
             let what = format!("a prefix of {prefix} bits is longer than an IPv4 address");
-            return Err(TapError::Setting {
-                name: name.clone(),
-                what,
-            });
+            return Err(TapError::Setting { name: name.clone(), what });
         };
         let mask = Ipv4Addr::from_bits(mask);
         if device_unsafe::address(socket, name).ok().flatten() == Some((address, mask)) {
@@ -441,11 +418,7 @@ impl TapDevice {
         }
         let remedy = format!("sudo ip addr add {address}/{prefix} dev {name}");
         device_unsafe::set_address(socket, name, address, mask).map_err(|error| {
-            self.refused(
-                &format!("give it the address {address}/{prefix}"),
-                remedy,
-                error,
-            )
+            self.refused(&format!("give it the address {address}/{prefix}"), remedy, error)
         })
     }
 
@@ -469,9 +442,7 @@ fn check_name(name: &str, options: &Options) -> Result<(), TapError> {
             || matches!(name, "." | "..")
             || name.bytes().any(strange))
     {
-        return Err(TapError::Name {
-            name: name.to_owned(),
-        });
+        return Err(TapError::Name { name: name.to_owned() });
     }
     Ok(())
 }
@@ -485,9 +456,7 @@ fn open_driver() -> Result<OwnedFd, TapError> {
             remedy: format!("sudo chmod 0666 {DRIVER}"),
             source: errno.into(),
         },
-        _ => TapError::NoDriver {
-            source: errno.into(),
-        },
+        _ => TapError::NoDriver { source: errno.into() },
     })
 }
 
@@ -513,10 +482,7 @@ fn attach_error(name: &str, source: io::Error) -> TapError {
 /// The names of the interfaces there are, in this thread's network namespace.
 fn existing() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let names = table
-        .lines()
-        .skip(2)
-        .filter_map(|line| line.split_once(':'));
+    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
     names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
@@ -526,17 +492,7 @@ mod tests {
 
     #[test]
     fn strange_names_are_refused_before_anything_happens() {
-        for name in [
-            "",
-            ".",
-            "..",
-            "a b",
-            "a/b",
-            "tap%d",
-            "sixteen-octets--",
-            "a:1",
-            "tab\t",
-        ] {
+        for name in ["", ".", "..", "a b", "a/b", "tap%d", "sixteen-octets--", "a:1", "tab\t"] {
             let error = TapDevice::open(name, &Options::default()).unwrap_err();
             assert!(matches!(error, TapError::Name { .. }), "{name:?}: {error}");
         }
@@ -547,19 +503,15 @@ mod tests {
         let error = TapDevice::open("xk-none", &Options::default()).unwrap_err();
         let told = error.to_string();
         assert!(matches!(error, TapError::NoDevice { .. }), "{told}");
-        assert!(
-            told.contains("lo") && told.contains("sudo ip tuntap add dev xk-none"),
-            "{told}"
-        );
+        assert!(told.contains("lo") && told.contains("sudo ip tuntap add dev xk-none"), "{told}");
     }
 
     #[test]
     fn a_refusal_names_the_commands() {
         let told = attach_error("xk0", io::ErrorKind::PermissionDenied.into()).to_string();
-        for part in [
-            "make or open the TAP device xk0",
-            "sudo ip tuntap add dev xk0 mode tap user $USER",
-        ] {
+        for part in
+            ["make or open the TAP device xk0", "sudo ip tuntap add dev xk0 mode tap user $USER"]
+        {
             assert!(told.contains(part), "{told}");
         }
         assert!(

@@ -16,12 +16,7 @@ pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Resu
     let noted = if headers { libc::IFF_VNET_HDR } else { 0 };
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | noted) as libc::c_short;
     // SAFETY: TUNSETIFF takes and gives one `ifreq`.
-    unsafe {
-        ioctl(
-            tun,
-            Updater::<{ libc::TUNSETIFF as Opcode }, ifreq>::new(&mut request),
-        )
-    }?;
+    unsafe { ioctl(tun, Updater::<{ libc::TUNSETIFF as Opcode }, ifreq>::new(&mut request)) }?;
     let octets: Vec<u8> = request
         .ifr_name
         .iter()
@@ -38,12 +33,7 @@ pub const NOTE_OCTETS: usize = 10;
 pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {
     let octets = NOTE_OCTETS as libc::c_int;
     // SAFETY: TUNSETVNETHDRSZ reads one `int`.
-    unsafe {
-        ioctl(
-            tun,
-            Setter::<{ libc::TUNSETVNETHDRSZ as Opcode }, libc::c_int>::new(octets),
-        )
-    }?;
+    unsafe { ioctl(tun, Setter::<{ libc::TUNSETVNETHDRSZ as Opcode }, libc::c_int>::new(octets)) }?;
     Ok(())
 }
 
@@ -55,10 +45,7 @@ pub(crate) fn set_offloads(tun: BorrowedFd<'_>, checksums: bool, runs: bool) -> 
     }
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     unsafe {
-        ioctl(
-            tun,
-            IntegerSetter::<{ libc::TUNSETOFFLOAD as Opcode }>::new_usize(offloads as usize),
-        )
+        ioctl(tun, IntegerSetter::<{ libc::TUNSETOFFLOAD as Opcode }>::new_usize(offloads as usize))
     }?;
     Ok(())
 }
@@ -95,9 +82,8 @@ pub(crate) fn set_mtu(socket: impl AsFd, name: &str, mtu: usize) -> io::Result<(
 pub(crate) fn hardware_address(socket: impl AsFd, name: &str) -> io::Result<[u8; 6]> {
     let answer = ask::<{ libc::SIOCGIFHWADDR as Opcode }>(socket, request(name)?)?;
     // SAFETY: SIOCGIFHWADDR fills `ifru_hwaddr`.
-    let [a, b, c, d, e, f, ..] = unsafe { answer.ifr_ifru.ifru_hwaddr }
-        .sa_data
-        .map(|octet| octet as u8);
+    let [a, b, c, d, e, f, ..] =
+        unsafe { answer.ifr_ifru.ifru_hwaddr }.sa_data.map(|octet| octet as u8);
     Ok([a, b, c, d, e, f])
 }
 
@@ -171,18 +157,15 @@ fn with_ipv4(name: &str, address: Ipv4Addr) -> io::Result<ifreq> {
     for (slot, octet) in data.iter_mut().skip(2).zip(address.octets()) {
         *slot = octet as libc::c_char;
     }
-    request.ifr_ifru.ifru_addr = libc::sockaddr {
-        sa_family: libc::AF_INET as libc::sa_family_t,
-        sa_data: data,
-    };
+    request.ifr_ifru.ifru_addr =
+        libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data };
     Ok(request)
 }
 
 /// The IPv4 address in an answer that holds a `sockaddr_in`.
 fn ipv4(answer: &ifreq) -> Ipv4Addr {
     // SAFETY: the callers' questions are answered in `ifru_addr`, and any octets are a valid `sockaddr`.
-    let [_, _, a, b, c, d, ..] = unsafe { answer.ifr_ifru.ifru_addr }
-        .sa_data
-        .map(|octet| octet as u8);
+    let [_, _, a, b, c, d, ..] =
+        unsafe { answer.ifr_ifru.ifru_addr }.sa_data.map(|octet| octet as u8);
     Ipv4Addr::new(a, b, c, d)
 }

@@ -94,16 +94,8 @@ impl TapError {
         source: io::Error,
     ) -> Self {
         match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::NotPermitted {
-                action,
-                remedy,
-                source,
-            },
-            _ => Self::System {
-                name: name.to_owned(),
-                action,
-                source,
-            },
+            io::ErrorKind::PermissionDenied => Self::NotPermitted { action, remedy, source },
+            _ => Self::System { name: name.to_owned(), action, source },
         }
     }
 }

@@ -42,11 +42,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         address: address.unwrap_or(EthAddr(device.hardware_address())),
         takes_groups: true,
     };
-    let wire = TapWire {
-        device,
-        usual: None,
-        others: Vec::new(),
-    };
+    let wire = TapWire { device, usual: None, others: Vec::new() };
     build.add(DeviceWire::new(wire, settings))
 }
 
@@ -60,10 +56,7 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     if look == Look::Parameters {
         return Ok(());
     }
-    let bare = Options {
-        create: options.create,
-        ..Options::default()
-    };
+    let bare = Options { create: options.create, ..Options::default() };
     match TapDevice::open(name, &bare) {
         Ok(_) => Ok(()),
         Err(error) => Err(environment(error)),
@@ -97,11 +90,7 @@ fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
     let wanted = "the address of one station, such as 02:00:00:00:00:01";
     let address = params.parse::<EthAddr>("address", wanted)?;
     if address.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param {
-            name: "address",
-            index: 0,
-            expected: wanted.into(),
-        });
+        return Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() });
     }
     Ok(address)
 }
@@ -110,11 +99,7 @@ fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
 fn environment(error: TapError) -> BuildError {
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment {
-        param: Some("device"),
-        what: what.into(),
-        help: help.into(),
-    }
+    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
 }
 
 /// Notes on an arrival what the host says of its checksum.
@@ -172,11 +157,7 @@ impl TapWire {
         if self.usual.is_none() {
             self.usual = pool.alloc(HEADROOM, self.device.frame_octets_max()).ok();
         }
-        let wanted = if self.device.takes_open_checksums() {
-            RUN_PIECES
-        } else {
-            0
-        };
+        let wanted = if self.device.takes_open_checksums() { RUN_PIECES } else { 0 };
         while self.others.len() < wanted {
             match pool.alloc(0, RUN_PIECE_OCTETS) {
                 Ok(fresh) => self.others.push(fresh),
@@ -262,18 +243,13 @@ impl FrameDevice for TapWire {
         let note = (note, &mut header);
         let mut parts = ArrayVec::<IoSlice<'_>, PARTS>::new();
         parts.push(IoSlice::new(&[]));
-        let fits = frame
-            .slices()
-            .all(|slice| parts.try_push(IoSlice::new(slice.octets)).is_ok());
+        let fits = frame.slices().all(|slice| parts.try_push(IoSlice::new(slice.octets)).is_ok());
         let sent = if fits {
             self.device.transmit_noted(&mut parts, note)
         } else {
             let octets = frame.slices().map(|slice| slice.octets);
-            let mut all: Vec<_> = [[].as_slice()]
-                .into_iter()
-                .chain(octets)
-                .map(IoSlice::new)
-                .collect();
+            let mut all: Vec<_> =
+                [[].as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
             self.device.transmit_noted(&mut all, note)
         };
         drop(parts);

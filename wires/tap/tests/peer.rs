@@ -17,10 +17,7 @@ fn main() -> ExitCode {
         ("bad_frames_are_refused", bad_frames_are_refused),
         ("a_device_goes_or_stays", a_device_goes_or_stays),
         ("errors_tell_the_case", errors_tell_the_case),
-        (
-            "without_privilege_the_remedy_is_named",
-            without_privilege_the_remedy_is_named,
-        ),
+        ("without_privilege_the_remedy_is_named", without_privilege_the_remedy_is_named),
     ])
 }
 
@@ -30,10 +27,7 @@ fn open(space: &Space, name: &str, options: &Options) -> Result<TapDevice, TapEr
 }
 
 fn with_address() -> Options {
-    Options {
-        host_address: Some(([10, 92, 0, 1].into(), 24)),
-        ..Options::create()
-    }
+    Options { host_address: Some(([10, 92, 0, 1].into(), 24)), ..Options::create() }
 }
 
 /// The next frame of this EtherType within two seconds.
@@ -58,24 +52,15 @@ fn a_device_is_made_and_set_up() {
     needs_program!("ip");
     let net = Net::new("tap set up").unwrap();
     let space = net.space().unwrap();
-    let options = Options {
-        mtu: Some(1400),
-        ..with_address()
-    };
+    let options = Options { mtu: Some(1400), ..with_address() };
     let tap = open(&space, "xk0", &options).unwrap();
-    assert_eq!(
-        (tap.name(), tap.mtu(), tap.frame_octets_max()),
-        ("xk0", 1400, 1418)
-    );
+    assert_eq!((tap.name(), tap.mtu(), tap.frame_octets_max()), ("xk0", 1400, 1418));
     let (host, own) = (tap.host_hardware_address(), tap.hardware_address());
     assert!(host != own && own[0] & 3 == 2, "{host:?} {own:?}");
     let shown = space.exec(&["ip", "addr", "show", "dev", "xk0"]).unwrap();
-    for part in [
-        "mtu 1400",
-        "inet 10.92.0.1/24",
-        "UP",
-        &host.map(|octet| format!("{octet:02x}")).join(":"),
-    ] {
+    for part in
+        ["mtu 1400", "inet 10.92.0.1/24", "UP", &host.map(|octet| format!("{octet:02x}")).join(":")]
+    {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let unnamed = open(&space, "", &Options::create()).unwrap();
@@ -90,35 +75,18 @@ fn frames_cross_both_ways() {
     let mut tap = open(&space, "xk0", &with_address()).unwrap();
     let (own, host) = (tap.hardware_address(), tap.host_hardware_address());
     space.neighbour("xk0", "10.92.0.2", own).unwrap();
-    let socket = space
-        .enter(|| UdpSocket::bind("10.92.0.1:7000").unwrap())
-        .unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .unwrap();
+    let socket = space.enter(|| UdpSocket::bind("10.92.0.1:7000").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket.send_to(b"down the wire", "10.92.0.2:7001").unwrap();
     let frame = next(&mut tap, 0x0800);
-    assert_eq!(
-        (&frame[..6], &frame[6..12]),
-        (own.as_slice(), host.as_slice())
-    );
+    assert_eq!((&frame[..6], &frame[6..12]), (own.as_slice(), host.as_slice()));
     assert_eq!(&frame[42..], b"down the wire");
 
     // The answer: addresses and ports exchanged, which leaves every checksum as it was.
     let swap = |at: usize, octets: usize| {
-        [
-            &frame[at + octets..at + 2 * octets],
-            &frame[at..at + octets],
-        ]
-        .concat()
+        [&frame[at + octets..at + 2 * octets], &frame[at..at + octets]].concat()
     };
-    let parts = [
-        &swap(0, 6)[..],
-        &frame[12..26],
-        &swap(26, 4),
-        &swap(34, 2),
-        &frame[38..],
-    ];
+    let parts = [&swap(0, 6)[..], &frame[12..26], &swap(26, 4), &swap(34, 2), &frame[38..]];
     let sent = tap.transmit(&parts.map(IoSlice::new)).unwrap();
     assert_eq!(sent, Transmitted::Sent);
     let mut octets = [0; 64];
@@ -135,12 +103,8 @@ fn long_frames_are_counted() {
     let net = Net::new("tap long").unwrap();
     let space = net.space().unwrap();
     let mut tap = open(&space, "xk0", &with_address()).unwrap();
-    space
-        .neighbour("xk0", "10.92.0.2", tap.hardware_address())
-        .unwrap();
-    let socket = space
-        .enter(|| UdpSocket::bind("10.92.0.1:7000").unwrap())
-        .unwrap();
+    space.neighbour("xk0", "10.92.0.2", tap.hardware_address()).unwrap();
+    let socket = space.enter(|| UdpSocket::bind("10.92.0.1:7000").unwrap()).unwrap();
     while tap.receive(&mut [0; 2048]).unwrap().is_some() {}
     socket.send_to(&[1; 100], "10.92.0.2:9").unwrap();
     socket.send_to(&[2; 10], "10.92.0.2:9").unwrap();
@@ -155,31 +119,17 @@ fn bad_frames_are_refused() {
     needs_program!("ip");
     let net = Net::new("tap bad").unwrap();
     let space = net.space().unwrap();
-    let mut tap = open(
-        &space,
-        "xk0",
-        &Options {
-            up: false,
-            ..with_address()
-        },
-    )
-    .unwrap();
+    let mut tap = open(&space, "xk0", &Options { up: false, ..with_address() }).unwrap();
     space.ip(&["link", "set", "xk0", "down"]).unwrap();
     let frame = [0; 60];
-    assert!(
-        tap.transmit(&[IoSlice::new(&frame)]).is_err(),
-        "the device is down"
-    );
+    assert!(tap.transmit(&[IoSlice::new(&frame)]).is_err(), "the device is down");
     space.up("xk0").unwrap();
     let long = vec![0; tap.frame_octets_max() + 1];
     for bad in [&frame[..13], &long] {
         let error = tap.transmit(&[IoSlice::new(bad)]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
     }
-    assert_eq!(
-        tap.transmit(&[IoSlice::new(&frame)]).unwrap(),
-        Transmitted::Sent
-    );
+    assert_eq!(tap.transmit(&[IoSlice::new(&frame)]).unwrap(), Transmitted::Sent);
 }
 
 fn a_device_goes_or_stays() {
@@ -187,17 +137,11 @@ fn a_device_goes_or_stays() {
     needs_program!("ip");
     let net = Net::new("tap persist").unwrap();
     let space = net.space().unwrap();
-    let persistent = Options {
-        persist: true,
-        ..Options::create()
-    };
+    let persistent = Options { persist: true, ..Options::create() };
     drop(open(&space, "goes", &Options::create()).unwrap());
     drop(open(&space, "stays", &persistent).unwrap());
     let shown = space.exec(&["ip", "link"]).unwrap();
-    assert!(
-        !shown.contains("goes") && shown.contains("stays"),
-        "{shown}"
-    );
+    assert!(!shown.contains("goes") && shown.contains("stays"), "{shown}");
     let _again = open(&space, "stays", &Options::default()).unwrap();
 }
 
@@ -208,26 +152,14 @@ fn errors_tell_the_case() {
     let space = net.space().unwrap();
     let _held = open(&space, "xk0", &Options::create()).unwrap();
     let refused = |name: &str, options: &Options| open(&space, name, options).unwrap_err();
-    assert!(matches!(
-        refused("xk0", &Options::create()),
-        TapError::Busy { .. }
-    ));
-    assert!(matches!(
-        refused("lo", &Options::create()),
-        TapError::NotTap { .. }
-    ));
+    assert!(matches!(refused("xk0", &Options::create()), TapError::Busy { .. }));
+    assert!(matches!(refused("lo", &Options::create()), TapError::NotTap { .. }));
     assert!(
         matches!(refused("xk1", &Options::default()), TapError::NoDevice { existing, .. } if existing == ["lo", "xk0"])
     );
-    let mtu = Options {
-        mtu: Some(67),
-        ..Options::create()
-    };
+    let mtu = Options { mtu: Some(67), ..Options::create() };
     assert!(matches!(refused("xk1", &mtu), TapError::Setting { .. }));
-    let prefix = Options {
-        host_address: Some(([10, 0, 0, 1].into(), 33)),
-        ..Options::create()
-    };
+    let prefix = Options { host_address: Some(([10, 0, 0, 1].into(), 33)), ..Options::create() };
     assert!(matches!(refused("xk1", &prefix), TapError::Setting { .. }));
 }
 
@@ -236,9 +168,7 @@ fn without_privilege_the_remedy_is_named() {
     needs_program!("ip");
     let net = Net::new("tap privilege").unwrap();
     let space = net.space().unwrap();
-    space
-        .ip(&["tuntap", "add", "dev", "xk0", "mode", "tap", "user", "0"])
-        .unwrap();
+    space.ip(&["tuntap", "add", "dev", "xk0", "mode", "tap", "user", "0"]).unwrap();
     space.mtu("xk0", 1300).unwrap();
     space.up("xk0").unwrap();
     let (made, opened, changed) = space
@@ -251,24 +181,15 @@ fn without_privilege_the_remedy_is_named() {
             };
             rustix::thread::set_capabilities(None, none).unwrap();
             let made = TapDevice::open("xk1", &Options::create()).map(drop);
-            let as_is = Options {
-                mtu: Some(1300),
-                ..Options::create()
-            };
+            let as_is = Options { mtu: Some(1300), ..Options::create() };
             let opened = TapDevice::open("xk0", &as_is).map(drop);
             let changed = TapDevice::open("xk0", &with_address()).map(drop);
             (made, opened, changed)
         })
         .unwrap();
     let told = made.unwrap_err().to_string();
-    assert!(
-        told.contains("sudo ip tuntap add dev xk1 mode tap user $USER"),
-        "{told}"
-    );
+    assert!(told.contains("sudo ip tuntap add dev xk1 mode tap user $USER"), "{told}");
     opened.unwrap();
     let told = changed.unwrap_err().to_string();
-    assert!(
-        told.contains("sudo ip addr add 10.92.0.1/24 dev xk0"),
-        "{told}"
-    );
+    assert!(told.contains("sudo ip addr add 10.92.0.1/24 dev xk0"), "{told}");
 }

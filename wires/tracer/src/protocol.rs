@@ -30,9 +30,7 @@ pub struct Crossing {
 impl Crossing {
     /// The message's first octets.
     pub fn first(&self) -> &[u8] {
-        self.first
-            .get(..usize::from(self.first_len))
-            .unwrap_or_default()
+        self.first.get(..usize::from(self.first_len)).unwrap_or_default()
     }
 }
 
@@ -40,19 +38,9 @@ impl Crossing {
 impl fmt::Display for Crossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = self.direction.name();
-        write!(
-            f,
-            "{:.9} {direction:4} {:?} {} octets ",
-            self.time, self.session, self.len
-        )?;
-        self.first()
-            .iter()
-            .try_for_each(|octet| write!(f, "{octet:02x}"))?;
-        if self.first().len() < self.len {
-            f.write_str("...")
-        } else {
-            Ok(())
-        }
+        write!(f, "{:.9} {direction:4} {:?} {} octets ", self.time, self.session, self.len)?;
+        self.first().iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        if self.first().len() < self.len { f.write_str("...") } else { Ok(()) }
     }
 }
 
@@ -76,11 +64,7 @@ pub struct TraceLog {
 impl Default for TraceLog {
     /// All that are remembered.
     fn default() -> Self {
-        Self {
-            max: usize::MAX,
-            crossings: Vec::new(),
-            total: 0,
-        }
+        Self { max: usize::MAX, crossings: Vec::new(), total: 0 }
     }
 }
 
@@ -101,10 +85,7 @@ pub struct Tracer {
 }
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (ring_max, octets) = (
-        build.params.number("ring", 1000),
-        build.params.number("octets", 16),
-    );
+    let (ring_max, octets) = (build.params.number("ring", 1000), build.params.number("octets", 16));
     let tracer = Tracer::new(build.name, ring_max, octets);
     build.add(PassThrough::new(build.lower(0)?, tracer))
 }

@@ -39,70 +39,38 @@ fn add(
     for (name, value) in values {
         params.set(name, value.clone());
     }
-    (entry.build)(&mut Build {
-        cx,
-        entry,
-        name: entry.kind,
-        lowers,
-        params: &params,
-    })
-    .unwrap()
+    (entry.build)(&mut Build { cx, entry, name: entry.kind, lowers, params: &params }).unwrap()
 }
 
 #[test]
 fn the_last_crossings_are_remembered_and_told() {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    let cx = Kernel::new(Config {
-        random: Random::new(1),
-        pool,
-        shepherds,
-        timers_max: 1,
-    });
+    let cx = Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 1 });
     let lines = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&lines);
-    cx.surround(Rc::new(TraceLines(Box::new(move |line| {
-        told.borrow_mut().push(line.to_owned())
-    }))));
+    cx.surround(Rc::new(TraceLines(Box::new(move |line| told.borrow_mut().push(line.to_owned())))));
     let wire = add(&cx, &xk_loopback::ENTRY, &[], &[]);
     let values = [("ring", Value::Integer(3)), ("octets", Value::Integer(2))];
     let tracer = add(&cx, &ENTRY, core::slice::from_ref(&wire), &values);
     let sink = cx.add_protocol("sink", "sink", Sink);
     cx.start().unwrap();
-    let session = tracer
-        .open(&cx, Upper::new(&sink), Participants::default())
-        .unwrap();
+    let session = tracer.open(&cx, Upper::new(&sink), Participants::default()).unwrap();
     for n in 1..=2 {
         cx.set_now(Time::from_us(n));
-        session
-            .push(&cx, cx.pool().copy_from(0, &[n as u8; 3]).unwrap())
-            .unwrap();
+        session.push(&cx, cx.pool().copy_from(0, &[n as u8; 3]).unwrap()).unwrap();
         wire.wire().unwrap().poll(&cx, &wire, 1);
     }
     let log = tracer.ask(&cx, TraceLog::default()).unwrap();
     assert_eq!((log.total, log.crossings.len()), (4, 3));
-    let seen: Vec<_> = log
-        .crossings
-        .iter()
-        .map(|c| (c.time.as_us(), c.direction, c.len, c.first()))
-        .collect();
+    let seen: Vec<_> =
+        log.crossings.iter().map(|c| (c.time.as_us(), c.direction, c.len, c.first())).collect();
     assert_eq!(seen[0], (1, Direction::Up, 3, [1, 1].as_slice()));
     assert_eq!(seen[1], (2, Direction::Down, 3, [2, 2].as_slice()));
     assert_eq!(seen[2].1, Direction::Up);
-    let two = session
-        .ask(
-            &cx,
-            TraceLog {
-                max: 2,
-                ..TraceLog::default()
-            },
-        )
-        .unwrap();
+    let two = session.ask(&cx, TraceLog { max: 2, ..TraceLog::default() }).unwrap();
     assert_eq!(two.crossings, log.crossings[1..]);
     assert_eq!(lines.borrow().len(), 4);
-    let line = format!(
-        "tracer: 0.000001000s down {:?} 3 octets 0101...",
-        session.id()
-    );
+    let line = format!("tracer: 0.000001000s down {:?} 3 octets 0101...", session.id());
     assert_eq!(lines.borrow()[0], line);
 }

@@ -52,12 +52,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            mode: Mode::Auto,
-            queue: 0,
-            frames: 1024,
-            share: Share::default(),
-        }
+        Self { mode: Mode::Auto, queue: 0, frames: 1024, share: Share::default() }
     }
 }
 
@@ -133,19 +128,9 @@ impl XdpSocket {
         let mut frames = Frames::new(2 * entries as usize).map_err(failed)?;
         let queues = options.queue.saturating_add(1);
         let redirect = Redirect::attach(&interface, queues, options.mode, &options.share)?;
-        let sizes = Sizes {
-            receiving: entries,
-            sending: entries,
-        };
+        let sizes = Sizes { receiving: entries, sending: entries };
         let mode = effective(options.mode, &redirect);
-        let mut queue = Queue::open(
-            &interface,
-            options.queue,
-            mode,
-            frames.region(),
-            sizes,
-            true,
-        )?;
+        let mut queue = Queue::open(&interface, options.queue, mode, frames.region(), sizes, true)?;
         for chunk in 0..entries as usize {
             if let Some(position) = frames.lend(chunk) {
                 queue.fill.push(position);
@@ -248,11 +233,7 @@ impl XdpSocket {
         if self.free.is_empty() {
             self.collect();
         }
-        if self.queue.departures.has_room() {
-            self.free.pop()
-        } else {
-            None
-        }
+        if self.queue.departures.has_room() { self.free.pop() } else { None }
     }
 
     /// Puts a copy of a frame into the ring, to go out with the next [`Self::flush`]. False, and nothing done, if there is no
@@ -344,32 +325,18 @@ pub(crate) fn find(name: &str) -> Result<Interface, XdpError> {
         Some(libc::ENODEV) | None => XdpError::no_interface(name),
         _ => XdpError::system(name, "ask about it", source),
     })?;
-    let Interface {
-        mtu, hardware_type, ..
-    } = interface;
+    let Interface { mtu, hardware_type, .. } = interface;
     if !matches!(hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
-        return Err(XdpError::NotEthernet {
-            name: name.to_owned(),
-            hardware_type,
-        });
+        return Err(XdpError::NotEthernet { name: name.to_owned(), hardware_type });
     }
     let mtu_max = FRAME_OCTETS_MAX - HEADER_OCTETS_MAX;
     if mtu > mtu_max && hardware_type != libc::ARPHRD_LOOPBACK {
-        return Err(XdpError::Mtu {
-            name: name.to_owned(),
-            mtu,
-            mtu_max,
-        });
+        return Err(XdpError::Mtu { name: name.to_owned(), mtu, mtu_max });
     }
     if !interface.is_up {
-        return Err(XdpError::Down {
-            name: name.to_owned(),
-        });
+        return Err(XdpError::Down { name: name.to_owned() });
     }
-    Ok(Interface {
-        mtu: mtu.min(mtu_max),
-        ..interface
-    })
+    Ok(Interface { mtu: mtu.min(mtu_max), ..interface })
 }
 
 /// The size of a ring for so many frames.
@@ -387,11 +354,7 @@ pub(crate) fn ring_entries(name: &str, frames: u32) -> Result<u32, XdpError> {
 
 /// The mode for a socket, once the program is attached: the generic way leaves nothing to choose.
 pub(crate) fn effective(mode: Mode, redirect: &Redirect) -> Mode {
-    if redirect.is_native {
-        mode
-    } else {
-        Mode::Generic
-    }
+    if redirect.is_native { mode } else { Mode::Generic }
 }
 
 /// How frames pass.

@@ -56,18 +56,9 @@ unsafe trait Attributes {}
 fn bpf<A: Attributes>(command: c_int, attributes: &mut A) -> io::Result<c_long> {
     // SAFETY: by the trait's contract the system finds what the command needs and writes only where it may.
     let answer = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_mut(attributes),
-            size_of::<A>(),
-        )
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>())
     };
-    if answer < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(answer)
-    }
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
 /// Does a command that answers a descriptor.
@@ -306,11 +297,7 @@ pub fn objects(kind: Object) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut last = 0;
     loop {
-        let asked = |id| NextId {
-            id,
-            next: 0,
-            flags: 0,
-        };
+        let asked = |id| NextId { id, next: 0, flags: 0 };
         let mut attributes = asked(last);
         match bpf(command, &mut attributes) {
             Ok(_) => last = attributes.next,
@@ -345,20 +332,8 @@ fn describe(kind: Object, id: u32, info: &[u8]) -> Found {
     };
     let number = |at: usize| Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?));
     match kind {
-        Object::Program => Found {
-            id,
-            name: name(64),
-            program: None,
-        },
-        Object::Map => Found {
-            id,
-            name: name(24),
-            program: None,
-        },
-        Object::Link => Found {
-            id,
-            name: String::new(),
-            program: number(8),
-        },
+        Object::Program => Found { id, name: name(64), program: None },
+        Object::Map => Found { id, name: name(24), program: None },
+        Object::Link => Found { id, name: String::new(), program: number(8) },
     }
 }

@@ -307,18 +307,13 @@ impl XdpDevice {
         let queues = settings.queues;
         let redirect = Redirect::attach(&interface, queues, settings.mode, &settings.share)?;
         let mode = effective(settings.mode, &redirect);
-        let sizes = Sizes {
-            receiving: settings.frames,
-            sending: settings.frames,
-        };
+        let sizes = Sizes { receiving: settings.frames, sending: settings.frames };
         let mut lanes = Vec::new();
         for number in 0..queues {
             let queue = Queue::open(&interface, number, mode, region, sizes, false)?;
             let mut lane = Lane {
                 queue,
-                kept: std::iter::repeat_with(|| None)
-                    .take(region.octets / UNIT_OCTETS)
-                    .collect(),
+                kept: std::iter::repeat_with(|| None).take(region.octets / UNIT_OCTETS).collect(),
                 lent: 0,
                 lent_max: settings.frames.min(LENT_MIN),
                 frames: settings.frames,
@@ -359,12 +354,7 @@ impl XdpDevice {
         let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let sockets = self.lanes.iter().map(|lane| lane.queue.fd().as_fd());
         for fd in sockets.chain(groups.map(Groups::fd)) {
-            epoll::add(
-                &all,
-                fd,
-                epoll::EventData::new_u64(0),
-                epoll::EventFlags::IN,
-            )?;
+            epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         Ok(Some(all))
     }
@@ -537,17 +527,12 @@ impl FrameDevice for XdpDevice {
 
     fn describe(&self, text: &mut String) {
         let lanes = self.lanes.len();
-        let mode = self
-            .lanes
-            .first()
-            .map_or(Mode::Auto, |lane| working(&lane.queue, &self.redirect));
+        let mode =
+            self.lanes.first().map_or(Mode::Auto, |lane| working(&lane.queue, &self.redirect));
         let name = &self.interface.name;
         let copied = self.copied;
         // Writing to a string does not fail.
-        let _written = write!(
-            text,
-            " on {name}, {mode}, queues: {lanes}, copied: {copied}"
-        );
+        let _written = write!(text, " on {name}, {mode}, queues: {lanes}, copied: {copied}");
     }
 }
 
@@ -560,11 +545,7 @@ fn region(name: &str, settings: &Settings, pool: &Pool) -> Result<Region, XdpErr
     };
     let lent = settings.frames as usize * settings.queues as usize * CHUNK_OCTETS;
     let refuse = |what: String, remedy: &str| {
-        Err(XdpError::Setting {
-            name: name.to_owned(),
-            what,
-            remedy: remedy.to_owned(),
-        })
+        Err(XdpError::Setting { name: name.to_owned(), what, remedy: remedy.to_owned() })
     };
     if !region.address.is_multiple_of(PAGE) {
         let what = format!("the message memory does not begin at a page of {PAGE} octets");

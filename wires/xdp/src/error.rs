@@ -145,28 +145,17 @@ impl XdpError {
     pub(crate) fn system(name: &str, action: &'static str, source: io::Error) -> Self {
         let name = name.to_owned();
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted {
-                name,
-                action,
-                source,
-            },
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { name, action, source },
             Some(libc::EAFNOSUPPORT) => Self::NoXdp { source },
             Some(libc::ENETDOWN) => Self::Down { name },
-            _ => Self::System {
-                name,
-                action,
-                source,
-            },
+            _ => Self::System { name, action, source },
         }
     }
 
     /// There is no interface of this name: tells which there are, in this thread's network namespace.
     pub(crate) fn no_interface(name: &str) -> Self {
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-        let names = table
-            .lines()
-            .skip(2)
-            .filter_map(|line| line.split_once(':'));
+        let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
         Self::NoInterface {
             name: name.to_owned(),
             existing: names.map(|(name, _)| name.trim().to_owned()).collect(),

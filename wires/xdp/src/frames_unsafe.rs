@@ -25,10 +25,8 @@ impl Frames {
             .checked_mul(CHUNK_OCTETS)
             .filter(|octets| *octets != 0)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let (protection, flags) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::POPULATE,
-        );
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), octets, protection, flags) }?;
         Ok(Self {

@@ -20,12 +20,7 @@ pub(crate) struct Groups {
 
 /// One instruction of a socket's filter.
 const fn code(code: u32, if_so: u8, if_not: u8, k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: if_so,
-        jf: if_not,
-        k,
-    }
+    libc::sock_filter { code: code as u16, jt: if_so, jf: if_not, k }
 }
 
 /// Takes a frame whose first octet has the group bit (IEEE 802, section 8.2), unless it had a VLAN tag: the system has taken
@@ -61,25 +56,13 @@ impl Groups {
                 mr_alen: 0,
                 mr_address: [0; 8],
             };
-            set(
-                &socket,
-                libc::SOL_PACKET,
-                libc::PACKET_ADD_MEMBERSHIP,
-                &wanted,
-            )?;
+            set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)?;
         }
         if listens {
-            set(
-                &socket,
-                libc::SOL_PACKET,
-                libc::PACKET_IGNORE_OUTGOING,
-                &1i32,
-            )?;
+            set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
             let mut filter = GROUPS;
-            let program = libc::sock_fprog {
-                len: filter.len() as u16,
-                filter: filter.as_mut_ptr(),
-            };
+            let program =
+                libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
             set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
             bind(&socket, index)?;
         }
@@ -128,9 +111,5 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) 
 }
 
 fn outcome(answer: libc::c_int) -> io::Result<()> {
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

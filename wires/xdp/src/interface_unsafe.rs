@@ -93,11 +93,7 @@ const GET_DRIVER_INFO: u32 = 3;
 
 /// The name of an interface's driver.
 fn driver(socket: BorrowedFd<'_>, name: &str) -> io::Result<String> {
-    let mut info = DriverInfo {
-        command: GET_DRIVER_INFO,
-        driver: [0; 32],
-        rest: [0; 160],
-    };
+    let mut info = DriverInfo { command: GET_DRIVER_INFO, driver: [0; 32], rest: [0; 160] };
     let mut request = question(name)?;
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
     const ETHTOOL: Opcode = libc::SIOCETHTOOL as Opcode;

@@ -10,11 +10,6 @@ use xk_core::Pool;
 pub(crate) fn prefer_large_pages(pool: &Pool) {
     let (base, octets) = pool.region();
     // SAFETY: the pool's arena is mapped while there is a handle; the advice changes no octet and takes no page away.
-    let _declined = unsafe {
-        madvise(
-            base.as_ptr().cast::<c_void>(),
-            octets,
-            Advice::LinuxHugepage,
-        )
-    };
+    let _declined =
+        unsafe { madvise(base.as_ptr().cast::<c_void>(), octets, Advice::LinuxHugepage) };
 }

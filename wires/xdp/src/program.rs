@@ -96,12 +96,7 @@ struct Assembler {
 impl Assembler {
     /// Appends an instruction on register `to` and register `from`.
     fn add(&mut self, code: u8, to: u8, from: u8, offset: i16, immediate: i32) {
-        self.program.push(Instruction {
-            code,
-            registers: from << 4 | to,
-            offset,
-            immediate,
-        });
+        self.program.push(Instruction { code, registers: from << 4 | to, offset, immediate });
     }
 
     fn jump(&mut self, code: u8, to: u8, from: u8, immediate: i32, label: Label) {

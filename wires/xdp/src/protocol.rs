@@ -27,10 +27,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let address = wanted.address(&interface);
     let settings = wanted.settings(&interface, address).map_err(environment)?;
     let device = XdpDevice::open(interface, &settings, build.cx.pool()).map_err(environment)?;
-    let settings = DeviceSettings {
-        address,
-        takes_groups: settings.promiscuous,
-    };
+    let settings = DeviceSettings { address, takes_groups: settings.promiscuous };
     build.add(DeviceWire::new(device, settings))
 }
 
@@ -119,10 +116,7 @@ impl<'a> Wanted<'a> {
     fn settings(&self, interface: &Interface, ours: EthAddr) -> Result<Settings, XdpError> {
         let share = match &self.sharing {
             Sharing::Nothing => Share::default(),
-            Sharing::ByAddress => Share {
-                address: Some(ours.0),
-                ..Share::default()
-            },
+            Sharing::ByAddress => Share { address: Some(ours.0), ..Share::default() },
             Sharing::ByMatch(ether_types, hosts) => Share {
                 address: Some(ours.0),
                 ether_types: ether_types.clone(),
@@ -135,9 +129,7 @@ impl<'a> Wanted<'a> {
             queues: self.queues,
             frames: ring_entries(&interface.name, self.frames)?,
             hears_groups: self.sharing != Sharing::Nothing,
-            promiscuous: self
-                .promiscuous
-                .unwrap_or(ours.0 != interface.hardware_address),
+            promiscuous: self.promiscuous.unwrap_or(ours.0 != interface.hardware_address),
             finishes: self.finishes.unwrap_or_else(in_memory),
             share,
         })
@@ -151,23 +143,13 @@ fn address(params: &Params) -> Result<Address, BuildError> {
         Some("own") => Ok(Address::Own),
         Some(text) => match text.parse::<EthAddr>() {
             Ok(address) if address.is_unicast() => Ok(Address::Given(address)),
-            _ => Err(BuildError::Param {
-                name: "address",
-                index: 0,
-                expected: wanted.into(),
-            }),
+            _ => Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() }),
         },
     }
 }
 
 fn sharing(text: Option<&str>, address: Address) -> Result<Sharing, BuildError> {
-    let wrong = |expected: String| {
-        Err(BuildError::Param {
-            name: "share",
-            index: 0,
-            expected,
-        })
-    };
+    let wrong = |expected: String| Err(BuildError::Param { name: "share", index: 0, expected });
     match text {
         None | Some("address") if address == Address::Own => wrong(
             "with address=own, which frames are ours beside the host's: IPv4 addresses and EtherTypes, such as \
@@ -214,11 +196,7 @@ fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
 fn environment(error: XdpError) -> BuildError {
     let text = error.to_string();
     let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment {
-        param: Some("device"),
-        what: what.into(),
-        help: help.into(),
-    }
+    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
 }
 
 #[cfg(test)]
@@ -240,10 +218,7 @@ mod tests {
         assert_eq!(read(&[("share", "address")]).unwrap(), Sharing::ByAddress);
         assert_eq!(read(&[("share", "nothing")]).unwrap(), Sharing::Nothing);
         let list = [("address", "own"), ("share", "10.0.0.2, 0x88b5")];
-        assert_eq!(
-            read(&list).unwrap(),
-            Sharing::ByMatch(vec![0x88b5], vec![host])
-        );
+        assert_eq!(read(&list).unwrap(), Sharing::ByMatch(vec![0x88b5], vec![host]));
     }
 
     #[test]
@@ -260,10 +235,7 @@ mod tests {
             &[("share", &many)],
         ] {
             let refused = read(pairs);
-            assert!(
-                matches!(refused, Err(BuildError::Param { .. })),
-                "{pairs:?}"
-            );
+            assert!(matches!(refused, Err(BuildError::Param { .. })), "{pairs:?}");
         }
     }
 

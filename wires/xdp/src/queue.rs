@@ -78,11 +78,7 @@ pub(crate) struct Queue {
 /// How a descriptor of `octets` octets at `address` looks.
 #[inline]
 pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
-    XdpDesc {
-        addr: address,
-        len: octets as u32,
-        options: XdpDescOptions::empty(),
-    }
+    XdpDesc { addr: address, len: octets as u32, options: XdpDescOptions::empty() }
 }
 
 impl Queue {
@@ -161,17 +157,9 @@ impl Queue {
         }
         let name = interface.name.clone();
         bound.map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => XdpError::Busy {
-                name,
-                what: format!("queue {queue}"),
-                source,
-            },
+            Some(libc::EBUSY) => XdpError::Busy { name, what: format!("queue {queue}"), source },
             Some(libc::EOPNOTSUPP) if mode == Mode::ZeroCopy => refused(interface, mode, source),
-            Some(libc::EINVAL | libc::ERANGE) => XdpError::NoQueue {
-                name,
-                queue,
-                source,
-            },
+            Some(libc::EINVAL | libc::ERANGE) => XdpError::NoQueue { name, queue, source },
             _ => XdpError::system(&name, "bind the socket to a queue", source),
         })
     }
@@ -262,16 +250,10 @@ fn register(socket: BorrowedFd<'_>, name: &str, region: Region) -> Result<(), Xd
         },
     );
     known.map_err(|errno| match errno {
-        Errno::NOBUFS | Errno::NOMEM => XdpError::Memory {
-            name: name.to_owned(),
-            octets: region.octets,
-            source: errno.into(),
-        },
-        _ => XdpError::system(
-            name,
-            "make message memory known to the socket",
-            errno.into(),
-        ),
+        Errno::NOBUFS | Errno::NOMEM => {
+            XdpError::Memory { name: name.to_owned(), octets: region.octets, source: errno.into() }
+        }
+        _ => XdpError::system(name, "make message memory known to the socket", errno.into()),
     })
 }
 
@@ -322,20 +304,13 @@ impl Redirect {
             },
         };
         let attached = attached.map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy {
-                name: name.clone(),
-                what: "its entrance (XDP)".to_owned(),
-                source,
-            },
+            Some(libc::EBUSY | libc::EEXIST) => {
+                XdpError::Busy { name: name.clone(), what: "its entrance (XDP)".to_owned(), source }
+            }
             _ if is_refusal(&source) => refused(interface, mode, source),
             _ => XdpError::system(name, "attach the redirect program", source),
         })?;
-        Ok(Self {
-            _attached: attached,
-            program,
-            sockets,
-            is_native,
-        })
+        Ok(Self { _attached: attached, program, sockets, is_native })
     }
 
     /// Whether the program, run on a frame as if it had arrived at queue 0, gives it to the socket of that queue.
@@ -377,16 +352,8 @@ fn load(name: &str, queues: u32, share: &Share) -> Result<(OwnedFd, OwnedFd), Xd
 
 /// Whether a driver refuses a program as such: it takes none, none for this MTU, or none with these queues.
 fn is_refusal(error: &io::Error) -> bool {
-    let refusals = [
-        libc::EOPNOTSUPP,
-        libc::ERANGE,
-        libc::ENOSPC,
-        libc::EINVAL,
-        libc::E2BIG,
-    ];
-    error
-        .raw_os_error()
-        .is_some_and(|number| refusals.contains(&number))
+    let refusals = [libc::EOPNOTSUPP, libc::ERANGE, libc::ENOSPC, libc::EINVAL, libc::E2BIG];
+    error.raw_os_error().is_some_and(|number| refusals.contains(&number))
 }
 
 fn refused(interface: &Interface, mode: Mode, source: io::Error) -> XdpError {
@@ -401,11 +368,5 @@ fn refused(interface: &Interface, mode: Mode, source: io::Error) -> XdpError {
         }
         _ => "take mode=auto, which takes the best that there is".to_owned(),
     };
-    XdpError::Mode {
-        name: name.clone(),
-        driver: interface.driver.clone(),
-        mode,
-        remedy,
-        source,
-    }
+    XdpError::Mode { name: name.clone(), driver: interface.driver.clone(), mode, remedy, source }
 }

@@ -61,21 +61,10 @@ impl<T: Entry> Ring<T> {
     /// A ring in the socket's memory at `page`.
     fn map(socket: BorrowedFd<'_>, page: u64, at: &XdpRingOffset, size: u32) -> io::Result<Self> {
         let octets = Self::octets(at, size).ok_or(io::ErrorKind::Unsupported)?;
-        let (protection, flags) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::POPULATE,
-        );
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                octets,
-                protection,
-                flags,
-                socket,
-                page,
-            )
-        }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), octets, protection, flags, socket, page) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the mapping has `octets` octets, begins at a page and is this value's.
         Ok(unsafe { Self::new(base, octets, at, size, true) })
@@ -150,12 +139,7 @@ impl<T: Entry> Producer<T> {
     }
 
     fn of(ring: Ring<T>) -> Self {
-        Self {
-            ring,
-            next: 0,
-            consumed: 0,
-            published: 0,
-        }
+        Self { ring, next: 0, consumed: 0, published: 0 }
     }
 
     /// Whether one more entry fits.
@@ -187,9 +171,7 @@ impl<T: Entry> Producer<T> {
     pub(crate) fn publish(&mut self) {
         if self.published != self.next {
             self.published = self.next;
-            self.ring
-                .word(self.ring.producer)
-                .store(self.next, Ordering::Release);
+            self.ring.word(self.ring.producer).store(self.next, Ordering::Release);
         }
     }
 
@@ -229,12 +211,7 @@ impl<T: Entry> Consumer<T> {
     }
 
     fn of(ring: Ring<T>) -> Self {
-        Self {
-            ring,
-            next: 0,
-            produced: 0,
-            released: 0,
-        }
+        Self { ring, next: 0, produced: 0, released: 0 }
     }
 
     /// Takes the next entry out.
@@ -264,9 +241,7 @@ impl<T: Entry> Consumer<T> {
     pub(crate) fn release(&mut self) {
         if self.released != self.next {
             self.released = self.next;
-            self.ring
-                .word(self.ring.consumer)
-                .store(self.next, Ordering::Release);
+            self.ring.word(self.ring.consumer).store(self.next, Ordering::Release);
         }
     }
 }
@@ -275,12 +250,8 @@ impl<T: Entry> Consumer<T> {
 mod tests {
     use super::*;
 
-    const AT: XdpRingOffset = XdpRingOffset {
-        producer: 0,
-        consumer: 64,
-        desc: 128,
-        flags: Some(4),
-    };
+    const AT: XdpRingOffset =
+        XdpRingOffset { producer: 0, consumer: 64, desc: 128, flags: Some(4) };
 
     /// Both ends of a ring in plain memory, whose numbers begin at `begin`.
     fn ends(size: u32, begin: u32, memory: &mut Vec<u64>) -> (Producer<u64>, Consumer<u64>) {
@@ -309,20 +280,14 @@ mod tests {
                     let Some(entry) = sent.next() else { break };
                     assert!(producer.push(entry));
                 }
-                assert!(
-                    consumer.next().is_none(),
-                    "nothing is seen before it is shown"
-                );
+                assert!(consumer.next().is_none(), "nothing is seen before it is shown");
                 producer.publish();
                 assert!(producer.waiting() > 0);
                 while let Some(entry) = consumer.next() {
                     assert_eq!(entry, seen);
                     seen += 1;
                 }
-                assert!(
-                    seen >= 100 || !producer.has_room(),
-                    "nor free before it is given back"
-                );
+                assert!(seen >= 100 || !producer.has_room(), "nor free before it is given back");
                 consumer.release();
                 assert_eq!(producer.waiting(), 0);
             }
@@ -340,30 +305,18 @@ mod tests {
         consumer.release();
         assert!(producer.push(3) && !producer.push(4));
         producer.publish();
-        assert_eq!(
-            [consumer.next(), consumer.next(), consumer.next()],
-            [Some(2), Some(3), None]
-        );
+        assert_eq!([consumer.next(), consumer.next(), consumer.next()], [Some(2), Some(3), None]);
     }
 
     #[test]
     fn a_wild_number_leads_nowhere_else() {
         let memory = &mut Vec::new();
         let (mut producer, mut consumer) = ends(2, 0, memory);
-        producer
-            .ring
-            .word(producer.ring.producer)
-            .store(0x8000_0001, Ordering::Relaxed);
+        producer.ring.word(producer.ring.producer).store(0x8000_0001, Ordering::Relaxed);
         assert!((0..10).all(|_| consumer.next().is_some()));
-        producer
-            .ring
-            .word(producer.ring.consumer)
-            .store(77, Ordering::Relaxed);
+        producer.ring.word(producer.ring.consumer).store(77, Ordering::Relaxed);
         let _whatever = producer.push(1);
-        producer
-            .ring
-            .word(producer.ring.flags)
-            .store(NEED_WAKEUP, Ordering::Relaxed);
+        producer.ring.word(producer.ring.flags).store(NEED_WAKEUP, Ordering::Relaxed);
         assert!(producer.needs_wakeup());
     }
 
@@ -373,14 +326,8 @@ mod tests {
             XdpRingOffset { flags: None, ..AT },
             XdpRingOffset { producer: 2, ..AT },
             XdpRingOffset { desc: 4, ..AT },
-            XdpRingOffset {
-                consumer: 1 << 40,
-                ..AT
-            },
-            XdpRingOffset {
-                desc: u64::MAX - 7,
-                ..AT
-            },
+            XdpRingOffset { consumer: 1 << 40, ..AT },
+            XdpRingOffset { desc: u64::MAX - 7, ..AT },
         ];
         for at in strange {
             assert_eq!(Ring::<u64>::octets(&at, 8), None, "{at:?}");

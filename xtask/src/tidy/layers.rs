@@ -88,12 +88,10 @@ impl Layer {
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
             Share => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified programs.
-            Sockets => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets,
-            ],
-            Testkit => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit,
-            ],
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets],
+            Testkit => {
+                &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit]
+            }
             Top => &[
                 Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Share, Sockets,
                 Testkit, Top,
@@ -126,13 +124,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
         for dependency in &member.dependencies {
             if let Some((rule, what, remedy)) = judge(tree, member, layer, dependency) {
                 let line = line_of(text, &dependency.name);
-                found.push(Violation {
-                    rule,
-                    path: path.clone(),
-                    line,
-                    what,
-                    remedy,
-                });
+                found.push(Violation { rule, path: path.clone(), line, what, remedy });
             }
         }
     }
@@ -184,10 +176,7 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
             .strip_prefix(dependency)
             .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
     };
-    manifest
-        .lines()
-        .position(names)
-        .map_or(0, |index| index + 1)
+    manifest.lines().position(names).map_or(0, |index| index + 1)
 }
 
 #[cfg(test)]
@@ -226,38 +215,25 @@ mod tests {
         let ip = krate("xk-ip", "protocols/ip", &[]);
         let expected = ["layers protocols/tcp/Cargo.toml:3"];
         assert_eq!(
-            judged(vec![
-                krate("xk-tcp", "protocols/tcp", &["xk-ip"]),
-                ip.clone()
-            ]),
+            judged(vec![krate("xk-tcp", "protocols/tcp", &["xk-ip"]), ip.clone()]),
             expected
         );
-        assert_eq!(
-            judged(vec![krate("xk-tcp", "protocols/tcp", &["dev:xk-ip"]), ip]),
-            expected
-        );
+        assert_eq!(judged(vec![krate("xk-tcp", "protocols/tcp", &["dev:xk-ip"]), ip]), expected);
     }
 
     #[test]
     fn upward_is_refused() {
-        let members = vec![
-            krate("xk-core", "core", &["xk-kit"]),
-            krate("xk-kit", "kit", &["xk-core"]),
-        ];
+        let members =
+            vec![krate("xk-core", "core", &["xk-kit"]), krate("xk-kit", "kit", &["xk-core"])];
         assert_eq!(judged(members), ["layers core/Cargo.toml:0"]);
-        let members = vec![
-            krate("xk-lang", "lang", &["xk-core"]),
-            krate("xk-core", "core", &[]),
-        ];
+        let members = vec![krate("xk-lang", "lang", &["xk-core"]), krate("xk-core", "core", &[])];
         assert_eq!(judged(members), ["layers lang/Cargo.toml:0"]);
     }
 
     #[test]
     fn testkit_is_for_tests() {
-        let members = vec![
-            krate("xk-run", "run", &["xk-testkit"]),
-            krate("xk-testkit", "testkit", &[]),
-        ];
+        let members =
+            vec![krate("xk-run", "run", &["xk-testkit"]), krate("xk-testkit", "testkit", &[])];
         assert_eq!(judged(members), ["layers run/Cargo.toml:0"]);
     }
 
@@ -265,9 +241,6 @@ mod tests {
     fn the_world_stays_outside() {
         let members = vec![krate("xk-kit", "kit", &["rand", "dev:rand"])];
         assert_eq!(judged(members), ["pure-dependencies kit/Cargo.toml:0"]);
-        assert_eq!(
-            judged(vec![krate("x", "elsewhere", &[])]),
-            ["layers elsewhere/Cargo.toml:0"]
-        );
+        assert_eq!(judged(vec![krate("x", "elsewhere", &[])]), ["layers elsewhere/Cargo.toml:0"]);
     }
 }

@@ -18,10 +18,8 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     let exceptions: Vec<Exception<'_>> = list.map(|f| parse(f, found)).unwrap_or_default();
     for file in tree.files.iter().filter(|f| is_source(&f.path)) {
         let lines = file.text.lines().count();
-        let max = exceptions
-            .iter()
-            .find(|e| e.path == file.path)
-            .map_or(LINES_MAX, |e| e.lines_max);
+        let max =
+            exceptions.iter().find(|e| e.path == file.path).map_or(LINES_MAX, |e| e.lines_max);
         if lines > max {
             let remedy = "move one of its parts, or its tests, into a file beside it";
             found.push(file.violation(
@@ -68,11 +66,7 @@ fn parse<'a>(list: &'a File, found: &mut Vec<Violation>) -> Vec<Exception<'a>> {
         let lines_max = words.next().and_then(|n| n.parse().ok());
         match (path, lines_max, words.next()) {
             (Some(path), Some(lines_max), Some(_reason)) => {
-                exceptions.push(Exception {
-                    path,
-                    lines_max,
-                    line: index + 1,
-                });
+                exceptions.push(Exception { path, lines_max, line: index + 1 });
             }
             _ => {
                 let remedy = "write `path lines reason`, separated by spaces";
@@ -84,9 +78,7 @@ fn parse<'a>(list: &'a File, found: &mut Vec<Violation>) -> Vec<Exception<'a>> {
 }
 
 fn is_source(path: &str) -> bool {
-    [".rs", ".c", ".h", ".py", ".sh"]
-        .iter()
-        .any(|ending| path.ends_with(ending))
+    [".rs", ".c", ".h", ".py", ".sh"].iter().any(|ending| path.ends_with(ending))
         || path == ".ci/run"
 }
 
@@ -98,11 +90,7 @@ mod tests {
     #[test]
     fn long_files_are_named() {
         let (long, short) = ("x\n".repeat(801), "x\n".repeat(800));
-        let files = tree(&[
-            ("a/long.rs", &long),
-            ("a/short.rs", &short),
-            ("a/long.md", &long),
-        ]);
+        let files = tree(&[("a/long.rs", &long), ("a/short.rs", &short), ("a/long.md", &long)]);
         assert_eq!(found(check, &files), ["file-length a/long.rs:801"]);
     }
 
@@ -119,10 +107,8 @@ mod tests {
     fn the_list_only_shrinks() {
         let list = "gone.rs 700 x\nshort.rs 700 x\nnonsense\n";
         let files = tree(&[("short.rs", "x\n"), (EXCEPTIONS, list)]);
-        let places: Vec<_> = found(check, &files)
-            .iter()
-            .map(|v| v.rsplit(':').next().unwrap().to_owned())
-            .collect();
+        let places: Vec<_> =
+            found(check, &files).iter().map(|v| v.rsplit(':').next().unwrap().to_owned()).collect();
         assert_eq!(places, ["3", "1", "2"]);
     }
 }

@@ -123,10 +123,7 @@ mod tests {
         let text = GOOD.replace("edition.workspace = true", "edition = \"2021\"");
         assert_eq!(manifest(&text), ["inherit protocols/a/Cargo.toml:0"]);
         let text = GOOD.replace("[lints]\nworkspace = true\n", "");
-        assert_eq!(
-            manifest(&text),
-            ["workspace-lints protocols/a/Cargo.toml:0"]
-        );
+        assert_eq!(manifest(&text), ["workspace-lints protocols/a/Cargo.toml:0"]);
         let text = format!("{GOOD}[dev-dependencies]\nproptest = \"1\"\n");
         assert_eq!(manifest(&text), ["inherit protocols/a/Cargo.toml:15"]);
     }

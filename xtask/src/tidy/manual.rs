@@ -15,10 +15,8 @@ static MANUAL: Rule = Rule {
              headings",
 };
 
-static CATALOGUED: Rule = Rule {
-    name: "catalog",
-    reason: "a graph file can only name what the catalog lists",
-};
+static CATALOGUED: Rule =
+    Rule { name: "catalog", reason: "a graph file can only name what the catalog lists" };
 
 /// The headings of a manual, in their order.
 pub(super) const HEADINGS: &[&str] = &[
@@ -34,11 +32,7 @@ pub(super) const HEADINGS: &[&str] = &[
 ];
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
-    for member in tree
-        .crates
-        .iter()
-        .filter(|c| c.dir.starts_with("protocols/"))
-    {
+    for member in tree.crates.iter().filter(|c| c.dir.starts_with("protocols/")) {
         let lib = format!("{}/src/lib.rs", member.dir);
         let Some(lib) = tree.file(&lib) else {
             found.push(missing(lib, "start from `cargo xtask new-protocol`"));
@@ -121,9 +115,7 @@ fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) 
     let object = tree.file(&format!("{dir}/src/protocol.rs"));
     let is_layer = object.is_some_and(|file| {
         let skeletons = ["Layer", "CallLayer"];
-        skeletons
-            .iter()
-            .any(|of| crate::scan::has_word(&file.text, of))
+        skeletons.iter().any(|of| crate::scan::has_word(&file.text, of))
     });
     let wanted = [
         ("protocol", false, "every protocol has its object there"),
@@ -139,10 +131,7 @@ fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) 
         ),
     ];
     for (module, not_needed, remedy) in wanted {
-        let (file, folder) = (
-            format!("{dir}/src/{module}.rs"),
-            format!("{dir}/src/{module}"),
-        );
+        let (file, folder) = (format!("{dir}/src/{module}.rs"), format!("{dir}/src/{module}"));
         if !not_needed && tree.file(&file).is_none() && tree.under(&folder).next().is_none() {
             found.push(missing(file, remedy));
         }
@@ -168,9 +157,7 @@ fn check_catalog(tree: &Tree, lib: &File, name: &str, found: &mut Vec<Violation>
         return;
     };
     let path = name.replace('-', "_");
-    let listed = tree
-        .under("catalog/src")
-        .any(|f| crate::scan::has_word(&f.text, &path));
+    let listed = tree.under("catalog/src").any(|f| crate::scan::has_word(&f.text, &path));
     if !listed {
         let remedy = format!("add the line that names `{path}` to {}", catalog.path);
         found.push(lib.violation(
@@ -196,14 +183,8 @@ mod tests {
     }
 
     fn protocol(lib: &str, modules: &[&str], catalog: &str) -> Vec<String> {
-        let paths: Vec<_> = modules
-            .iter()
-            .map(|m| format!("protocols/a/src/{m}.rs"))
-            .collect();
-        let mut files = vec![
-            ("protocols/a/src/lib.rs", lib),
-            ("catalog/src/lib.rs", catalog),
-        ];
+        let paths: Vec<_> = modules.iter().map(|m| format!("protocols/a/src/{m}.rs")).collect();
+        let mut files = vec![("protocols/a/src/lib.rs", lib), ("catalog/src/lib.rs", catalog)];
         files.extend(paths.iter().map(|p| (p.as_str(), "")));
         let mut tree = tree(&files);
         tree.crates.push(krate("xk-a", "protocols/a", &[]));
@@ -234,25 +215,13 @@ mod tests {
     #[test]
     fn files_are_excused_by_the_realm() {
         let catalog = "xk_a::ENTRY";
-        assert_eq!(
-            protocol(&lib(HEADINGS, "Async."), &["protocol"], catalog).len(),
-            2
+        assert_eq!(protocol(&lib(HEADINGS, "Async."), &["protocol"], catalog).len(), 2);
+        assert!(
+            protocol(&lib(HEADINGS, "Async, virtual."), &["protocol", "session"], catalog)
+                .is_empty()
         );
         assert!(
-            protocol(
-                &lib(HEADINGS, "Async, virtual."),
-                &["protocol", "session"],
-                catalog
-            )
-            .is_empty()
-        );
-        assert!(
-            protocol(
-                &lib(HEADINGS, "Control-only."),
-                &["protocol", "wire"],
-                catalog
-            )
-            .is_empty()
+            protocol(&lib(HEADINGS, "Control-only."), &["protocol", "wire"], catalog).is_empty()
         );
     }
 
@@ -260,10 +229,7 @@ mod tests {
     fn headings_have_their_order() {
         let mut headings = HEADINGS.to_vec();
         headings.swap(1, 2);
-        assert_eq!(
-            protocol(&lib(&headings, ""), ALL, "xk_a"),
-            ["manual protocols/a/src/lib.rs:7"]
-        );
+        assert_eq!(protocol(&lib(&headings, ""), ALL, "xk_a"), ["manual protocols/a/src/lib.rs:7"]);
         assert_eq!(
             protocol(&lib(&HEADINGS[..HEADINGS.len() - 1], ""), ALL, "xk_a"),
             ["manual protocols/a/src/lib.rs:0"]
@@ -271,10 +237,7 @@ mod tests {
         let repeated = [HEADINGS, &["Parameters"]].concat();
         assert_eq!(protocol(&lib(&repeated, "Async."), ALL, "xk_a").len(), 1);
         let twice = [HEADINGS, &["Realm"]].concat();
-        assert_eq!(
-            protocol(&lib(&twice, ""), ALL, "xk_a"),
-            ["manual protocols/a/src/lib.rs:39"]
-        );
+        assert_eq!(protocol(&lib(&twice, ""), ALL, "xk_a"), ["manual protocols/a/src/lib.rs:39"]);
     }
 
     #[test]

@@ -68,10 +68,7 @@ impl Tree {
                 Ok(_) | Err(_) => {}
             }
         }
-        Ok(Self {
-            crates: workspace::crates(root)?,
-            files,
-        })
+        Ok(Self { crates: workspace::crates(root)?, files })
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<&File> {
@@ -80,11 +77,9 @@ impl Tree {
 
     /// The files under `dir` (without a slash at its end).
     pub(crate) fn under<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a File> {
-        self.files.iter().filter(move |f| {
-            f.path
-                .strip_prefix(dir)
-                .is_some_and(|rest| rest.starts_with('/'))
-        })
+        self.files
+            .iter()
+            .filter(move |f| f.path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')))
     }
 }
 
@@ -96,13 +91,7 @@ impl File {
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Violation {
-        Violation {
-            rule,
-            path: self.path.clone(),
-            line,
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+        Violation { rule, path: self.path.clone(), line, what: what.into(), remedy: remedy.into() }
     }
 }
 
@@ -130,14 +119,8 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     let found = check(root)?;
     for (index, violation) in found.iter().enumerate() {
         println!("{violation}");
-        if found
-            .get(index + 1)
-            .is_none_or(|next| next.rule != violation.rule)
-        {
-            println!(
-                "  rule {}: {}\n",
-                violation.rule.name, violation.rule.reason
-            );
+        if found.get(index + 1).is_none_or(|next| next.rule != violation.rule) {
+            println!("  rule {}: {}\n", violation.rule.name, violation.rule.reason);
         }
     }
     match found.len() {
@@ -154,17 +137,9 @@ pub(crate) mod fixture {
     use crate::workspace::{Crate, Dependency};
 
     pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
-        let files = files
-            .iter()
-            .map(|(p, t)| File {
-                path: (*p).into(),
-                text: (*t).into(),
-            })
-            .collect();
-        Tree {
-            crates: Vec::new(),
-            files,
-        }
+        let files =
+            files.iter().map(|(p, t)| File { path: (*p).into(), text: (*t).into() }).collect();
+        Tree { crates: Vec::new(), files }
     }
 
     /// A crate in `dir`; a dependency written `dev:name` is one of tests.
@@ -173,20 +148,13 @@ pub(crate) mod fixture {
             name: d.trim_start_matches("dev:").into(),
             dev: d.starts_with("dev:"),
         });
-        Crate {
-            name: name.into(),
-            dir: dir.into(),
-            dependencies: dependencies.collect(),
-        }
+        Crate { name: name.into(), dir: dir.into(), dependencies: dependencies.collect() }
     }
 
     /// Rule, path and line of everything that `rules` finds.
     pub(crate) fn found(rules: fn(&Tree, &mut Vec<Violation>), tree: &Tree) -> Vec<String> {
         let mut found = Vec::new();
         rules(tree, &mut found);
-        found
-            .iter()
-            .map(|v| format!("{} {}:{}", v.rule.name, v.path, v.line))
-            .collect()
+        found.iter().map(|v| format!("{} {}:{}", v.rule.name, v.path, v.line)).collect()
     }
 }

@@ -52,15 +52,11 @@ impl<'a> Figures<'a> {
 
     /// What a clause names for the row of this name; itself where it names nothing.
     fn quoted(&self, clause: &str, name: &str, present: &str) -> String {
-        let parts: Vec<String> = clause
-            .split('|')
-            .map(|part| part.trim().replace("{}", name))
-            .collect();
+        let parts: Vec<String> =
+            clause.split('|').map(|part| part.trim().replace("{}", name)).collect();
         match &parts[..] {
             [bench, row, system, column] => {
-                let figure = self
-                    .0
-                    .get(&[bench, row, system, column].map(String::as_str));
+                let figure = self.0.get(&[bench, row, system, column].map(String::as_str));
                 figure.map_or(NONE, |figure| *figure).to_owned()
             }
             _ => present.to_owned(),
@@ -102,9 +98,7 @@ impl<'a> Figures<'a> {
 fn quoting(tree: &Tree) -> impl Iterator<Item = (&File, String)> {
     let figures = Figures::read(tree.file(RESULTS).map_or("", |page| &page.text));
     let pages = tree.files.iter().filter(|f| f.path.ends_with(".md"));
-    pages
-        .filter(|file| file.text.contains(MARK))
-        .map(move |file| (file, figures.fill(&file.text)))
+    pages.filter(|file| file.text.contains(MARK)).map(move |file| (file, figures.fill(&file.text)))
 }
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {

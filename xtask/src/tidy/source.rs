@@ -65,9 +65,7 @@ fn is_pure(path: &str) -> bool {
         _ => return false,
     };
     inside.first() == Some(&"src")
-        && !inside
-            .iter()
-            .any(|part| matches!(*part, "tests" | "tests.rs"))
+        && !inside.iter().any(|part| matches!(*part, "tests" | "tests.rs"))
 }
 
 /// For each line, whether it lies in a module that is compiled for tests only.
@@ -102,11 +100,7 @@ fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
         ));
     }
     let in_tests = test_lines(lines);
-    for (index, line) in lines
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| !in_tests[*index])
-    {
+    for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
         for name in WORLD.iter().filter(|name| has_word(&line.code, name)) {
             found.push(file.violation(
                 &NO_WORLD,
@@ -213,10 +207,7 @@ mod tests {
 
     #[test]
     fn the_pure_layers_have_no_world() {
-        assert_eq!(
-            one("core/src/lib.rs", "//! x\n"),
-            ["no-std core/src/lib.rs:1"]
-        );
+        assert_eq!(one("core/src/lib.rs", "//! x\n"), ["no-std core/src/lib.rs:1"]);
         assert!(one("core/src/lib.rs", "//! std::time is absent\n#![no_std]\n").is_empty());
         assert_eq!(
             one("kit/src/a.rs", "fn f() {\n    Instant::now();\n}\n"),
@@ -227,11 +218,7 @@ mod tests {
             ["no-world protocols/ip/src/wire.rs:1"]
         );
         assert!(
-            one(
-                "protocols/ip/src/wire.rs",
-                "use core::net::Ipv4Addr; let operand = 1;"
-            )
-            .is_empty()
+            one("protocols/ip/src/wire.rs", "use core::net::Ipv4Addr; let operand = 1;").is_empty()
         );
         assert!(one("protocols/ip/tests/a.rs", "use std::time::Duration;").is_empty());
         assert!(one("run/src/clock.rs", "use std::time::Instant;").is_empty());
@@ -253,18 +240,12 @@ mod tests {
     #[test]
     fn unsafe_has_its_files() {
         assert_eq!(
-            one(
-                "core/src/buffer.rs",
-                "fn f() {\n    // SAFETY: x\n    unsafe { g() }\n}\n"
-            ),
+            one("core/src/buffer.rs", "fn f() {\n    // SAFETY: x\n    unsafe { g() }\n}\n"),
             ["unsafe-files core/src/buffer.rs:3"]
         );
         assert!(
-            one(
-                "run/src/a.rs",
-                "#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe\";\n"
-            )
-            .is_empty()
+            one("run/src/a.rs", "#![forbid(unsafe_code)]\n// unsafe\nlet s = \"unsafe\";\n")
+                .is_empty()
         );
     }
 
@@ -274,10 +255,7 @@ mod tests {
         let name = "run/src/a_unsafe.rs";
         assert_eq!(
             one(name, bad),
-            [
-                format!("safety-comment {name}:3"),
-                format!("safety-comment {name}:5")
-            ]
+            [format!("safety-comment {name}:3"), format!("safety-comment {name}:5")]
         );
         for good in [
             "// SAFETY: one\n// and more\n#[allow(x)]\nunsafe impl Send for X {}\n",
@@ -297,11 +275,7 @@ mod tests {
     #[test]
     fn nothing_is_left_undone() {
         assert_eq!(
-            one(
-                "lang/src/a.rs",
-                "fn f() {\n    to\u{64}o!()\n}\n// TO\u{44}O: x\n"
-            )
-            .len(),
+            one("lang/src/a.rs", "fn f() {\n    to\u{64}o!()\n}\n// TO\u{44}O: x\n").len(),
             2
         );
         assert!(one("lang/src/a.rs", "// the method\nlet m = \"TO\u{44}O\";\n").is_empty());

@@ -7,10 +7,8 @@ static MACHINE: Rule = Rule {
     reason: "a home folder or a private host exists on one machine only, and tells about it",
 };
 
-static SPACE: Rule = Rule {
-    name: "white-space",
-    reason: "invisible differences make noise in every later diff",
-};
+static SPACE: Rule =
+    Rule { name: "white-space", reason: "invisible differences make noise in every later diff" };
 
 static SOURCES: Rule = Rule {
     name: "package-source",
@@ -18,12 +16,8 @@ static SOURCES: Rule = Rule {
 };
 
 /// Folders that belong to one machine. Written in two halves: the rule reads this file as well.
-const HOMES: &[&str] = &[
-    concat!("/ro", "ot"),
-    concat!("/wo", "rk"),
-    concat!("/ho", "me"),
-    concat!("/Us", "ers"),
-];
+const HOMES: &[&str] =
+    &[concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/ho", "me"), concat!("/Us", "ers")];
 
 /// Endings of host names that only a private network knows.
 const PRIVATE_HOSTS: &[&str] = &[".internal", ".intranet", ".corp", ".lan"];
@@ -43,17 +37,9 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
 
 /// Files that a tool writes in its own form, and what a test feeds in or expects, where each octet is meant.
 fn is_generated(path: &str) -> bool {
-    let endings = [
-        ".snap",
-        ".lock",
-        ".svg",
-        ".patch",
-        ".proptest-regressions",
-        "package-lock.json",
-    ];
-    let data = ["/tests/", "/corpus/"]
-        .iter()
-        .any(|part| path.contains(part));
+    let endings =
+        [".snap", ".lock", ".svg", ".patch", ".proptest-regressions", "package-lock.json"];
+    let data = ["/tests/", "/corpus/"].iter().any(|part| path.contains(part));
     let test_data = data && !path.ends_with(".rs");
     test_data || path.contains("/dist/") || endings.iter().any(|ending| path.ends_with(ending))
 }
@@ -128,11 +114,7 @@ fn hosts(line: &str) -> impl Iterator<Item = &str> {
         let end = rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || "-.@".contains(c)))
             .unwrap_or(rest.len());
-        rest[..end]
-            .rsplit('@')
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches('.')
+        rest[..end].rsplit('@').next().unwrap_or_default().trim_end_matches('.')
     })
 }
 
@@ -182,9 +164,7 @@ mod tests {
         assert!(one("empty.md", "").is_empty());
         assert_eq!(
             one("a.md", "x \n\ty\nz\r\n"),
-            (1..=3)
-                .map(|n| format!("white-space a.md:{n}"))
-                .collect::<Vec<_>>()
+            (1..=3).map(|n| format!("white-space a.md:{n}")).collect::<Vec<_>>()
         );
         assert_eq!(one("a.md", "x"), ["white-space a.md:1"]);
         assert_eq!(one("a.md", "x\n\n"), ["white-space a.md:2"]);
@@ -196,11 +176,7 @@ mod tests {
     #[test]
     fn machine_paths_are_seen() {
         for home in HOMES {
-            assert_eq!(
-                one("a.sh", &format!("cd {home}/x\n")),
-                ["machine-path a.sh:1"],
-                "{home}"
-            );
+            assert_eq!(one("a.sh", &format!("cd {home}/x\n")), ["machine-path a.sh:1"], "{home}");
         }
         let fine = format!("dir{0}/x ./a{0}/x $HOME{0} {0}s a{0}\n", HOMES[0]);
         assert!(one("a.sh", &fine).is_empty());

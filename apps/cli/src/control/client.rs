@@ -106,10 +106,7 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<(), Failure> {
     interrupt_unsafe::catch();
     let octets = connection.copy(&mut out, args.limit).map_err(failed)?;
     let edge = found["edge"].as_str().unwrap_or_default();
-    output::error(&format!(
-        "{edge}: {} octets captured\n",
-        output::grouped(octets)
-    ));
+    output::error(&format!("{edge}: {} octets captured\n", output::grouped(octets)));
     Ok(())
 }
 
@@ -134,10 +131,7 @@ impl Connection {
             )
         })?;
         believed(&stream, &path)?;
-        Ok(Self {
-            reader: BufReader::new(stream),
-            path,
-        })
+        Ok(Self { reader: BufReader::new(stream), path })
     }
 
     /// Puts a request and waits for its answer.

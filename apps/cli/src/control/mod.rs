@@ -91,9 +91,7 @@ fn folders() -> io::Result<Vec<PathBuf>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(vec![folder]);
     }
-    let inside = std::fs::read_dir(&folder)?
-        .flatten()
-        .map(|entry| entry.path());
+    let inside = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
     let is_folder = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
     Ok(inside.filter(is_folder).collect())
 }

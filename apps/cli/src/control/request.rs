@@ -46,9 +46,7 @@ impl Request {
                 let edge = request["edge"].as_str().unwrap_or_default();
                 Ok(Self::Capture { edge: edge.into() })
             }
-            Some(other) => Err(format!(
-                "no request `{other}`; there are dump, trace, capture"
-            )),
+            Some(other) => Err(format!("no request `{other}`; there are dump, trace, capture")),
             None => Err("a request has a field `ask`: dump, trace or capture".into()),
         }
     }

@@ -62,12 +62,7 @@ impl Server {
         let listener = bound.map_err(failed)?;
         let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|errno| failed(errno.into()))?;
-        Ok(Self {
-            path,
-            pid,
-            doorbell: Arc::new(doorbell),
-            listener,
-        })
+        Ok(Self { path, pid, doorbell: Arc::new(doorbell), listener })
     }
 
     /// Where the socket lies.
@@ -160,10 +155,7 @@ fn converse(stream: UnixStream, jobs: &Sender<Job>, bell: &OwnedFd) -> std::io::
     let mut writer = stream;
     loop {
         let mut line = String::new();
-        let octets = reader
-            .by_ref()
-            .take(REQUEST_OCTETS_MAX)
-            .read_line(&mut line)?;
+        let octets = reader.by_ref().take(REQUEST_OCTETS_MAX).read_line(&mut line)?;
         if octets == 0 {
             return Ok(());
         }

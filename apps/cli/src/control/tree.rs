@@ -66,10 +66,9 @@ pub(super) fn text(trace: &Value) -> String {
         let arrow = if crossing["down"] == true { "v" } else { "^" };
         let indent = "  ".repeat(usize::try_from(depth).unwrap_or(0).min(60));
         let (who, edge) = match text("operation").as_str() {
-            operation @ ("demux" | "call_demux") => (
-                format!("{}.{operation}", text("upper")),
-                format!("from {}", text("lower")),
-            ),
+            operation @ ("demux" | "call_demux") => {
+                (format!("{}.{operation}", text("upper")), format!("from {}", text("lower")))
+            }
             operation => (
                 format!("{}.{operation}", text("lower")),
                 format!("session s{} of {}", crossing["session"], text("upper")),
@@ -107,13 +106,8 @@ mod tests {
             start_ns,
             end_ns,
         };
-        let spans = [
-            span(0, 0, 100),
-            span(1, 10, 40),
-            span(2, 20, 30),
-            span(1, 50, 90),
-            span(0, 200, 210),
-        ];
+        let spans =
+            [span(0, 0, 100), span(1, 10, 40), span(2, 20, 30), span(1, 50, 90), span(0, 200, 210)];
         assert_eq!(own_ns(&spans), [30, 20, 10, 40, 10]);
     }
 }

@@ -88,10 +88,7 @@ impl Watch {
             depth: Cell::new(0),
             doorbell,
         };
-        Self {
-            looks: Rc::new(looks),
-            set: Cell::new(false),
-        }
+        Self { looks: Rc::new(looks), set: Cell::new(false) }
     }
 
     fn look_on(&self, kernel: &Kernel) {
@@ -108,11 +105,8 @@ impl Watch {
             return Err("another trace is under way; try again when it is done".into());
         }
         let spans_max = usize::try_from(messages * SPANS_PER_MESSAGE).unwrap_or(usize::MAX);
-        *trace = Some(Trace {
-            recorder: Recorder::new(spans_max),
-            left: Cell::new(messages),
-            done,
-        });
+        *trace =
+            Some(Trace { recorder: Recorder::new(spans_max), left: Cell::new(messages), done });
         drop(trace);
         self.look_on(kernel);
         Ok(())
@@ -136,19 +130,11 @@ impl Watch {
             None => format!("all > {}", lower.name()),
         };
         let link_type = link_type(kernel, lowers, upper.as_ref(), &lower);
-        send_line(
-            answers,
-            &json!({"ok": {"edge": name, "link_type": link_type.0}}),
-        );
-        let pipe = Pipe {
-            answers: answers.clone(),
-            piece: Vec::new(),
-        };
+        send_line(answers, &json!({"ok": {"edge": name, "link_type": link_type.0}}));
+        let pipe = Pipe { answers: answers.clone(), piece: Vec::new() };
         let failed = |error: io::Error| error.to_string();
         let mut writer = Writer::new(pipe, "xk").map_err(failed)?;
-        let interface = writer
-            .add_interface(&Interface::new(&name, link_type))
-            .map_err(failed)?;
+        let interface = writer.add_interface(&Interface::new(&name, link_type)).map_err(failed)?;
         writer.flush().map_err(failed)?;
         let all = kernel.protocols();
         captures.push(Capture {
@@ -232,23 +218,15 @@ impl Capture {
         if self.gone || !crosses || !here {
             return;
         }
-        let direction = if crossing.operation.is_down() {
-            Direction::Outbound
-        } else {
-            Direction::Inbound
-        };
+        let direction =
+            if crossing.operation.is_down() { Direction::Outbound } else { Direction::Inbound };
         let name = |id: ProtocolId| self.names.get(id.0 as usize).map_or("?", String::as_str);
         let comment = format!("{} > {}", name(crossing.upper), name(crossing.lower));
         let parts: Vec<&[u8]> = crossing.message.slices().map(|s| s.octets).collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let time_ns = now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-        let frame = Frame::new(time_ns, &parts)
-            .direction(direction)
-            .comment(&comment);
-        let written = self
-            .writer
-            .write(self.interface, &frame)
-            .and_then(|()| self.writer.flush());
+        let frame = Frame::new(time_ns, &parts).direction(direction).comment(&comment);
+        let written = self.writer.write(self.interface, &frame).and_then(|()| self.writer.flush());
         if let Err(error) = written {
             // A slow client misses a message; one that is gone misses all.
             self.gone = error.kind() == io::ErrorKind::BrokenPipe;
@@ -265,11 +243,7 @@ fn find_edge(
     let find = |name: &str| {
         kernel.find_protocol(name.trim()).ok_or_else(|| {
             let all: Vec<String> = kernel.protocols().iter().map(|p| p.name().into()).collect();
-            format!(
-                "no protocol `{}`; there are: {}",
-                name.trim(),
-                all.join(", ")
-            )
+            format!("no protocol `{}`; there are: {}", name.trim(), all.join(", "))
         })
     };
     let Some((upper, lower)) = edge.split_once('>') else {
@@ -282,9 +256,8 @@ fn find_edge(
     };
     // A virtual protocol such as arp hands its upper the sessions of the layer below: that edge exists, too.
     let below = stands(upper.name());
-    let near = below
-        .iter()
-        .any(|n| n == lower.name() || stands(n).iter().any(|n| n == lower.name()));
+    let near =
+        below.iter().any(|n| n == lower.name() || stands(n).iter().any(|n| n == lower.name()));
     if !near {
         return Err(format!(
             "`{}` does not stand on `{}` but on: {}",
@@ -308,16 +281,10 @@ fn link_type(
         Some(upper) => vec![upper.clone()],
         None => {
             let names = lowers.iter().filter(stands_here).map(|(name, _)| name);
-            names
-                .filter_map(|name| kernel.find_protocol(name))
-                .collect()
+            names.filter_map(|name| kernel.find_protocol(name)).collect()
         }
     };
-    let mut types = above
-        .iter()
-        .map(|upper| xk_pcap::link_type(kernel, upper, lower));
+    let mut types = above.iter().map(|upper| xk_pcap::link_type(kernel, upper, lower));
     let first = types.next().flatten();
-    first
-        .filter(|first| types.all(|other| other == Some(*first)))
-        .unwrap_or(LinkType::USER0)
+    first.filter(|first| types.all(|other| other == Some(*first))).unwrap_or(LinkType::USER0)
 }

@@ -15,11 +15,7 @@ fn stay_on_one_core() -> Result<(), Trouble> {
         |error: rustix::io::Errno| Trouble::Skipped(format!("cannot choose a core: {error}"));
     let allowed = sched_getaffinity(None).map_err(failed)?;
     let mut one = CpuSet::new();
-    one.set(
-        (0..CpuSet::MAX_CPU)
-            .find(|core| allowed.is_set(*core))
-            .unwrap_or(0),
-    );
+    one.set((0..CpuSet::MAX_CPU).find(|core| allowed.is_set(*core)).unwrap_or(0));
     sched_setaffinity(None, &one).map_err(failed)
 }
 
@@ -42,9 +38,7 @@ fn two_threads(
             let found = asks();
             placed.and(found)
         });
-        let found = one
-            .join()
-            .unwrap_or_else(|_| Err(Trouble::Failed("a thread panicked".into())));
+        let found = one.join().unwrap_or_else(|_| Err(Trouble::Failed("a thread panicked".into())));
         match other.join() {
             Ok(placed) => placed.and(found),
             Err(_) => Err(Trouble::Failed("a thread panicked".into())),
@@ -107,9 +101,8 @@ pub(super) fn wake_reader(trips: u64) -> Result<Sample, Trouble> {
         let start = Instant::now();
         for _ in 0..trips {
             let mut octet = [1];
-            let done = to_answers
-                .write_all(&octet)
-                .and_then(|()| from_answers.read_exact(&mut octet));
+            let done =
+                to_answers.write_all(&octet).and_then(|()| from_answers.read_exact(&mut octet));
             done.map_err(|error| Trouble::Failed(format!("a pipe broke: {error}")))?;
         }
         Ok((start.elapsed().as_nanos() as f64 / 2.0 / trips as f64).into())

@@ -28,10 +28,7 @@ fn allow_descriptors(count: u64) -> Result<(), Trouble> {
             "needs {count} descriptors, and the limit is {most} (ulimit -Hn)"
         )));
     }
-    let wanted = Rlimit {
-        current: Some(count),
-        maximum: limit.maximum,
-    };
+    let wanted = Rlimit { current: Some(count), maximum: limit.maximum };
     setrlimit(Resource::Nofile, wanted)
         .map_err(|e| Trouble::Skipped(format!("cannot raise the limit on descriptors: {e}")))
 }
@@ -49,10 +46,7 @@ impl Sockets {
         let failed = |error| Trouble::Failed(format!("no socket: {error}"));
         let (asks, _) = open().map_err(failed)?;
         let answers: io::Result<Vec<_>> = (0..count).map(|_| open()).collect();
-        Ok(Self {
-            asks,
-            answers: answers.map_err(failed)?,
-        })
+        Ok(Self { asks, answers: answers.map_err(failed)? })
     }
 
     /// How long each of so many round trips took, in nanoseconds, in order of length.

@@ -42,17 +42,11 @@ fn a_jump_begins_anew() {
     let mut window = Window::new(4);
     let far = 7 + 2 * JUMP;
     // What waits for 8 comes out before the new beginning; nothing of the jump is missing.
-    assert_eq!(
-        arrive(&mut window, &[7, 9, far, far + 1]),
-        [7, 9, far, far + 1]
-    );
+    assert_eq!(arrive(&mut window, &[7, 9, far, far + 1]), [7, 9, far, far + 1]);
     assert_eq!(arrive(&mut window, &[7, 8]), [7, 8]);
     assert_eq!(window.tally().missing, 1);
     // Up to there a number is late, or those before it are missing.
-    assert_eq!(
-        arrive(&mut window, &[9_u32.wrapping_sub(JUMP), 9 + JUMP]),
-        [9 + JUMP]
-    );
+    assert_eq!(arrive(&mut window, &[9_u32.wrapping_sub(JUMP), 9 + JUMP]), [9 + JUMP]);
     assert_eq!(window.tally().missing, 1 + u64::from(JUMP));
 }
 

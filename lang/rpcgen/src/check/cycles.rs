@@ -48,8 +48,7 @@ pub(super) fn needs(kind: &Kind) -> Vec<usize> {
             by_value(&union.discriminant.ty, &mut each);
             let arms = union.arms.iter().filter_map(|arm| arm.field.as_ref());
             let default = union.default.iter().flatten();
-            arms.chain(default)
-                .for_each(|field| by_value(&field.ty, &mut each));
+            arms.chain(default).for_each(|field| by_value(&field.ty, &mut each));
         }
     }
     all
@@ -150,10 +149,7 @@ impl Checker<'_> {
     fn endless(&mut self, at: usize, again: usize, what: &str, help: &str) {
         let name = self.model.types[again].name.clone();
         let through = self.model.types[at].name.clone();
-        let error = self
-            .found
-            .error(self.places[again], format!("`{name}` {what}"))
-            .help(help);
+        let error = self.found.error(self.places[again], format!("`{name}` {what}")).help(help);
         if at != again {
             error.also(self.places[at], format!("by way of `{through}`"));
         }
@@ -189,11 +185,7 @@ impl Checker<'_> {
         };
         for (arm, span) in union.arms.iter().zip(&place.cases) {
             if !fits(arm.value) {
-                let what = format!(
-                    "`{}` is no value of `{}`",
-                    arm.label,
-                    self.model.describe(&ty)
-                );
+                let what = format!("`{}` is no value of `{}`", arm.label, self.model.describe(&ty));
                 self.found.error(*span, what).expected(expected.clone());
             }
         }
@@ -213,10 +205,7 @@ fn legal(model: &Model, ty: &Type) -> Option<(Fits, String)> {
             Box::new(|value| u32::try_from(value).is_ok()),
             "a number from 0 to 4294967295".into(),
         )),
-        Type::Bool => Some((
-            Box::new(|value| matches!(value, 0 | 1)),
-            "`TRUE` or `FALSE`".into(),
-        )),
+        Type::Bool => Some((Box::new(|value| matches!(value, 0 | 1)), "`TRUE` or `FALSE`".into())),
         ty => match model.kind(ty).map(|def| &def.kind) {
             Some(Kind::Enum(values)) => {
                 let numbers: Vec<i64> = values.iter().map(|(_, v)| (*v).into()).collect();

@@ -7,9 +7,8 @@ use std::collections::HashSet;
 
 impl Checker<'_> {
     pub(super) fn find_lists(&mut self) {
-        let mut nodes: HashSet<usize> = (0..self.model.types.len())
-            .filter(|at| is_linked(&self.model, *at))
-            .collect();
+        let mut nodes: HashSet<usize> =
+            (0..self.model.types.len()).filter(|at| is_linked(&self.model, *at)).collect();
         if nodes.is_empty() {
             return;
         }

@@ -127,11 +127,7 @@ impl Checker<'_> {
         let names = self.missing.iter().take(NAMES_SHOWN);
         let names: Vec<String> = names.map(|name| format!("`{}`", name.value)).collect();
         let more = self.missing.len() - names.len();
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         self.found
             .error(first, format!("{what}, and nothing else defines {}{more}", names.join(", ")))
             .also(used.span, "used here")
@@ -160,10 +156,7 @@ impl Checker<'_> {
 
     fn constant(&mut self, name: &Name, value: i128) {
         if self.mean(name, Meaning::Constant(value)) {
-            self.model.constants.push(Constant {
-                name: name.value.clone(),
-                value,
-            });
+            self.model.constants.push(Constant { name: name.value.clone(), value });
         }
     }
 
@@ -186,10 +179,7 @@ impl Checker<'_> {
     }
 
     fn add_type(&mut self, name: &Name, kind: Kind) -> usize {
-        self.model.types.push(TypeDef {
-            name: name.value.clone(),
-            kind,
-        });
+        self.model.types.push(TypeDef { name: name.value.clone(), kind });
         self.places.push(name.span);
         self.model.types.len() - 1
     }
@@ -206,9 +196,7 @@ impl Checker<'_> {
             Definition::Typedef(declaration) => {
                 if declaration.name.is_empty() {
                     let what = "`void` cannot have another name";
-                    self.found
-                        .error(declaration.span, what)
-                        .help("write `void` where it is meant");
+                    self.found.error(declaration.span, what).help("write `void` where it is meant");
                     return;
                 }
                 let ty = self.type_of(declaration, &declaration.name.value);
@@ -228,11 +216,7 @@ impl Checker<'_> {
                     self.fill(name, Kind::Union(union));
                 }
             }
-            Definition::Program {
-                name,
-                versions,
-                number,
-            } => self.program(name, versions, number),
+            Definition::Program { name, versions, number } => self.program(name, versions, number),
         }
     }
 

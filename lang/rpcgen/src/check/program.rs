@@ -21,9 +21,7 @@ impl Checker<'_> {
         let number = self.number(number, "program number");
         if let Some(first) = self.model.programs.iter().find(|p| p.number == number) {
             let what = format!("the program `{}` has the number {number}", first.name);
-            self.found
-                .error(name.span, what)
-                .help("give one of them another number");
+            self.found.error(name.span, what).help("give one of them another number");
         }
         self.mean(name, Meaning::Constant(number.into()));
         let mut scope = Scope::default();
@@ -37,11 +35,7 @@ impl Checker<'_> {
                 procedures: self.procedures(version),
             });
         }
-        self.model.programs.push(Program {
-            name: name.value.clone(),
-            number,
-            versions: all,
-        });
+        self.model.programs.push(Program { name: name.value.clone(), number, versions: all });
     }
 
     fn number(&mut self, value: &Value, what: &str) -> u32 {
@@ -57,10 +51,7 @@ impl Checker<'_> {
         }
         if let Some(first) = scope.numbers.insert(number, name.span) {
             self.found
-                .error(
-                    name.span,
-                    format!("a second {what} with the number {number}"),
-                )
+                .error(name.span, format!("a second {what} with the number {number}"))
                 .also(first, "the first one")
                 .help("give one of them another number");
         }
@@ -89,9 +80,7 @@ impl Checker<'_> {
             }
             if arguments.len() > ARGUMENTS_MAX {
                 let what = format!("more than {ARGUMENTS_MAX} arguments");
-                self.found
-                    .error(procedure.name.span, what)
-                    .help("put them into a structure");
+                self.found.error(procedure.name.span, what).help("put them into a structure");
             }
             if number == 0 && !(arguments.is_empty() && result == Type::Void) {
                 self.found
@@ -101,13 +90,7 @@ impl Checker<'_> {
                     )
                     .help("others call it without, to see whether the server is there: void NAME(void) = 0");
             }
-            all.push(Procedure {
-                name: name.clone(),
-                number,
-                arguments,
-                argument_names,
-                result,
-            });
+            all.push(Procedure { name: name.clone(), number, arguments, argument_names, result });
         }
         all
     }

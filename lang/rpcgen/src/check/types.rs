@@ -52,9 +52,7 @@ impl Checker<'_> {
     }
 
     fn misshaped(&mut self, span: Span, what: &str, expected: &str) -> Type {
-        self.found
-            .error(span, format!("no `{what}` is declared so"))
-            .expected(expected);
+        self.found.error(span, format!("no `{what}` is declared so")).expected(expected);
         Type::Void
     }
 
@@ -127,9 +125,7 @@ impl Checker<'_> {
             return Type::Void;
         }
         let mut types: Vec<&str> = self.model.types.iter().map(|t| t.name.as_str()).collect();
-        types.extend([
-            "int", "unsigned", "hyper", "float", "double", "bool", "opaque", "string",
-        ]);
+        types.extend(["int", "unsigned", "hyper", "float", "double", "bool", "opaque", "string"]);
         self.found
             .error(name.span, format!("no type `{name}` is defined"))
             .help("define it by `typedef`, `struct`, `union` or `enum`")
@@ -149,10 +145,7 @@ impl Checker<'_> {
             next = value + 1;
             let Ok(number) = i32::try_from(value) else {
                 self.found
-                    .error(
-                        item.name.span,
-                        format!("{value} does not fit an enumeration"),
-                    )
+                    .error(item.name.span, format!("{value} does not fit an enumeration"))
                     .expected("a number of 32 bits with a sign");
                 continue;
             };
@@ -184,10 +177,7 @@ impl Checker<'_> {
             }
             self.unique(name, seen.insert(name.as_str(), name.span));
             let ty = self.type_of(declaration, &format!("{within}_{name}"));
-            fields.push(Field {
-                name: name.value.clone(),
-                ty,
-            });
+            fields.push(Field { name: name.value.clone(), ty });
         }
         fields
     }
@@ -207,10 +197,7 @@ impl Checker<'_> {
             return None;
         }
         let ty = self.type_of(declaration, &format!("{within}_{name}"));
-        Some(Field {
-            name: name.value.clone(),
-            ty,
-        })
+        Some(Field { name: name.value.clone(), ty })
     }
 
     pub(super) fn union(&mut self, body: &UnionBody, within: &Name) -> Option<Union> {
@@ -243,14 +230,7 @@ impl Checker<'_> {
                     Value::Number(_) => number.to_string(),
                     Value::Name(name) => name.value.clone(),
                 };
-                arms.push((
-                    value.span(),
-                    Arm {
-                        value: short,
-                        label,
-                        field: field.clone(),
-                    },
-                ));
+                arms.push((value.span(), Arm { value: short, label, field: field.clone() }));
             }
         }
         let default = body.default.as_ref().map(|declared| {
@@ -265,10 +245,6 @@ impl Checker<'_> {
             discriminant: declared.span,
             cases: arms.iter().map(|(span, _)| *span).collect(),
         });
-        Some(Union {
-            discriminant,
-            arms: arms.into_iter().map(|(_, arm)| arm).collect(),
-            default,
-        })
+        Some(Union { discriminant, arms: arms.into_iter().map(|(_, arm)| arm).collect(), default })
     }
 }

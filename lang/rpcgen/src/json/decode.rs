@@ -80,9 +80,7 @@ pub(super) fn value<'a>(
             let mut place = 0;
             while read(from, path)? {
                 comma(to, place);
-                path.enter(Step::Element(place), |path| {
-                    named(model, *at, from, path, to)
-                })?;
+                path.enter(Step::Element(place), |path| named(model, *at, from, path, to))?;
                 place += 1;
             }
             to.push(']');
@@ -123,8 +121,7 @@ fn floating(to: &mut String, number: f64) {
 
 fn taken(from: &mut Decoder<'_>, len: usize, path: &Path<'_>) -> Result<Vec<u8>> {
     let mut octets = Vec::new();
-    from.append_padded(len, &mut octets)
-        .map_err(|error| path.error(error.to_string()))?;
+    from.append_padded(len, &mut octets).map_err(|error| path.error(error.to_string()))?;
     Ok(octets)
 }
 
@@ -161,9 +158,7 @@ fn elements<'a>(
     to.push('[');
     for at in 0..len {
         comma(to, at);
-        path.enter(Step::Element(at), |path| {
-            value(model, element, from, path, to)
-        })?;
+        path.enter(Step::Element(at), |path| value(model, element, from, path, to))?;
     }
     to.push(']');
     Ok(())
@@ -229,9 +224,7 @@ fn component<'a>(
 ) -> Result {
     quoted(to, &field.name);
     to.push_str(": ");
-    path.enter(Step::Field(&field.name), |path| {
-        value(model, &field.ty, from, path, to)
-    })
+    path.enter(Step::Field(&field.name), |path| value(model, &field.ty, from, path, to))
 }
 
 fn chosen<'a>(
@@ -247,9 +240,7 @@ fn chosen<'a>(
         _ => i64::from(read::<i32>(&mut ahead, path)?),
     };
     to.push_str(r#"{"case": "#);
-    path.enter(Step::Field("case"), |path| {
-        value(model, &union.discriminant.ty, from, path, to)
-    })?;
+    path.enter(Step::Field("case"), |path| value(model, &union.discriminant.ty, from, path, to))?;
     let arm = union.arms.iter().find(|arm| arm.value == number);
     let field = match (arm, &union.default) {
         (Some(arm), _) => arm.field.as_ref(),

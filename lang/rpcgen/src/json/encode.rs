@@ -85,9 +85,7 @@ pub(super) fn value<'a>(
         Type::List(at) => {
             for (place, item) in array(value, path)?.iter().enumerate() {
                 put(true.encode(to), path)?;
-                path.enter(Step::Element(place), |path| {
-                    named(model, *at, item, path, to)
-                })?;
+                path.enter(Step::Element(place), |path| named(model, *at, item, path, to))?;
             }
             put(false.encode(to), path)
         }
@@ -108,14 +106,13 @@ fn optional<'a>(
         return Ok(());
     }
     if !model.may_be_null(inner) {
-        return path.enter(Step::Field("*"), |path| {
-            super::encode::value(model, inner, value, path, to)
-        });
+        return path
+            .enter(Step::Field("*"), |path| super::encode::value(model, inner, value, path, to));
     }
     match array(value, path)? {
-        [only] => path.enter(Step::Element(0), |path| {
-            super::encode::value(model, inner, only, path, to)
-        }),
+        [only] => {
+            path.enter(Step::Element(0), |path| super::encode::value(model, inner, only, path, to))
+        }
         _ => Err(path.wrong(describe(value), "null, or an array of one")),
     }
 }
@@ -134,12 +131,9 @@ fn named<'a>(
         }
         Some(Kind::Struct { fields, .. }) => {
             let object = object(value, path)?;
-            only_known(
-                object,
-                path,
-                &|name| fields.iter().any(|f| f.name == name),
-                || fields.iter().map(|f| f.name.as_str()).collect(),
-            )?;
+            only_known(object, path, &|name| fields.iter().any(|f| f.name == name), || {
+                fields.iter().map(|f| f.name.as_str()).collect()
+            })?;
             for field in fields {
                 component(model, field, object, path, to)?;
             }
@@ -167,9 +161,7 @@ fn component<'a>(
             return Err(path.wrong(format!("`{}` is missing", field.name), expected));
         }
     };
-    path.enter(Step::Field(&field.name), |path| {
-        value(model, &field.ty, given, path, to)
-    })
+    path.enter(Step::Field(&field.name), |path| value(model, &field.ty, given, path, to))
 }
 
 fn only_known<'n>(
@@ -202,13 +194,9 @@ fn chosen<'a>(
         return Err(path.wrong("`case` is missing, which decides the union", expected));
     };
     let start = to.len();
-    path.enter(Step::Field("case"), |path| {
-        value(model, &union.discriminant.ty, case, path, to)
-    })?;
-    let word: [u8; 4] = to
-        .get(start..)
-        .and_then(|octets| octets.first_chunk().copied())
-        .unwrap_or_default();
+    path.enter(Step::Field("case"), |path| value(model, &union.discriminant.ty, case, path, to))?;
+    let word: [u8; 4] =
+        to.get(start..).and_then(|octets| octets.first_chunk().copied()).unwrap_or_default();
     let number = match model.resolve(&union.discriminant.ty) {
         Type::Unsigned => i64::from(u32::from_be_bytes(word)),
         _ => i64::from(i32::from_be_bytes(word)),
@@ -226,12 +214,9 @@ fn chosen<'a>(
         }
     };
     let name = field.map(|field| field.name.as_str());
-    only_known(
-        object,
-        path,
-        &|key| key == "case" || Some(key) == name,
-        || std::iter::once("case").chain(name).collect(),
-    )?;
+    only_known(object, path, &|key| key == "case" || Some(key) == name, || {
+        std::iter::once("case").chain(name).collect()
+    })?;
     match field {
         Some(field) => component(model, field, object, path, to),
         None => Ok(()),
@@ -241,18 +226,16 @@ fn chosen<'a>(
 fn enumerated(values: &[(String, i32)], value: &Value, path: &Path<'_>) -> Result<i32> {
     let found = match value {
         Value::String(typed) => values.iter().find(|(name, _)| name == typed),
-        Value::Number(number) => values
-            .iter()
-            .find(|(_, value)| number.as_i64() == Some((*value).into())),
+        Value::Number(number) => {
+            values.iter().find(|(_, value)| number.as_i64() == Some((*value).into()))
+        }
         _ => None,
     };
     if let Some((_, number)) = found {
         return Ok(*number);
     }
     let names: Vec<_> = values.iter().map(|(name, _)| name.as_str()).collect();
-    let near = value
-        .as_str()
-        .and_then(|typed| xk_lang::nearest(typed, names.iter().copied()));
+    let near = value.as_str().and_then(|typed| xk_lang::nearest(typed, names.iter().copied()));
     let expected = match near {
         Some(near) => format!("perhaps `{near}`"),
         None => format!("one of {}", names.join(", ")),
@@ -263,24 +246,16 @@ fn enumerated(values: &[(String, i32)], value: &Value, path: &Path<'_>) -> Resul
 /// A whole number that fits, or its digits in a string.
 fn whole<T: TryFrom<i128>>(value: &Value, path: &Path<'_>) -> Result<T> {
     let number = match value {
-        Value::Number(number) => number
-            .as_i64()
-            .map(i128::from)
-            .or_else(|| number.as_u64().map(i128::from)),
+        Value::Number(number) => {
+            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+        }
         Value::String(digits) => digits.parse().ok(),
         _ => None,
     };
     number.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
         let bits = size_of::<T>() * 8;
-        let sign = if T::try_from(-1).is_ok() {
-            " with a sign"
-        } else {
-            ", not negative"
-        };
-        path.wrong(
-            describe(value),
-            format!("a whole number of {bits} bits{sign}"),
-        )
+        let sign = if T::try_from(-1).is_ok() { " with a sign" } else { ", not negative" };
+        path.wrong(describe(value), format!("a whole number of {bits} bits{sign}"))
     })
 }
 
@@ -302,10 +277,7 @@ fn floating(value: &Value, path: &Path<'_>) -> Result<f64> {
 /// The nearest number of 32 bits, if there is one.
 fn single(value: &Value, path: &Path<'_>) -> Result<f32> {
     let number = floating(value, path)?;
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the nearest is what is meant"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
     let nearest = number as f32;
     if nearest.is_infinite() && number.is_finite() {
         let expected = "a number of 32 bits, at most 3.4028235e38";
@@ -353,9 +325,7 @@ fn elements<'a>(
     to: &mut Vec<u8>,
 ) -> Result {
     for (at, item) in items.iter().enumerate() {
-        path.enter(Step::Element(at), |path| {
-            value(model, element, item, path, to)
-        })?;
+        path.enter(Step::Element(at), |path| value(model, element, item, path, to))?;
     }
     Ok(())
 }

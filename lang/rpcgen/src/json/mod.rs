@@ -64,18 +64,11 @@ impl<'a> Path<'a> {
                 Step::Element(at) => path = format!("{path}[{at}]"),
             }
         }
-        JsonError {
-            path,
-            what: what.into(),
-            expected: None,
-        }
+        JsonError { path, what: what.into(), expected: None }
     }
 
     fn wrong(&self, what: impl Into<String>, expected: impl Into<String>) -> JsonError {
-        JsonError {
-            expected: Some(expected.into()),
-            ..self.error(what)
-        }
+        JsonError { expected: Some(expected.into()), ..self.error(what) }
     }
 
     /// Goes one step further, unless it is too deep.
@@ -117,10 +110,7 @@ impl Model {
         let count = procedure.arguments.len();
         let expected = || match count {
             0 => "none".into(),
-            1 => format!(
-                "one of the type `{}`",
-                self.describe(&procedure.arguments[0])
-            ),
+            1 => format!("one of the type `{}`", self.describe(&procedure.arguments[0])),
             _ => format!("an array of {count}"),
         };
         let wrong = |what: &str| Err(Path::new("arguments").wrong(what, expected()));

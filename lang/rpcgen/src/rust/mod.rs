@@ -22,11 +22,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            file: "the RPC language".into(),
-            types_only: false,
-            included: false,
-        }
+        Self { file: "the RPC language".into(), types_only: false, included: false }
     }
 }
 
@@ -172,10 +168,8 @@ impl Rust<'_> {
     /// The whole file.
     fn finish(self, options: &Options) -> String {
         let body = self.out;
-        let mut all = format!(
-            "// Made by `xk rpcgen` from {}: change that instead.\n",
-            options.file
-        );
+        let mut all =
+            format!("// Made by `xk rpcgen` from {}: change that instead.\n", options.file);
         if !options.included {
             all.push_str(ALLOWED);
         }

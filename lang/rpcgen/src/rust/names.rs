@@ -34,9 +34,8 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Modules of these names would hide what generated code means: crates, a module and the types that Rust has itself.
-const MODULES_TAKEN: &[&str] = &[
-    "xdr", "xk_rpc", "xk_xdr", "bool", "f32", "f64", "i32", "i64", "u32", "u64", "u8",
-];
+const MODULES_TAKEN: &[&str] =
+    &["xdr", "xk_rpc", "xk_xdr", "bool", "f32", "f64", "i32", "i64", "u32", "u64", "u8"];
 
 /// Words that are no names in Rust.
 const KEYWORDS: &[&str] = &[
@@ -112,9 +111,7 @@ impl Names {
         let mut types = Scope::of(TAKEN);
         let all = model.types.iter();
         let mut names = Self {
-            types: all
-                .map(|def| types.unique_type(&camel(&def.name)))
-                .collect(),
+            types: all.map(|def| types.unique_type(&camel(&def.name))).collect(),
             constants: HashMap::new(),
             programs: Vec::new(),
         };
@@ -256,9 +253,6 @@ mod tests {
         let mut scope = Scope::of(&["List"]);
         assert_eq!(scope.unique_type("List"), "ListType");
         assert_eq!(scope.unique_type("List"), "ListType2");
-        assert_eq!(
-            (scope.unique("a"), scope.unique("a")),
-            ("a".into(), "a_2".into())
-        );
+        assert_eq!((scope.unique("a"), scope.unique("a")), ("a".into(), "a_2".into()));
     }
 }

@@ -54,10 +54,7 @@ impl Rust<'_> {
         self.line(format!("pub const {constant}: u32 = {};", program.number));
         for (version, own) in program.versions.iter().zip(&versions) {
             let procedures = self.names_of(version);
-            let said = format!(
-                "version {} of the program `{}`",
-                version.number, program.name
-            );
+            let said = format!("version {} of the program `{}`", version.number, program.name);
             self.numbers(version, own, &procedures, &said);
             self.service(version, own, &procedures, &said);
             self.server(version, own, &procedures, &constant);
@@ -98,8 +95,7 @@ impl Rust<'_> {
 
     fn parameters(&self, procedure: &Procedure, names: &Names) -> Vec<String> {
         let all = names.arguments.iter().zip(&procedure.arguments);
-        all.map(|(name, ty)| format!("{name}: {}", self.ty(ty)))
-            .collect()
+        all.map(|(name, ty)| format!("{name}: {}", self.ty(ty))).collect()
     }
 
     fn service(&mut self, version: &Version, own: &VersionNames, names: &[Names], said: &str) {
@@ -128,18 +124,11 @@ impl Rust<'_> {
     }
 
     fn server(&mut self, version: &Version, own: &VersionNames, names: &[Names], program: &str) {
-        let VersionNames {
-            service,
-            server,
-            module,
-            ..
-        } = own;
+        let VersionNames { service, server, module, .. } = own;
         self.item(format!("/// Serves a [`{service}`]."));
         self.line("#[derive(Clone, Debug)]");
         self.line(format!("pub struct {server}<T>(pub T);"));
-        self.item(format!(
-            "impl<T: {service} + Send + 'static> Service for {server}<T> {{"
-        ));
+        self.item(format!("impl<T: {service} + Send + 'static> Service for {server}<T> {{"));
         self.line("    fn program(&self) -> Option<(u32, u32)> {");
         self.line(format!("        Some(({program}, {module}::VERSION))"));
         self.line("    }\n");
@@ -148,9 +137,7 @@ impl Rust<'_> {
         for (procedure, names) in version.procedures.iter().zip(names) {
             self.line(format!("            {module}::{} => {{", names.constant));
             let pattern = names.tuple();
-            self.line(format!(
-                "                let {pattern} = call.arguments()?;"
-            ));
+            self.line(format!("                let {pattern} = call.arguments()?;"));
             for (at, part) in names.numbered_parts() {
                 self.line(format!("                let {part} = part{at};"));
             }

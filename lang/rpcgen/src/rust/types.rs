@@ -108,10 +108,8 @@ impl Rust<'_> {
     fn structure(&mut self, at: usize, name: &str, fields: &[Field]) {
         let model = self.model;
         let mut scope = Scope::default();
-        let named: Vec<(String, &Field)> = fields
-            .iter()
-            .map(|field| (scope.unique(&snake(&field.name)), field))
-            .collect();
+        let named: Vec<(String, &Field)> =
+            fields.iter().map(|field| (scope.unique(&snake(&field.name)), field)).collect();
         self.derive(at);
         if fields.is_empty() {
             self.line(format!("pub struct {name} {{}}"));
@@ -155,10 +153,7 @@ impl Rust<'_> {
                 _ => DeciderKind::Int,
             },
         };
-        Decider {
-            ty: self.ty(ty),
-            kind,
-        }
+        Decider { ty: self.ty(ty), kind }
     }
 
     fn union(&mut self, at: usize, name: &str, union: &Union) {

@@ -40,22 +40,13 @@ fn the_cache_is_bounded_and_the_oldest_useless_goes_first() {
 #[test]
 fn no_more_than_the_bound_wait_in_all_sessions() {
     let bench = settled(|c| c.waiting_max = 10);
-    let sessions: Vec<_> = (10..30)
-        .map(|n| bench.open(Ipv4::new(192, 0, 2, n)).unwrap())
-        .collect();
+    let sessions: Vec<_> = (10..30).map(|n| bench.open(Ipv4::new(192, 0, 2, n)).unwrap()).collect();
     for _ in 0..3 {
         for session in &sessions {
             bench.push(session, &[1]).unwrap();
         }
     }
-    let waiting = |bench: &Bench| {
-        bench
-            .table()
-            .entries
-            .iter()
-            .map(|e| e.waiting)
-            .sum::<usize>()
-    };
+    let waiting = |bench: &Bench| bench.table().entries.iter().map(|e| e.waiting).sum::<usize>();
     assert_eq!(waiting(&bench), 10);
     assert_eq!(bench.drops(&reason::QUEUE_FULL), 50);
     // The youngest are those of the last ten sessions.

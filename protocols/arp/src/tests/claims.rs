@@ -41,12 +41,7 @@ fn a_claim_is_announced_twice() {
 #[test]
 fn only_stations_can_be_claimed_and_only_so_many() {
     let bench = with(|_| ());
-    for host in [
-        Ipv4::UNSPECIFIED,
-        Ipv4::BROADCAST,
-        Ipv4::LOCALHOST,
-        Ipv4::new(224, 0, 0, 1),
-    ] {
+    for host in [Ipv4::UNSPECIFIED, Ipv4::BROADCAST, Ipv4::LOCALHOST, Ipv4::new(224, 0, 0, 1)] {
         assert!(!bench.claim(host), "{host}");
     }
     for n in 0..CLAIMS_MAX {

@@ -7,20 +7,14 @@ const REQUEST: [u8; PACKET_LEN] = [
     0x00, 0x01, 0x08, 0x00, 0x06, 0x04, 0x00, 0x01, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x01, 0xc0, 0x00,
     0x02, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x02, 0x02,
 ];
-const ETH: [EthAddr; 2] = [
-    EthAddr([0, 0, 0x5e, 0, 0x53, 1]),
-    EthAddr([0, 0, 0x5e, 0, 0x53, 2]),
-];
+const ETH: [EthAddr; 2] = [EthAddr([0, 0, 0x5e, 0, 0x53, 1]), EthAddr([0, 0, 0x5e, 0, 0x53, 2])];
 const IP: [Ipv4; 2] = [Ipv4::new(192, 0, 2, 1), Ipv4::new(192, 0, 2, 2)];
 
 #[test]
 fn request_and_reply() {
     let request = Packet::parse(&REQUEST).unwrap();
     assert_eq!(request, Packet::request(ETH[0], IP[0], IP[1]));
-    assert_eq!(
-        request.to_string(),
-        "request who-has 192.0.2.2 tell 192.0.2.1"
-    );
+    assert_eq!(request.to_string(), "request who-has 192.0.2.2 tell 192.0.2.1");
     let reply = request.reply(ETH[1]);
     assert_eq!(reply.to_string(), "reply 192.0.2.2 is-at 00:00:5e:00:53:02");
     assert_eq!((reply.target_eth, reply.target_ip), (ETH[0], IP[0]));
@@ -36,22 +30,10 @@ fn conflict_detection() {
     assert_eq!(probe.to_string(), "probe 192.0.2.1");
     let announcement = Packet::announcement(ETH[0], IP[0]);
     assert!(!announcement.is_probe() && announcement.is_announcement());
-    assert_eq!(
-        announcement.to_string(),
-        "announcement 192.0.2.1 is-at 00:00:5e:00:53:01"
-    );
-    assert!(
-        probe.conflicts_with(ETH[1], IP[0], true),
-        "two probe at once"
-    );
-    assert!(
-        !probe.conflicts_with(ETH[1], IP[0], false),
-        "a probe claims nothing"
-    );
-    assert!(
-        !probe.conflicts_with(ETH[0], IP[0], true),
-        "our own probe came back"
-    );
+    assert_eq!(announcement.to_string(), "announcement 192.0.2.1 is-at 00:00:5e:00:53:01");
+    assert!(probe.conflicts_with(ETH[1], IP[0], true), "two probe at once");
+    assert!(!probe.conflicts_with(ETH[1], IP[0], false), "a probe claims nothing");
+    assert!(!probe.conflicts_with(ETH[0], IP[0], true), "our own probe came back");
     assert!(announcement.conflicts_with(ETH[1], IP[0], false));
     assert!(!announcement.conflicts_with(ETH[1], IP[1], true));
 }
@@ -82,26 +64,15 @@ fn every_truncation() {
 }
 
 fn packets() -> impl Strategy<Value = Packet> {
-    (
-        any::<bool>(),
-        any::<[u8; 6]>(),
-        any::<u32>(),
-        any::<[u8; 6]>(),
-        any::<u32>(),
+    (any::<bool>(), any::<[u8; 6]>(), any::<u32>(), any::<[u8; 6]>(), any::<u32>()).prop_map(
+        |(reply, sender_eth, sender_ip, target_eth, target_ip)| Packet {
+            operation: if reply { Operation::Reply } else { Operation::Request },
+            sender_eth: EthAddr(sender_eth),
+            sender_ip: Ipv4::from_bits(sender_ip),
+            target_eth: EthAddr(target_eth),
+            target_ip: Ipv4::from_bits(target_ip),
+        },
     )
-        .prop_map(
-            |(reply, sender_eth, sender_ip, target_eth, target_ip)| Packet {
-                operation: if reply {
-                    Operation::Reply
-                } else {
-                    Operation::Request
-                },
-                sender_eth: EthAddr(sender_eth),
-                sender_ip: Ipv4::from_bits(sender_ip),
-                target_eth: EthAddr(target_eth),
-                target_ip: Ipv4::from_bits(target_ip),
-            },
-        )
 }
 
 fn to_smoltcp(packet: &Packet) -> peer::ArpRepr {

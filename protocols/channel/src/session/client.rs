@@ -224,8 +224,7 @@ impl ClientSession {
             self.send(cx, this, Kind::Probe, self.sequence.get());
         } else {
             let sent = self.push_request(cx, request, REQUEST | SERVER, ticket);
-            sent.or_else(Self::may_come_to_pass)
-                .map_err(CallCause::Push)?;
+            sent.or_else(Self::may_come_to_pass).map_err(CallCause::Push)?;
         }
         self.await_outcome(cx, this, len, options)
     }

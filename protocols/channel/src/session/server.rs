@@ -317,10 +317,7 @@ impl ServerSession {
         if kept == 0 {
             return false;
         }
-        let asked = self
-            .lower
-            .get()
-            .and_then(|lower| lower.ask(cx, AskKept::about(kept)));
+        let asked = self.lower.get().and_then(|lower| lower.ask(cx, AskKept::about(kept)));
         asked.is_some_and(|asked| asked.state == KeptState::Collecting)
     }
 

@@ -103,9 +103,7 @@ pub(crate) fn sweep(cx: &Kernel, table: &Table) -> bool {
     while let Some((session, state)) = table.state(place) {
         place += 1;
         if state.phase.get() == Phase::Replied {
-            keeps |= session
-                .ask(cx, LookAfter { keeps: false })
-                .is_some_and(|asked| asked.keeps);
+            keeps |= session.ask(cx, LookAfter { keeps: false }).is_some_and(|asked| asked.keeps);
         }
     }
     keeps

@@ -25,55 +25,30 @@ fn call() -> Header {
 
 #[test]
 fn real_octets_both_ways() {
-    let reply = Header {
-        kind: Kind::Reply,
-        for_server: false,
-        ..call()
-    };
+    let reply = Header { kind: Kind::Reply, for_server: false, ..call() };
     let cases = [
         ("0110 0003 00000065 00000007 0000 2a000001", call()),
         ("0400 0003 00000065 00000007 0000 2a000001", reply),
         (
             "0111 0003 00000065 00000007 8123 2a000001",
-            Header {
-                please_ack: true,
-                error: 0x8123,
-                ..call()
-            },
+            Header { please_ack: true, error: 0x8123, ..call() },
         ),
         (
             "0208 0003 00000065 00000007 0123 2a000001",
-            Header {
-                kind: Kind::Nack,
-                error: 0x123,
-                ..reply
-            },
+            Header { kind: Kind::Nack, error: 0x123, ..reply },
         ),
         (
             "0210 0003 00000065 00000008 0123 2a000001",
-            Header {
-                kind: Kind::Ack,
-                sequence: 8,
-                error: 0x123,
-                ..call()
-            },
+            Header { kind: Kind::Ack, sequence: 8, error: 0x123, ..call() },
         ),
         (
             "0409 0003 00000065 00000007 0001 2a000001",
-            Header {
-                kind: Kind::Refusal,
-                please_ack: true,
-                error: 1,
-                ..reply
-            },
+            Header { kind: Kind::Refusal, please_ack: true, error: 1, ..reply },
         ),
         (
             // A payload of six octets, marked.
             "3910 0003 00000065 00000007 0000 2a000001",
-            Header {
-                payload: Some(6),
-                ..call()
-            },
+            Header { payload: Some(6), ..call() },
         ),
     ];
     for (hex, header) in cases {

@@ -12,14 +12,11 @@ use xk_kit::call::{BAD_ARGUMENTS, CallOptions, CancelCall, NO_PROCEDURE};
 /// Serves after so long; waits on the client's kernel, on whose shepherd it runs.
 fn slow(world: &World, time: Duration) {
     let cx = world.client().cx.share();
-    world
-        .server()
-        .top
-        .on_serve(Some(Rc::new(move |_, _, request| {
-            let never = Semaphore::new(0);
-            assert!(cx.wait(&never, Some(time)).is_err());
-            Ok(request)
-        })));
+    world.server().top.on_serve(Some(Rc::new(move |_, _, request| {
+        let never = Semaphore::new(0);
+        assert!(cx.wait(&never, Some(time)).is_err());
+        Ok(request)
+    })));
 }
 
 #[test]
@@ -29,28 +26,15 @@ fn a_null_call_is_two_packets() {
         let session = world.open();
         assert_eq!(world.call(&session, b"").expect("a reply"), b"");
         // The first contact costs a challenge.
-        assert_eq!(
-            (world.count(Way::ToServer), world.count(Way::ToClient)),
-            (2, 2)
-        );
+        assert_eq!((world.count(Way::ToServer), world.count(Way::ToClient)), (2, 2));
         assert_eq!(world.server().figures().challenges, 1);
         for n in 0..10 {
-            assert_eq!(
-                world.call(&session, &pattern(n, 1)).expect("a reply"),
-                pattern(n, 1)
-            );
+            assert_eq!(world.call(&session, &pattern(n, 1)).expect("a reply"), pattern(n, 1));
         }
-        assert_eq!(
-            (world.count(Way::ToServer), world.count(Way::ToClient)),
-            (12, 12)
-        );
+        assert_eq!((world.count(Way::ToServer), world.count(Way::ToClient)), (12, 12));
         let other = world.open();
         assert_eq!(world.call(&other, b"again").expect("a reply"), b"again");
-        assert_eq!(
-            world.count(Way::ToServer),
-            13,
-            "another channel is known at once"
-        );
+        assert_eq!(world.count(Way::ToServer), 13, "another channel is known at once");
         assert_eq!(world.server().top.served(), 12);
         drop((session, other));
         world.finish();
@@ -102,10 +86,7 @@ fn each_packet_of_a_large_call_may_be_lost() {
             Ok(cx.pool().empty(128).expect("a buffer"))
         })));
         world.set_network(losing(Way::ToServer, vec![lost]));
-        assert_eq!(
-            world.call(&session, &pattern(size, 3)).expect("a reply"),
-            b""
-        );
+        assert_eq!(world.call(&session, &pattern(size, 3)).expect("a reply"), b"");
         assert_eq!(server.top.served(), 2, "executed once");
         assert_eq!(world.count(Way::ToServer), 17);
         assert_eq!(world.asked(), (1, 1), "one question, one answer");
@@ -172,10 +153,7 @@ fn a_large_request_that_is_all_lost_is_asked_for() {
     let request = pattern(12 * 1456 - 18, 1);
     assert_eq!(world.call(&session, &request).expect("a reply"), request);
     let took = world.client().cx.now().as_ns() - start.as_ns();
-    assert_eq!(
-        took, 620_000_000,
-        "the step function: 500 ms and 10 for each packet"
-    );
+    assert_eq!(took, 620_000_000, "the step function: 500 ms and 10 for each packet");
     let figures = world.client().figures();
     assert_eq!(
         (figures.probes, figures.resends),
@@ -225,11 +203,7 @@ fn a_server_that_dies_while_it_works_times_out() {
     world.call(&session, b"first").expect("a reply");
     slow(&world, Duration::from_secs(400));
     world.set_network(Rc::new(|way, n, _| {
-        if way == Way::ToClient && n > 3 {
-            Vec::new()
-        } else {
-            vec![Duration::ZERO]
-        }
+        if way == Way::ToClient && n > 3 { Vec::new() } else { vec![Duration::ZERO] }
     }));
     let error = world.call(&session, b"slowly").expect_err("no reply");
     assert!(matches!(error.cause, CallCause::TimedOut { .. }), "{error}");
@@ -260,9 +234,7 @@ fn a_server_that_reboots_fails_the_calls_under_way() {
                 Vec::new()
             }));
             let first = world.server();
-            let error = world
-                .call(&session, &pattern(size, 1))
-                .expect_err("it is no more");
+            let error = world.call(&session, &pattern(size, 1)).expect_err("it is no more");
             assert_eq!(error.cause, CallCause::Rebooted, "{below:?}");
             assert!(rebooted.get());
             assert_eq!(first.top.served(), 2);
@@ -282,20 +254,14 @@ fn a_refusal_travels_back_with_its_reason() {
         let world = World::new(8, below);
         let session = world.open();
         for why in [&NO_PROCEDURE, &BAD_ARGUMENTS] {
-            world
-                .server()
-                .top
-                .on_serve(Some(Rc::new(move |_, _, _| Err(why))));
+            world.server().top.on_serve(Some(Rc::new(move |_, _, _| Err(why))));
             let error = world.call(&session, b"please").expect_err("refused");
             assert_eq!(error.cause, CallCause::Rejected(Rejection::new(why)));
         }
         // Lost, it comes again, and nothing is executed twice.
         world.set_network(losing(Way::ToClient, vec![0, 1]));
         let error = world.call(&session, b"please").expect_err("refused");
-        assert_eq!(
-            error.cause,
-            CallCause::Rejected(Rejection::new(&BAD_ARGUMENTS))
-        );
+        assert_eq!(error.cause, CallCause::Rejected(Rejection::new(&BAD_ARGUMENTS)));
         assert_eq!(world.server().top.served(), 3);
         drop(session);
         world.finish();
@@ -306,20 +272,12 @@ fn a_refusal_travels_back_with_its_reason() {
 fn a_reply_that_fits_nowhere_is_a_refusal() {
     let world = World::new(9, Below::Fragment);
     let session = world.open();
-    world
-        .server()
-        .top
-        .on_serve(Some(Rc::new(|cx: &Kernel, _, _| {
-            Ok(cx
-                .pool()
-                .copy_from(128, &pattern(40_000, 1))
-                .expect("a buffer"))
-        })));
+    world.server().top.on_serve(Some(Rc::new(|cx: &Kernel, _, _| {
+        Ok(cx.pool().copy_from(128, &pattern(40_000, 1)).expect("a buffer"))
+    })));
     let error = world.call(&session, b"all of it").expect_err("too much");
     assert!(matches!(error.cause, CallCause::Rejected(_)), "{error}");
-    let error = world
-        .call(&session, &pattern(40_000, 1))
-        .expect_err("too much");
+    let error = world.call(&session, &pattern(40_000, 1)).expect_err("too much");
     assert!(is_too_big(&error), "{error}");
     drop(session);
     world.finish();
@@ -332,15 +290,11 @@ fn call_with(
 ) -> Vec<Result<(), CallCause>> {
     let calls = calls.into_iter().map(|(session, options)| {
         let mut request = world.message(b"options");
-        request
-            .set_attribute(options)
-            .expect("room for an attribute");
+        request.set_attribute(options).expect("room for an attribute");
         (session, request)
     });
     let ends = world.call_all(calls.collect());
-    ends.into_iter()
-        .map(|end| end.map(drop).map_err(|error| error.cause))
-        .collect()
+    ends.into_iter().map(|end| end.map(drop).map_err(|error| error.cause)).collect()
 }
 
 #[test]
@@ -351,11 +305,7 @@ fn deadlines_and_cancelling_end_the_wait() {
     slow(&world, Duration::from_secs(2));
     let now = world.client().cx.now();
     let options = |ms: u64, tag| CallOptions {
-        deadline: if ms == 0 {
-            Time::MAX
-        } else {
-            now.after(Duration::from_millis(ms))
-        },
+        deadline: if ms == 0 { Time::MAX } else { now.after(Duration::from_millis(ms)) },
         tag,
     };
     // The first is given up, the second is still in its queue then, the third is cancelled in the queue, the fourth executed.

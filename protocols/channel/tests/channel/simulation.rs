@@ -25,9 +25,7 @@ struct Model {
 
 /// What the server replies to a request.
 fn reply_to(request: &[u8]) -> Vec<u8> {
-    let id = request
-        .first_chunk()
-        .map_or(0, |id| u32::from_be_bytes(*id));
+    let id = request.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
     pattern(request.len() / 2 + (id as usize * 977) % 4000, id)
 }
 
@@ -47,23 +45,18 @@ fn request_of(id: u32, random: &Random) -> Vec<u8> {
 fn serve(world: &World, model: &Rc<RefCell<Model>>, random: &Rc<Random>) {
     let (model, random) = (Rc::clone(model), Rc::clone(random));
     let client = world.client().cx.share();
-    world
-        .server()
-        .top
-        .on_serve(Some(Rc::new(move |cx: &Kernel, _, request: Message| {
-            let request = octets(&request);
-            let id = request
-                .first_chunk()
-                .map_or(0, |id| u32::from_be_bytes(*id));
-            *model.borrow_mut().executed.entry(id).or_default() += 1;
-            if random.below(8) == 0 {
-                let never = Semaphore::new(0);
-                let time = Duration::from_millis(random.below(400) + 1);
-                let _ = client.wait(&never, Some(time));
-            }
-            let reply = reply_to(&request);
-            Ok(cx.pool().copy_from(128, &reply).expect("a buffer"))
-        })));
+    world.server().top.on_serve(Some(Rc::new(move |cx: &Kernel, _, request: Message| {
+        let request = octets(&request);
+        let id = request.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
+        *model.borrow_mut().executed.entry(id).or_default() += 1;
+        if random.below(8) == 0 {
+            let never = Semaphore::new(0);
+            let time = Duration::from_millis(random.below(400) + 1);
+            let _ = client.wait(&never, Some(time));
+        }
+        let reply = reply_to(&request);
+        Ok(cx.pool().copy_from(128, &reply).expect("a buffer"))
+    })));
 }
 
 /// A network as the seed wants it, in which the server reboots now and then.
@@ -123,10 +116,7 @@ fn simulate(seed: u64) -> (u32, u32) {
                     }
                     Err(error) => {
                         assert!(
-                            matches!(
-                                error.cause,
-                                CallCause::TimedOut { .. } | CallCause::Rebooted
-                            ),
+                            matches!(error.cause, CallCause::TimedOut { .. } | CallCause::Rebooted),
                             "seed {seed}: call {id}: {error}"
                         );
                         model.failed += 1;
@@ -138,18 +128,12 @@ fn simulate(seed: u64) -> (u32, u32) {
     });
     let (carrying, tasks) = (world.clone(), tasks.collect());
     let limit = Duration::from_secs(24 * 3600);
-    let ended = world
-        .client()
-        .cx
-        .run_tasks(limit, tasks, move |_| carrying.carry());
+    let ended = world.client().cx.run_tasks(limit, tasks, move |_| carrying.carry());
     assert!(ended, "seed {seed}: every call ends");
     // What is still under way arrives.
     world.pass(Duration::from_secs(200));
     for (id, times) in &model.borrow().executed {
-        assert_eq!(
-            *times, 1,
-            "seed {seed}: call {id} was executed {times} times"
-        );
+        assert_eq!(*times, 1, "seed {seed}: call {id} was executed {times} times");
     }
     let counts = (model.borrow().replied, model.borrow().failed);
     world.set_network(crate::world::perfect());

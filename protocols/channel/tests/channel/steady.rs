@@ -29,10 +29,7 @@ impl Pipe {
         self.here.get().unwrap_or_else(|| {
             let there = Rc::clone(&self.there);
             let upper_too = upper.clone();
-            let body = PipeSession {
-                upper: upper_too,
-                there,
-            };
+            let body = PipeSession { upper: upper_too, there };
             let session = cx.new_session(this, upper, body);
             self.here.replace(Some(session.clone()));
             session
@@ -88,16 +85,9 @@ fn calls_allocate_nothing() {
     for number in xk_channel::ENTRY.type_numbers() {
         cx.numbers_mut().add(number).expect("numbers that agree");
     }
-    let number = Number {
-        upper: "top",
-        lower: "channel",
-        number: 0x65,
-    };
+    let number = Number { upper: "top", lower: "channel", number: 0x65 };
     cx.numbers_mut().add(number).expect("a number of its own");
-    let slots = [
-        Rc::new(SessionSlot::default()),
-        Rc::new(SessionSlot::default()),
-    ];
+    let slots = [Rc::new(SessionSlot::default()), Rc::new(SessionSlot::default())];
     let nodes: Vec<_> = [(0, 1), (1, 0)]
         .into_iter()
         .map(|(here, there)| {
@@ -122,11 +112,7 @@ fn calls_allocate_nothing() {
     calls(100);
     let before = allocations();
     calls(1000);
-    assert_eq!(
-        allocations() - before,
-        0,
-        "a thousand calls allocate nothing"
-    );
+    assert_eq!(allocations() - before, 0, "a thousand calls allocate nothing");
     assert_eq!(nodes[1].0.served(), 1100);
     drop((session, nodes));
     cx.finish();
@@ -154,11 +140,7 @@ fn capture(world: &World) -> Vec<u8> {
 
 fn sessions(world: &World) -> usize {
     let server = world.server();
-    let list = ListSessions {
-        max: 0,
-        sessions: Vec::new(),
-        total: 0,
-    };
+    let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
     server.channel.ask(&server.cx, list).expect("a list").total
 }
 
@@ -172,9 +154,7 @@ fn a_flood_of_strangers_makes_no_state() {
     for n in 0..20_000_u32 {
         let peer = core::net::Ipv4Addr::from_bits(0x0b00_0000 + n);
         let peer = Some(xk_core::Part::Host(peer));
-        let _ = server
-            .bottom
-            .inject(&server.cx, peer, server.cx.message(&octets));
+        let _ = server.bottom.inject(&server.cx, peer, server.cx.message(&octets));
     }
     assert_eq!((sessions(&world), server.top.served()), before);
     // Its challenges, and the one that the client saw at first.
@@ -217,10 +197,7 @@ fn every_truncation_and_flipped_bit_is_counted_and_executes_nothing() {
 
 #[test]
 fn idle_channels_make_room_and_their_duplicates_are_challenged() {
-    let limits = Limits {
-        channels_max: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { channels_max: 4, ..Limits::default() };
     let world = World::with(4, Below::Hosts, limits);
     let seen: Rc<std::cell::RefCell<Vec<Vec<u8>>>> = Rc::default();
     let note = Rc::clone(&seen);
@@ -246,10 +223,7 @@ fn idle_channels_make_room_and_their_duplicates_are_challenged() {
             let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
                 .with(xk_core::Part::Number(xk_kit::call::CHANNEL, 100 + n));
             let to = xk_core::Participants::pair(xk_core::Part::Any, to);
-            world
-                .client()
-                .top
-                .open(&client, &world.client().channel, to)
+            world.client().top.open(&client, &world.client().channel, to)
         })
         .map(|session| session.expect("a channel"))
         .collect();
@@ -264,31 +238,21 @@ fn idle_channels_make_room_and_their_duplicates_are_challenged() {
     for octets in all {
         world.inject(Way::ToServer, &octets);
     }
-    assert_eq!(
-        world.server().top.served(),
-        served,
-        "nothing is executed again"
-    );
+    assert_eq!(world.server().top.served(), served, "nothing is executed again");
     drop(others);
     world.finish();
 }
 
 #[test]
 fn a_full_server_says_that_it_is_busy() {
-    let limits = Limits {
-        channels_max: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { channels_max: 2, ..Limits::default() };
     let world = World::with(5, Below::Hosts, limits);
     let client = world.client().cx.clone();
     for n in 0..3_u64 {
         let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
             .with(xk_core::Part::Number(xk_kit::call::CHANNEL, n));
         let to = xk_core::Participants::pair(xk_core::Part::Any, to);
-        let opened = world
-            .client()
-            .top
-            .open(&client, &world.client().channel, to);
+        let opened = world.client().top.open(&client, &world.client().channel, to);
         let session = opened.expect("a channel");
         let result = world.call(&session, b"x");
         if n < 2 {

@@ -62,11 +62,7 @@ impl Node {
         for number in numbers.chain(fragment.type_numbers()) {
             cx.numbers_mut().add(number).expect("numbers that agree");
         }
-        let number = Number {
-            upper: "top",
-            lower: "channel",
-            number: NUMBER,
-        };
+        let number = Number { upper: "top", lower: "channel", number: NUMBER };
         cx.numbers_mut().add(number).expect("a number of its own");
         let lower = match below {
             Below::Link => Lower::link(1500),
@@ -87,15 +83,8 @@ impl Node {
         let channel = xk_channel::add(&cx, "channel", lower, limits);
         let top = CallTop::add(&cx, "top");
         cx.start().expect("it starts");
-        let _ = top
-            .enable(&cx, &channel, Participants::local(Part::Any))
-            .expect("it is enabled");
-        Self {
-            cx,
-            bottom,
-            channel,
-            top,
-        }
+        let _ = top.enable(&cx, &channel, Participants::local(Part::Any)).expect("it is enabled");
+        Self { cx, bottom, channel, top }
     }
 
     pub(crate) fn figures(&self) -> ChannelFigures {
@@ -137,13 +126,11 @@ pub(crate) fn perfect() -> Network {
 
 /// A network that loses these packets of one way.
 pub(crate) fn losing(way: Way, lost: Vec<usize>) -> Network {
-    Rc::new(move |w, n, _| {
-        if w == way && lost.contains(&n) {
-            Vec::new()
-        } else {
-            vec![Duration::ZERO]
-        }
-    })
+    Rc::new(
+        move |w, n, _| {
+            if w == way && lost.contains(&n) { Vec::new() } else { vec![Duration::ZERO] }
+        },
+    )
 }
 
 impl World {
@@ -291,11 +278,7 @@ impl World {
         let network = Rc::clone(&state.network.borrow());
         for delay in network(way, number, &octets) {
             let at = now + delay.as_nanos() as u64;
-            state.flying.borrow_mut().push_back(Flying {
-                at,
-                way,
-                octets: octets.clone(),
-            });
+            state.flying.borrow_mut().push_back(Flying { at, way, octets: octets.clone() });
         }
     }
 
@@ -337,11 +320,7 @@ impl World {
         let server = self.server();
         self.0.client.cx.finish();
         server.cx.finish();
-        assert_eq!(
-            self.0.client.cx.live(),
-            (0, 0),
-            "nothing is left of the client"
-        );
+        assert_eq!(self.0.client.cx.live(), (0, 0), "nothing is left of the client");
         assert_eq!(server.cx.live(), (0, 0), "nothing is left of the server");
     }
 }
@@ -355,8 +334,5 @@ pub(crate) fn pattern(len: usize, seed: u32) -> Vec<u8> {
 
 /// The error that a failing push gives.
 pub(crate) fn is_too_big(error: &CallError) -> bool {
-    matches!(
-        error.cause,
-        xk_core::object::CallCause::Push(PushError::TooBig { .. })
-    )
+    matches!(error.cause, xk_core::object::CallCause::Push(PushError::TooBig { .. }))
 }

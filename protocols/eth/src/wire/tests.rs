@@ -23,10 +23,7 @@ fn ethernet_frame() {
     assert!(frame.header.dst.is_broadcast());
     assert_eq!(frame.selector, Selector::Type(EtherType::ARP));
     assert_eq!(frame.payload, [0, 1, 8, 0]);
-    assert_eq!(
-        frame.header.to_string(),
-        "00:00:5e:00:53:01 > ff:ff:ff:ff:ff:ff, ethertype ARP"
-    );
+    assert_eq!(frame.header.to_string(), "00:00:5e:00:53:01 > ff:ff:ff:ff:ff:ff, ethertype ARP");
 }
 
 #[test]
@@ -34,10 +31,7 @@ fn spanning_tree_frame() {
     let frame = Frame::parse(&SPANNING_TREE).unwrap();
     assert_eq!(frame.selector, Selector::Sap(0x42));
     assert_eq!(frame.payload.len(), 35, "padding is trimmed");
-    assert_eq!(
-        frame.header.to_string(),
-        "00:00:5e:00:53:02 > 01:80:c2:00:00:00, 802.3, length 38"
-    );
+    assert_eq!(frame.header.to_string(), "00:00:5e:00:53:02 > 01:80:c2:00:00:00, 802.3, length 38");
 }
 
 #[test]

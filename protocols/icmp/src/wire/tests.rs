@@ -21,19 +21,13 @@ fn octets(header: Header, body: &[u8]) -> Vec<u8> {
 #[test]
 fn ping() {
     let message = Message::parse(&PING).unwrap();
-    assert_eq!(
-        message.header.to_string(),
-        "ICMP echo request, id 1, seq 19"
-    );
+    assert_eq!(message.header.to_string(), "ICMP echo request, id 1, seq 19");
     assert_eq!(message.header_octets(), PING[..8]);
     let mut reply = PING;
     echo_reply(reply.first_chunk_mut().unwrap()).unwrap();
     assert_eq!(reply[..4], [0, 0, 0x55, 0x48]);
     let reply = Message::parse(&reply).unwrap();
-    assert_eq!(
-        (Some(reply.header), reply.body),
-        (message.header.reply(), message.body)
-    );
+    assert_eq!((Some(reply.header), reply.body), (message.header.reply(), message.body));
     assert_eq!(echo_reply(&mut [0; 8]), None);
 }
 
@@ -53,23 +47,11 @@ fn quoted_datagram() {
     let whole = octets(header, &QUOTED);
     assert_eq!(whole[4..8], [0, 0, 0x05, 0x78]);
     let message = Message::parse(&whole).unwrap();
-    assert_eq!(
-        message.header.to_string(),
-        "ICMP unreachable: need to frag (mtu 1400)"
-    );
+    assert_eq!(message.header.to_string(), "ICMP unreachable: need to frag (mtu 1400)");
     let quoted = message.quoted().unwrap();
-    assert_eq!(
-        (quoted.src, quoted.dst),
-        ([192, 168, 0, 1].into(), [192, 168, 0, 199].into())
-    );
-    assert_eq!(
-        (quoted.protocol, quoted.total_len, quoted.fragment_offset),
-        (17, 115, 0)
-    );
-    assert_eq!(
-        (quoted.header, quoted.payload),
-        (&QUOTED[..20], &QUOTED[20..])
-    );
+    assert_eq!((quoted.src, quoted.dst), ([192, 168, 0, 1].into(), [192, 168, 0, 199].into()));
+    assert_eq!((quoted.protocol, quoted.total_len, quoted.fragment_offset), (17, 115, 0));
+    assert_eq!((quoted.header, quoted.payload), (&QUOTED[..20], &QUOTED[20..]));
     let mut no_ip = QUOTED;
     no_ip[0] = 0x65;
     assert_eq!(Message::parse(&octets(header, &no_ip)), Err(Error::Quoted));
@@ -77,22 +59,10 @@ fn quoted_datagram() {
 
 #[test]
 fn every_type_and_code() {
-    let known: [(u8, u8); 9] = [
-        (0, 1),
-        (3, 16),
-        (4, 1),
-        (5, 4),
-        (8, 1),
-        (11, 2),
-        (12, 3),
-        (13, 1),
-        (14, 1),
-    ];
+    let known: [(u8, u8); 9] =
+        [(0, 1), (3, 16), (4, 1), (5, 4), (8, 1), (11, 2), (12, 3), (13, 1), (14, 1)];
     for kind in 0..=255 {
-        let codes = known
-            .iter()
-            .find(|(known, _)| *known == kind)
-            .map(|(_, codes)| *codes);
+        let codes = known.iter().find(|(known, _)| *known == kind).map(|(_, codes)| *codes);
         for code in 0..=255 {
             let parsed = Header::parse(&[kind, code, 0, 0, 5, 0, 5, 0x78]);
             match codes {
@@ -111,38 +81,24 @@ fn every_type_and_code() {
 
 #[test]
 fn times() {
-    let times = Times {
-        originate_ms: 1,
-        receive_ms: 86_399_999,
-        transmit_ms: 0x8000_0000,
-    };
+    let times = Times { originate_ms: 1, receive_ms: 86_399_999, transmit_ms: 0x8000_0000 };
     let mut body = [0; TIMES_LEN];
     times.emit(&mut body);
     let header = Header::TimestampRequest(Query { id: 7, sequence: 8 });
     let whole = octets(header, &body);
     assert_eq!(Message::parse(&whole).unwrap().times(), Some(times));
-    assert_eq!(
-        Message::parse(&octets(header, &body[..11])),
-        Err(Error::Truncated)
-    );
+    assert_eq!(Message::parse(&octets(header, &body[..11])), Err(Error::Truncated));
 }
 
 #[test]
 fn every_truncation() {
     for len in 0..PING.len() {
-        let error = if len < 8 {
-            Error::Truncated
-        } else {
-            Error::Checksum
-        };
+        let error = if len < 8 { Error::Truncated } else { Error::Checksum };
         assert_eq!(Message::parse(&PING[..len]), Err(error));
     }
     let header = Header::TimeExceeded(TimeExceeded::Transit);
     for len in 0..20 {
-        assert_eq!(
-            Message::parse(&octets(header, &QUOTED[..len])),
-            Err(Error::Truncated)
-        );
+        assert_eq!(Message::parse(&octets(header, &QUOTED[..len])), Err(Error::Truncated));
     }
     assert!(Message::parse(&octets(header, &QUOTED[..20])).is_ok());
     for at in 0..PING.len() {

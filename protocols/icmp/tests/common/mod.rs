@@ -45,13 +45,8 @@ impl Host {
             for number in entry.type_numbers() {
                 cx.numbers_mut().add(number).expect("no conflict");
             }
-            let mut build = Build {
-                cx: &cx,
-                entry,
-                name: kind,
-                lowers: core::slice::from_ref(below),
-                params,
-            };
+            let mut build =
+                Build { cx: &cx, entry, name: kind, lowers: core::slice::from_ref(below), params };
             (entry.build)(&mut build).expect("the parameters are right")
         };
         let ip = build("ip", lower.protocol(), &params);
@@ -62,14 +57,7 @@ impl Host {
         cx.start().expect("it starts");
         let any = Participants::local(Part::Any);
         let _ = top.enable(&cx, &ip, any).expect("nobody else has it");
-        Self {
-            cx,
-            lower,
-            ip,
-            icmp,
-            pinger,
-            top,
-        }
+        Self { cx, lower, ip, icmp, pinger, top }
     }
 
     pub(crate) fn simple(own: Ipv4Addr) -> Self {
@@ -78,15 +66,11 @@ impl Host {
 
     pub(crate) fn open(&self, peer: Ipv4Addr) -> SessionRef {
         let pair = Participants::pair(Part::Any, Part::Host(peer));
-        self.pinger
-            .open(&self.cx, &self.icmp, pair)
-            .expect("it opens")
+        self.pinger.open(&self.cx, &self.icmp, pair).expect("it opens")
     }
 
     pub(crate) fn push(&self, session: &SessionRef, octets: &[u8]) {
-        session
-            .push(&self.cx, self.cx.message(octets))
-            .expect("it goes");
+        session.push(&self.cx, self.cx.message(octets)).expect("it goes");
     }
 
     pub(crate) fn inject(&self, octets: &[u8]) {
@@ -99,9 +83,7 @@ impl Host {
     }
 
     pub(crate) fn figures(&self) -> IcmpFigures {
-        self.icmp
-            .ask(&self.cx, IcmpFigures::default())
-            .expect("its own")
+        self.icmp.ask(&self.cx, IcmpFigures::default()).expect("its own")
     }
 
     pub(crate) fn dropped(&self, reason: &Reason) -> u64 {

@@ -44,57 +44,33 @@ fn why(outcome: &Outcome) -> (usize, &'static str) {
 fn a_duplicate_is_ignored_and_an_overlap_spoils_all() {
     let (pool, whole) = (pool(), payload(64));
     let mut r = Reassembly::new(Limits::default());
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))).1,
-        "held"
-    );
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))),
-        (1, "duplicate fragment")
-    );
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 32, 48))).1,
-        "held"
-    );
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 8, 32))),
-        (3, "overlapping fragments")
-    );
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))).1, "held");
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))), (1, "duplicate fragment"));
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 32, 48))).1, "held");
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 8, 32))), (3, "overlapping fragments"));
     assert_eq!((r.fragments(), r.octets()), (0, 0));
     // What is still to come is dropped too.
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 48, 64))),
-        (1, "overlapping fragments")
-    );
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 48, 64))), (1, "overlapping fragments"));
     // The same octets in another range, and other octets in the same range.
     let mut r = Reassembly::new(Limits::default());
     give(&mut r, KEY, piece(&pool, &whole, 0, 16));
     let mut other = whole.clone();
     other[3] ^= 1;
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &other, 0, 16))),
-        (2, "overlapping fragments")
-    );
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &other, 0, 16))), (2, "overlapping fragments"));
 }
 
 #[test]
 fn contradicting_ends_spoil_all() {
     let (pool, whole) = (pool(), payload(64));
-    for (first, then) in [
-        ((32, 64), (whole.len(), 72, 80)),
-        ((40, 48), (40, 0, 40)),
-        ((32, 64), (64, 64, 72)),
-    ] {
+    for (first, then) in
+        [((32, 64), (whole.len(), 72, 80)), ((40, 48), (40, 0, 40)), ((32, 64), (64, 64, 72))]
+    {
         let mut r = Reassembly::new(Limits::default());
         give(&mut r, KEY, piece(&pool, &whole, first.0, first.1));
         let (len, start, end) = then;
         let long = payload(end.max(len));
         let outcome = give(&mut r, KEY, piece(&pool, &long[..end], start, end));
-        assert_eq!(
-            why(&outcome).1,
-            "overlapping fragments",
-            "{first:?} {then:?}"
-        );
+        assert_eq!(why(&outcome).1, "overlapping fragments", "{first:?} {then:?}");
         assert_eq!(r.fragments(), 0);
     }
 }
@@ -102,40 +78,25 @@ fn contradicting_ends_spoil_all() {
 #[test]
 fn the_number_and_length_of_fragments_are_bounded() {
     let (pool, whole) = (pool(), payload(1024));
-    let limits = Limits {
-        fragments_max: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { fragments_max: 4, ..Limits::default() };
     let mut r = Reassembly::new(limits);
     for at in 0..4 {
-        assert_eq!(
-            why(&give(&mut r, KEY, piece(&pool, &whole, at * 8, at * 8 + 8))).1,
-            "held"
-        );
+        assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, at * 8, at * 8 + 8))).1, "held");
     }
-    assert_eq!(
-        why(&give(&mut r, KEY, piece(&pool, &whole, 64, 72))),
-        (5, "too many fragments")
-    );
+    assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 64, 72))), (5, "too many fragments"));
     let mut r = Reassembly::new(limits);
     let empty = piece(&pool, &whole, 8, 8);
     assert_eq!(why(&give(&mut r, KEY, empty)), (1, "malformed"));
     let (mut header, front, message) = piece(&pool, &whole, 0, 40);
     header.fragment = Fragment::new(65_504, false).unwrap();
-    assert_eq!(
-        why(&r.insert(KEY, &header, front, message, Time::ZERO)),
-        (1, "datagram too long")
-    );
+    assert_eq!(why(&r.insert(KEY, &header, front, message, Time::ZERO)), (1, "datagram too long"));
 }
 
 #[test]
 fn the_oldest_goes_first() {
     let (pool, whole) = (pool(), payload(64));
-    let limits = Limits {
-        datagrams_max: 3,
-        octets_max: 3 * (16 + OVERHEAD) + 8,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { datagrams_max: 3, octets_max: 3 * (16 + OVERHEAD) + 8, ..Limits::default() };
     let mut r = Reassembly::new(limits);
     let key = |n| (u32::from(n), 2, 17, n, false);
     for n in 0..4 {
@@ -156,11 +117,8 @@ fn the_oldest_goes_first() {
 #[test]
 fn one_source_gives_up_its_own() {
     let (pool, whole) = (pool(), payload(64));
-    let limits = Limits {
-        datagrams_max: 40,
-        source_octets_max: 4 * (16 + OVERHEAD),
-        ..Limits::default()
-    };
+    let limits =
+        Limits { datagrams_max: 40, source_octets_max: 4 * (16 + OVERHEAD), ..Limits::default() };
     let mut r = Reassembly::new(limits);
     let quiet = (9, 2, 17, 0, false);
     give(&mut r, quiet, piece(&pool, &whole, 0, 16));
@@ -170,10 +128,7 @@ fn one_source_gives_up_its_own() {
     }
     assert_eq!(r.take_evicted(), 996);
     assert!(r.datagrams.contains_key(&quiet) && r.datagrams.contains_key(&key(999)));
-    assert_eq!(
-        (r.datagrams.len(), r.shares.len(), r.by_source.len()),
-        (5, 2, 5)
-    );
+    assert_eq!((r.datagrams.len(), r.shares.len(), r.by_source.len()), (5, 2, 5));
     // Datagrams that hold nothing any more count as well.
     for n in 0..1000 {
         give(&mut r, key(n), piece(&pool, &whole, 0, 16));
@@ -184,10 +139,7 @@ fn one_source_gives_up_its_own() {
     assert_eq!(why(&ended).1, "whole");
     let now = Time::ZERO.after(limits.timeout);
     while r.expire(now).is_some() {}
-    assert_eq!(
-        (r.shares.len(), r.by_source.len(), r.order.len()),
-        (0, 0, 0)
-    );
+    assert_eq!((r.shares.len(), r.by_source.len(), r.order.len()), (0, 0, 0));
 }
 
 /// Cuts that divide `len` octets, at multiples of eight.

@@ -62,9 +62,7 @@ impl<'a> Route<'a> {
     /// when the route is used up or the record full.
     #[must_use]
     pub fn next(self) -> Option<Ipv4> {
-        self.slots
-            .get(self.done())
-            .map(|octets| Ipv4::from(*octets))
+        self.slots.get(self.done()).map(|octets| Ipv4::from(*octets))
     }
 }
 
@@ -237,11 +235,7 @@ fn stamps(data: &[u8]) -> Result<Stamps<'_>, usize> {
         Some(offset) if usize::from(offset).is_multiple_of(4 * words) => {}
         _ => return Err(2),
     }
-    Ok(Stamps {
-        pointer,
-        overflow_and_flag,
-        slots,
-    })
+    Ok(Stamps { pointer, overflow_and_flag, slots })
 }
 
 impl Ip4Option<'_> {
@@ -297,10 +291,7 @@ impl OptionsBuf {
     /// No options yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            octets: [END; OPTIONS_LEN_MAX],
-            len: 0,
-        }
+        Self { octets: [END; OPTIONS_LEN_MAX], len: 0 }
     }
 
     /// The options so far, padded to a multiple of 4 octets.
@@ -351,11 +342,7 @@ impl OptionsBuf {
             Ip4Option::RecordRoute(route)
             | Ip4Option::LooseSourceRoute(route)
             | Ip4Option::StrictSourceRoute(route) => {
-                self.append(&[
-                    option.kind(),
-                    3 + 4 * route.slots.len() as u8,
-                    route.pointer,
-                ])?;
+                self.append(&[option.kind(), 3 + 4 * route.slots.len() as u8, route.pointer])?;
                 self.append(route.slots.as_flattened())
             }
             Ip4Option::Timestamp(stamps) => {
@@ -377,10 +364,7 @@ impl OptionsBuf {
 
     fn append(&mut self, octets: &[u8]) -> Result<(), OptionsFull> {
         let end = self.len + octets.len();
-        self.octets
-            .get_mut(self.len..end)
-            .ok_or(OptionsFull)?
-            .copy_from_slice(octets);
+        self.octets.get_mut(self.len..end).ok_or(OptionsFull)?.copy_from_slice(octets);
         self.len = end;
         Ok(())
     }

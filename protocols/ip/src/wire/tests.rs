@@ -22,14 +22,7 @@ fn datagram(header: &Header, options: Options<'_>) -> Vec<u8> {
 #[test]
 fn plain_header() {
     let header = Header::parse(&PLAIN).unwrap();
-    assert_eq!(
-        (
-            header.total_len(),
-            header.payload_len(),
-            header.options_len()
-        ),
-        (115, 95, 0)
-    );
+    assert_eq!((header.total_len(), header.payload_len(), header.options_len()), (115, 95, 0));
     assert_eq!(
         header.to_string(),
         "IP (tos 0x0, ttl 64, id 0, offset 0, flags [DF], proto 17, length 115) \
@@ -38,9 +31,7 @@ fn plain_header() {
     let mut octets = [0; HEADER_LEN];
     header.emit(&mut octets);
     assert_eq!(octets, PLAIN);
-    Template::new(&header)
-        .emit(95, 0, Fragment::DONT, &mut octets)
-        .unwrap();
+    Template::new(&header).emit(95, 0, Fragment::DONT, &mut octets).unwrap();
     assert_eq!(octets, PLAIN);
 }
 
@@ -65,26 +56,15 @@ fn every_wrong_field() {
         octets[10..12].fill(0);
         let sum = checksum::checksum(&octets).to_be_bytes();
         octets[10..12].copy_from_slice(&sum);
-        if whole {
-            Packet::parse(&octets).map(|p| p.header)
-        } else {
-            Header::parse(&octets)
-        }
+        if whole { Packet::parse(&octets).map(|p| p.header) } else { Header::parse(&octets) }
     };
     assert_eq!(parse(0, 0x65, false), Err(Error::Version(6)));
     assert_eq!(parse(0, 0x44, false), Err(Error::HeaderLength(4)));
     assert_eq!(parse(0, 0x46, true), Err(Error::Truncated));
     assert_eq!(parse(3, 19, false), Err(Error::TotalLength));
     assert_eq!(parse(3, 21, true), Err(Error::TotalLength));
-    assert_eq!(
-        parse(6, 0x20, false),
-        Err(Error::Fragment),
-        "95 octets and more"
-    );
-    assert_eq!(
-        parse(6, 0x1f, false).map(|h| h.fragment.offset()),
-        Ok(0x1f00 * 8)
-    );
+    assert_eq!(parse(6, 0x20, false), Err(Error::Fragment), "95 octets and more");
+    assert_eq!(parse(6, 0x1f, false).map(|h| h.fragment.offset()), Ok(0x1f00 * 8));
     for at in 0..20 {
         let mut octets = PLAIN;
         octets[at] ^= 1;
@@ -102,10 +82,7 @@ fn fragments() {
     // The datagram that never ends: 65,528 + 16 octets.
     let mut header = Header::new(Ipv4::LOCALHOST, Ipv4::LOCALHOST, 1, 16).unwrap();
     header.fragment = last;
-    assert_eq!(
-        Packet::parse(&datagram(&header, Options::NONE)),
-        Err(Error::Fragment)
-    );
+    assert_eq!(Packet::parse(&datagram(&header, Options::NONE)), Err(Error::Fragment));
 }
 
 #[test]
@@ -116,33 +93,20 @@ fn options_of_every_kind() {
     buf.push(Ip4Option::Nop).unwrap();
     buf.push_source_route(false, &hops).unwrap();
     buf.push_record_route(3).unwrap();
-    assert_eq!(
-        buf.push_source_route(true, &hops[..1]),
-        Err(OptionsFull),
-        "one source route"
-    );
+    assert_eq!(buf.push_source_route(true, &hops[..1]), Err(OptionsFull), "one source route");
     assert_eq!(buf.push_record_route(9), Err(OptionsFull));
     let options = buf.options();
     assert_eq!(options.octets().len(), 32);
     let mut seen = options.into_iter();
     assert_eq!(seen.next(), Some(Ip4Option::RouterAlert(0)));
     assert_eq!(seen.next(), Some(Ip4Option::Nop));
-    let Some(Ip4Option::LooseSourceRoute(route)) = seen.next() else {
-        panic!()
-    };
+    let Some(Ip4Option::LooseSourceRoute(route)) = seen.next() else { panic!() };
     assert_eq!((route.done(), route.next()), (0, Some(hops[0])));
     assert_eq!(route.slots().collect::<Vec<_>>(), hops);
-    let Some(Ip4Option::RecordRoute(route)) = seen.next() else {
-        panic!()
-    };
+    let Some(Ip4Option::RecordRoute(route)) = seen.next() else { panic!() };
     assert_eq!((route.slots().len(), route.done()), (3, 0));
     assert_eq!(seen.next(), None);
-    let kinds: Vec<u8> = options
-        .copied()
-        .options()
-        .into_iter()
-        .map(|o| o.kind())
-        .collect();
+    let kinds: Vec<u8> = options.copied().options().into_iter().map(|o| o.kind()).collect();
     assert_eq!(kinds, [148, 131]);
 
     let mut header = Header::new(hops[0], hops[1], 17, 8).unwrap();
@@ -157,13 +121,8 @@ fn options_of_every_kind() {
 fn timestamps() {
     let octets = [68, 12, 13, 0x21, 192, 0, 2, 1, 0, 0, 0, 9];
     let options = Options::parse(&octets).unwrap();
-    let Some(Ip4Option::Timestamp(stamps)) = options.into_iter().next() else {
-        panic!()
-    };
-    assert_eq!(
-        (stamps.overflow(), stamps.done(), stamps.has_addresses()),
-        (2, 2, true)
-    );
+    let Some(Ip4Option::Timestamp(stamps)) = options.into_iter().next() else { panic!() };
+    assert_eq!((stamps.overflow(), stamps.done(), stamps.has_addresses()), (2, 2, true));
     assert!(!stamps.is_prespecified());
     assert_eq!(stamps.words().collect::<Vec<_>>(), [0xc000_0201, 9]);
 }
@@ -188,17 +147,8 @@ fn malformed_options_name_the_octet() {
         assert_eq!(Options::parse(octets), Err(Error::Option(at)), "{octets:?}");
     }
     // What stands behind the end of the list does not count.
-    assert!(
-        Options::parse(&[0, 7, 0, 0])
-            .unwrap()
-            .into_iter()
-            .next()
-            .is_none()
-    );
-    assert!(
-        Options::parse(&[130, 3, 9, 0]).is_ok(),
-        "an unknown option is ignored"
-    );
+    assert!(Options::parse(&[0, 7, 0, 0]).unwrap().into_iter().next().is_none());
+    assert!(Options::parse(&[130, 3, 9, 0]).is_ok(), "an unknown option is ignored");
     assert_eq!(Options::parse(&[1, 1, 1]), Err(Error::Truncated));
 }
 
@@ -211,17 +161,10 @@ fn every_truncation() {
     let octets = datagram(&header, buf.options());
     assert_eq!(octets.len(), 68);
     for len in 0..octets.len() {
-        let error = if len < 60 {
-            Error::Truncated
-        } else {
-            Error::TotalLength
-        };
+        let error = if len < 60 { Error::Truncated } else { Error::TotalLength };
         assert_eq!(Packet::parse(&octets[..len]), Err(error), "{len} octets");
     }
-    assert_eq!(
-        Header::new(Ipv4::LOCALHOST, Ipv4::LOCALHOST, 1, 65_516),
-        Err(TooLong)
-    );
+    assert_eq!(Header::new(Ipv4::LOCALHOST, Ipv4::LOCALHOST, 1, 65_516), Err(TooLong));
     assert_eq!(header.set_lengths(buf.options(), 65_476), Err(TooLong));
 }
 

@@ -29,16 +29,12 @@ impl Graph {
 
     /// One interface with 10.0.0.1/24, and a router at 10.0.0.254.
     pub(crate) fn host() -> Self {
-        Self::new()
-            .address("10.0.0.1/24", "low0")
-            .route("default", Some("10.0.0.254"))
+        Self::new().address("10.0.0.1/24", "low0").route("default", Some("10.0.0.254"))
     }
 
     /// Two interfaces that forward between 10.0.0.0/24 and 10.0.1.0/24.
     pub(crate) fn router() -> Self {
-        Self::host()
-            .address("10.0.1.1/24", "low1")
-            .set("forward", Value::Bool(true))
+        Self::host().address("10.0.1.1/24", "low1").set("forward", Value::Bool(true))
     }
 
     pub(crate) fn set(mut self, name: &'static str, value: Value) -> Self {
@@ -86,13 +82,7 @@ pub(crate) fn build_on(
     graph: &Graph,
 ) -> Result<ProtocolRef, BuildError> {
     let refs: Vec<ProtocolRef> = lowers.iter().map(|l| l.protocol().clone()).collect();
-    let mut build = Build {
-        cx,
-        entry: &xk_ip::ENTRY,
-        name: "ip",
-        lowers: &refs,
-        params: &graph.0,
-    };
+    let mut build = Build { cx, entry: &xk_ip::ENTRY, name: "ip", lowers: &refs, params: &graph.0 };
     (xk_ip::ENTRY.build)(&mut build)
 }
 
@@ -103,30 +93,17 @@ impl Host {
         let lowers: Vec<Bottom> = (0..)
             .zip(mtus)
             .map(|(n, mtu)| {
-                let lower = Lower {
-                    max_packet: *mtu,
-                    opt_packet: *mtu,
-                    ..Lower::link(*mtu)
-                };
+                let lower = Lower { max_packet: *mtu, opt_packet: *mtu, ..Lower::link(*mtu) };
                 Bottom::add(&cx, &format!("low{n}"), lower)
             })
             .collect();
         let ip = build_on(&cx, &lowers, &graph).expect("the graph is right");
         let top = Top::add_kind(&cx, "udp", "top");
         cx.numbers_mut()
-            .add(Number {
-                upper: "udp",
-                lower: "ip",
-                number: u32::from(NUMBER),
-            })
+            .add(Number { upper: "udp", lower: "ip", number: u32::from(NUMBER) })
             .expect("one number");
         cx.start().expect("it starts");
-        Self {
-            cx,
-            lowers,
-            ip,
-            top,
-        }
+        Self { cx, lowers, ip, top }
     }
 
     /// A host with one interface of 1500 octets, whose upper protocol takes everything.
@@ -173,9 +150,7 @@ impl Host {
     }
 
     pub(crate) fn figures(&self) -> IpFigures {
-        self.ip
-            .ask(&self.cx, IpFigures::default())
-            .expect("its own question")
+        self.ip.ask(&self.cx, IpFigures::default()).expect("its own question")
     }
 }
 
@@ -257,9 +232,7 @@ impl Protocol for Teller {
         ask.answer::<SendError>(|q| {
             let packet = q.packet.take().expect("it comes with the packet");
             let packet = packet.octets().collect();
-            self.0
-                .borrow_mut()
-                .push((q.cause, packet, q.link_broadcast));
+            self.0.borrow_mut().push((q.cause, packet, q.link_broadcast));
         })
     }
 }

@@ -7,10 +7,7 @@ use std::vec::Vec;
 fn octets(text: &str) -> [u8; HEADER_LEN] {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let digit = |c: u8| (c as char).to_digit(16).unwrap() as u8;
-    let octets: Vec<u8> = digits
-        .chunks(2)
-        .map(|d| digit(d[0]) << 4 | digit(d[1]))
-        .collect();
+    let octets: Vec<u8> = digits.chunks(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect();
     octets.try_into().unwrap()
 }
 
@@ -37,12 +34,7 @@ fn vectors() -> [(&'static str, Header); 4] {
         ),
         (
             "0400 0a000001 0a000002 0003 0005 00000007 0000 0000 0001 2b000002 0000 0000 0000 0000",
-            Header {
-                flags: REPLY,
-                process: 5,
-                boot: 0x2b00_0002,
-                ..CALL_7
-            },
+            Header { flags: REPLY, process: 5, boot: 0x2b00_0002, ..CALL_7 },
         ),
         (
             "0112 0a000001 0a000002 0003 0005 00000008 0003 0004 0003 2a000001 0000 03b8 0000 0800",
@@ -87,25 +79,11 @@ fn the_vectors_both_ways() {
 
 #[test]
 fn one_kind_and_no_reserved_bits() {
-    for flags in [
-        0,
-        SERVER,
-        ECHO,
-        REQUEST | REPLY,
-        ACK | NACK,
-        REQUEST | 0x2000,
-        REPLY | 0x8000,
-    ] {
+    for flags in [0, SERVER, ECHO, REQUEST | REPLY, ACK | NACK, REQUEST | 0x2000, REPLY | 0x8000] {
         let header = Header { flags, ..CALL_7 };
         assert_eq!(header.check(0), Err(Error::Flags), "{flags:#06x}");
     }
-    for flags in [
-        ACK | CLOSE,
-        REPLY | ERROR,
-        NACK | ERROR,
-        REQUEST | ECHO,
-        REQUEST | ROUND,
-    ] {
+    for flags in [ACK | CLOSE, REPLY | ERROR, NACK | ERROR, REQUEST | ECHO, REQUEST | ROUND] {
         assert_eq!(Header { flags, ..CALL_7 }.check(0), Ok(()), "{flags:#06x}");
     }
 }
@@ -113,36 +91,19 @@ fn one_kind_and_no_reserved_bits() {
 #[test]
 fn impossible_fragments_and_sizes() {
     let with = |fragments, mask, offsets, sizes| {
-        let header = Header {
-            fragments,
-            mask,
-            offsets,
-            sizes,
-            ..CALL_7
-        };
+        let header = Header { fragments, mask, offsets, sizes, ..CALL_7 };
         header.check(40_000)
     };
     assert_eq!(with(17, 1, [0, 0], [0, 0]), Err(Error::Fragment));
     assert_eq!(with(16, 0x8000, [0, 15_360], [0, 1024]), Ok(()));
     assert_eq!(with(16, 0, [0, 0], [0, 0]), Err(Error::Fragment));
-    assert_eq!(
-        with(16, 3, [0, 0], [0, 0]),
-        Err(Error::Fragment),
-        "several bits"
-    );
-    assert_eq!(
-        with(3, 8, [0, 0], [0, 0]),
-        Err(Error::Fragment),
-        "beyond the count"
-    );
+    assert_eq!(with(16, 3, [0, 0], [0, 0]), Err(Error::Fragment), "several bits");
+    assert_eq!(with(3, 8, [0, 0], [0, 0]), Err(Error::Fragment), "beyond the count");
     assert_eq!(with(0, 1, [0, 0], [0, 0]), Err(Error::Fragment));
     assert_eq!(with(0, 0, [0, 1], [0, 0]), Err(Error::Fragment));
     assert_eq!(with(2, 1, [0, 16_384], [0, 1]), Err(Error::TooBig));
     assert_eq!(with(2, 1, [1000, 0], [25, 0]), Err(Error::TooBig));
-    assert_eq!(
-        with(2, 1, [0xffff, 0xffff], [0xffff, 0xffff]),
-        Err(Error::Truncated)
-    );
+    assert_eq!(with(2, 1, [0xffff, 0xffff], [0xffff, 0xffff]), Err(Error::Truncated));
     assert_eq!(with(0, 0, [0, 0], [1024, 16_384]), Ok(()));
 }
 

@@ -41,9 +41,7 @@ impl Protocol for App {
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
-        let procedure = lower
-            .ask(cx, MyProcedure::default())
-            .map_or(0, |q| q.number);
+        let procedure = lower.ask(cx, MyProcedure::default()).map_or(0, |q| q.number);
         lower.head().set_tag(procedure);
         Ok(())
     }
@@ -84,10 +82,7 @@ pub(crate) struct Host {
 impl Host {
     /// Boots a host; its boot id follows from the seed.
     pub(crate) fn boot(seed: u64, lower: Lower, config: Config, procedure: Procedure) -> Self {
-        let cx = Rc::new(TestKernel::with_switch(
-            seed,
-            Box::new(CoroutineSwitch::new()),
-        ));
+        let cx = Rc::new(TestKernel::with_switch(seed, Box::new(CoroutineSwitch::new())));
         for number in xk_mrpc::ENTRY.type_numbers() {
             cx.numbers_mut().add(number).unwrap();
         }
@@ -97,23 +92,12 @@ impl Host {
         };
         let bottom = Bottom::add(&cx, "bottom", lower);
         let mrpc = xk_mrpc::add(&cx, "mrpc", bottom.protocol().clone(), config);
-        let app = App {
-            lower: mrpc.clone(),
-            procedure: RefCell::new(procedure),
-        };
+        let app = App { lower: mrpc.clone(), procedure: RefCell::new(procedure) };
         let app = cx.add_protocol("app", "app", app);
         cx.start().unwrap();
         let inbox: Rc<RefCell<VecDeque<Work>>> = Rc::default();
         let body = body(&cx, &bottom, &inbox);
-        Self {
-            cx,
-            bottom,
-            mrpc,
-            app,
-            address,
-            inbox,
-            body,
-        }
+        Self { cx, bottom, mrpc, app, address, inbox, body }
     }
 
     fn run(&self) {
@@ -122,9 +106,7 @@ impl Host {
 
     /// Has something done on a shepherd of its own.
     pub(crate) fn spawn(&self, task: impl FnOnce(&Kernel) + 'static) {
-        self.inbox
-            .borrow_mut()
-            .push_back(Work::Task(Box::new(task)));
+        self.inbox.borrow_mut().push_back(Work::Task(Box::new(task)));
         self.run();
     }
 
@@ -136,9 +118,7 @@ impl Host {
         };
         let peer = peer.with(Part::Number(PROCEDURE, procedure.into()));
         let both = Participants::pair(Participant::new(), peer);
-        self.mrpc
-            .open(&self.cx, Upper::new(&self.app), both)
-            .unwrap()
+        self.mrpc.open(&self.cx, Upper::new(&self.app), both).unwrap()
     }
 
     /// Calls; the outcome is there when the call has ended.
@@ -333,12 +313,7 @@ impl Net {
         self.collect(fate);
         let timers = self.hosts.iter().filter_map(|h| h.cx.next_expiry()).min();
         let frame = self.flying.peek().map(|f| f.at);
-        let Some(at) = timers
-            .into_iter()
-            .chain(frame)
-            .min()
-            .filter(|at| *at <= until)
-        else {
+        let Some(at) = timers.into_iter().chain(frame).min().filter(|at| *at <= until) else {
             return false;
         };
         self.now = self.now.max(at);
@@ -349,9 +324,7 @@ impl Net {
             let frame = self.flying.pop().unwrap();
             let from = self.hosts[frame.from].address.to_bits();
             let host = &self.hosts[frame.to];
-            host.inbox
-                .borrow_mut()
-                .push_back(Work::Frame(from, frame.octets));
+            host.inbox.borrow_mut().push_back(Work::Frame(from, frame.octets));
             host.run();
         } else {
             for host in &self.hosts {
@@ -393,13 +366,7 @@ impl Net {
     /// Lets octets arrive as if another host had sent them.
     pub(crate) fn inject(&mut self, from: usize, to: usize, octets: Vec<u8>) {
         self.number += 1;
-        self.flying.push(InFlight {
-            at: self.now,
-            number: self.number,
-            from,
-            to,
-            octets,
-        });
+        self.flying.push(InFlight { at: self.now, number: self.number, from, to, octets });
     }
 
     pub(crate) fn stop(self) {
@@ -411,10 +378,7 @@ impl Net {
 
 /// What looks like Ethernet from above: hosts, 1500 octets.
 pub(crate) fn ethernet(own: Ipv4Addr) -> Lower {
-    Lower {
-        opt_packet: 1500,
-        ..Lower::host(own, 90)
-    }
+    Lower { opt_packet: 1500, ..Lower::host(own, 90) }
 }
 
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -422,10 +386,7 @@ pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// With the waits of an Ethernet.
 pub(crate) fn config() -> Config {
-    Config {
-        timers: Some(xk_mrpc::timers::ETHERNET),
-        ..Config::default()
-    }
+    Config { timers: Some(xk_mrpc::timers::ETHERNET), ..Config::default() }
 }
 
 /// Gives every request back, and counts.

@@ -40,12 +40,7 @@ pub(super) struct Packet {
 
 impl Generator {
     pub(super) fn packet(&self, protocol: u8) -> Packet {
-        Packet {
-            from: self.source(),
-            protocol,
-            id: self.word(),
-            fragment: 0,
-        }
+        Packet { from: self.source(), protocol, id: self.word(), fragment: 0 }
     }
 
     /// Both headers in front; length and checksum are set at the end. Gives the sender.

@@ -11,9 +11,7 @@ const SYN: u8 = 2;
 const OFFSET_AT: usize = 12;
 
 /// What every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps, windows in units of 128 octets.
-const OFFER: [u8; 20] = [
-    2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
-];
+const OFFER: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
 
 impl Generator {
     /// A header of 20 octets, to be completed behind its options and data.
@@ -62,10 +60,7 @@ impl Generator {
             true => self.below(16),
             false => 5 + words,
         };
-        out.set_u16(
-            IP_HEADERS + OFFSET_AT,
-            (offset as u16) << 12 | u16::from(flags),
-        );
+        out.set_u16(IP_HEADERS + OFFSET_AT, (offset as u16) << 12 | u16::from(flags));
         self.garbage(out, self.below(100) as usize);
         if self.once_in(16) {
             out.truncate(IP_HEADERS + self.below(20) as usize);

@@ -10,11 +10,7 @@ const REPLY_HEAD: usize = 24;
 
 /// What stands behind the header in rpcbind's own message is this value, both ways, and no less of it is.
 fn is<T: Xdr + PartialEq + Debug>(name: &str, kind: &str, value: &T) {
-    let head = if kind == "call" {
-        CALL_HEAD
-    } else {
-        REPLY_HEAD
-    };
+    let head = if kind == "call" { CALL_HEAD } else { REPLY_HEAD };
     let octets = onc_rpc(name, kind);
     let octets = &octets[head..];
     let mut decoder = Decoder::new(octets).strict();
@@ -30,22 +26,11 @@ fn is<T: Xdr + PartialEq + Debug>(name: &str, kind: &str, value: &T) {
 const TRIAL: u32 = 0x2000_0101;
 
 fn mapping(program: u32, version: u32, protocol: u32, port: u32) -> Mapping {
-    Mapping {
-        program,
-        version,
-        protocol,
-        port,
-    }
+    Mapping { program, version, protocol, port }
 }
 
 fn binding(program: u32, version: u32, netid: &str, address: &str, owner: &str) -> Binding {
-    Binding {
-        program,
-        version,
-        netid: netid.into(),
-        address: address.into(),
-        owner: owner.into(),
-    }
+    Binding { program, version, netid: netid.into(), address: address.into(), owner: owner.into() }
 }
 
 #[test]
@@ -58,11 +43,7 @@ fn version_2_is_that_of_rpcbind() {
     is("pmap-unset", "call", &mapping(0x2000_0999, 1, 17, 77));
     let own = [6, 17].map(|protocol| [4, 3, 2].map(|v| mapping(PROGRAM, v, protocol, 111)));
     let trial = [17, 6].map(|protocol| [1, 2].map(|v| mapping(TRIAL, v, protocol, 2049)));
-    let all: List<Mapping> = own
-        .into_iter()
-        .flatten()
-        .chain(trial.into_iter().flatten())
-        .collect();
+    let all: List<Mapping> = own.into_iter().flatten().chain(trial.into_iter().flatten()).collect();
     is("pmap-dump", "reply", &all);
     let add = CallArguments {
         program: TRIAL,
@@ -72,14 +53,7 @@ fn version_2_is_that_of_rpcbind() {
     };
     is("pmap-callit-silent", "call", &add);
     is("rpcb4-bcast-silent", "call", &add);
-    is(
-        "rpcb4-indirect-unknown",
-        "call",
-        &CallArguments {
-            program: 0x2000_0999,
-            ..add
-        },
-    );
+    is("rpcb4-indirect-unknown", "call", &CallArguments { program: 0x2000_0999, ..add });
 }
 
 #[test]
@@ -131,11 +105,7 @@ fn statistics_of_rpcbind_are_read() {
     assert_eq!(two.requests, [1, 1, 1, 4, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(three.set, 4);
     assert_eq!(four.calls.len(), 3);
-    let calls: Vec<_> = four
-        .calls
-        .iter()
-        .map(|c| (c.procedure, c.failures, c.indirect))
-        .collect();
+    let calls: Vec<_> = four.calls.iter().map(|c| (c.procedure, c.failures, c.indirect)).collect();
     assert_eq!(calls, [(2, 1, 1), (99, 0, 1), (2, 0, 1)]);
     let again = xk_xdr::to_vec(&[two, three, four]);
     assert_eq!(again.as_deref(), Ok(&octets[REPLY_HEAD..]));

@@ -57,11 +57,7 @@ impl Session for Serving {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let ProcedureName {
-            program,
-            version,
-            procedure,
-        } = self.name;
+        let ProcedureName { program, version, procedure } = self.name;
         if let Some(question) = ask.get::<MyProcedure>() {
             question.number = procedure;
         } else if let Some(question) = ask.get::<MyProgram>() {

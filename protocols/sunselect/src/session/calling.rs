@@ -124,11 +124,7 @@ impl Session for Calling {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let CallHeader {
-            program,
-            version,
-            procedure,
-        } = self.header;
+        let CallHeader { program, version, procedure } = self.header;
         if let Some(question) = ask.get::<MyProcedure>() {
             question.number = procedure;
         } else if let Some(question) = ask.get::<MyProgram>() {
@@ -140,14 +136,7 @@ impl Session for Calling {
         } else {
             let answer = self.trunk.first().control(cx, ask);
             if answer.is_answered() {
-                less_header(
-                    ask,
-                    if self.carries {
-                        CALL_OCTETS
-                    } else {
-                        FULL_OCTETS
-                    },
-                );
+                less_header(ask, if self.carries { CALL_OCTETS } else { FULL_OCTETS });
             }
             return answer;
         }

@@ -40,10 +40,7 @@ pub(crate) fn deny(
         return Err(Refused::new(request, why));
     }
     let (octets, count) = denied.emit();
-    match cx
-        .pool()
-        .copy_from(HEADROOM, octets.get(..count).unwrap_or(&octets))
-    {
+    match cx.pool().copy_from(HEADROOM, octets.get(..count).unwrap_or(&octets)) {
         Ok(reply) => Ok(reply),
         Err(_) => Err(Refused::new(request, &reason::NO_BUFFERS)),
     }
@@ -112,11 +109,7 @@ impl Session for Serving {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let CallHeader {
-            program,
-            version,
-            procedure,
-        } = self.header;
+        let CallHeader { program, version, procedure } = self.header;
         if let Some(question) = ask.get::<MyProcedure>() {
             question.number = procedure;
         } else if let Some(question) = ask.get::<MyProgram>() {
@@ -126,11 +119,7 @@ impl Session for Serving {
         } else {
             let answer = self.lower.control(cx, ask);
             if answer.is_answered() {
-                let header = if self.carries {
-                    REPLY_OCTETS
-                } else {
-                    FULL_REPLY_OCTETS
-                };
+                let header = if self.carries { REPLY_OCTETS } else { FULL_REPLY_OCTETS };
                 less_header(ask, header);
             }
             return answer;

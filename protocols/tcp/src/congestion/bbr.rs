@@ -151,12 +151,7 @@ impl Bbr {
         if let Some(rate) = sample.rate {
             let octets_per_s = rate.octets_per_s();
             // A rate that the application limited tells only if it is higher all the same.
-            if !rate.app_limited
-                || self
-                    .bandwidth
-                    .get()
-                    .is_none_or(|known| octets_per_s >= known)
-            {
+            if !rate.app_limited || self.bandwidth.get().is_none_or(|known| octets_per_s >= known) {
                 self.bandwidth.update(octets_per_s, self.rounds);
             }
         }
@@ -219,9 +214,7 @@ impl Bbr {
             self.raise_bound(sample);
         }
         if self.loses_much() && !self.is_answered {
-            let flight = sample
-                .rate
-                .map_or(sample.prior_in_flight_octets, |r| r.in_flight_octets);
+            let flight = sample.rate.map_or(sample.prior_in_flight_octets, |r| r.in_flight_octets);
             self.bound_flight(flight);
             if gain > UNITY {
                 self.state = State::ProbeBandwidth(1, sample.now);
@@ -409,11 +402,7 @@ impl Congestion for Bbr {
     }
 
     fn threshold(&self) -> u32 {
-        if self.is_full {
-            self.window
-        } else {
-            WINDOW_MAX
-        }
+        if self.is_full { self.window } else { WINDOW_MAX }
     }
 
     fn pacing_rate(&self) -> Option<u64> {

@@ -89,16 +89,9 @@ impl Cubic {
             },
             None => 1,
         };
-        let segments_max = if self.timed_out {
-            1
-        } else {
-            SLOW_START_SEGMENTS_MAX
-        };
+        let segments_max = if self.timed_out { 1 } else { SLOW_START_SEGMENTS_MAX };
         // What blocks tell of does not open the window (RFC 9406, section 4.2; RFC 5681, section 3.2).
-        let octets = sample
-            .acked_octets
-            .min(self.mss.saturating_mul(segments_max))
-            / divisor;
+        let octets = sample.acked_octets.min(self.mss.saturating_mul(segments_max)) / divisor;
         let opened = octets.min(state.threshold.saturating_sub(state.window));
         state.window = state.window.saturating_add(opened).min(WINDOW_MAX);
         octets - opened
@@ -112,14 +105,7 @@ impl Cubic {
         } else {
             (0, window)
         };
-        Epoch {
-            start: now,
-            k_ms,
-            origin,
-            w_est: window.into(),
-            grown: 0,
-            est_grown: 0,
-        }
+        Epoch { start: now, k_ms, origin, w_est: window.into(), grown: 0, est_grown: 0 }
     }
 
     fn avoid(&mut self, octets: u32, sample: &Sample) {
@@ -177,9 +163,7 @@ impl Epoch {
     /// The curve, `t` after the stage began (RFC 9438, section 4.2, figure 1), in octets.
     fn at(&self, t: Duration, mss: u32) -> u32 {
         let t_ms = i64::try_from(t.as_millis()).unwrap_or(i64::MAX);
-        let offset = t_ms
-            .saturating_sub(self.k_ms)
-            .clamp(-OFFSET_MS_MAX, OFFSET_MS_MAX);
+        let offset = t_ms.saturating_sub(self.k_ms).clamp(-OFFSET_MS_MAX, OFFSET_MS_MAX);
         let cube = offset * offset * offset;
         // 0.4 segments a second cubed, of milliseconds cubed: a factor of 4 / 10^10.
         let octets = cube / 10_000 * 4 * i64::from(mss.min(1 << 16)) / 1_000_000;
@@ -213,11 +197,7 @@ impl Congestion for Cubic {
         if sample.recovering && !slow_start {
             return;
         }
-        let octets = if slow_start {
-            self.slow_start(sample)
-        } else {
-            sample.acked_octets
-        };
+        let octets = if slow_start { self.slow_start(sample) } else { sample.acked_octets };
         if octets > 0 && self.state.window >= self.state.threshold {
             self.avoid(octets, sample);
         }

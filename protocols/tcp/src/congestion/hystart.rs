@@ -57,11 +57,7 @@ impl HyStart {
         if self.samples >= SAMPLES_MIN {
             self.judge();
         }
-        Growth::By(if self.conservative.is_some() {
-            CONSERVATIVE_DIVISOR
-        } else {
-            1
-        })
+        Growth::By(if self.conservative.is_some() { CONSERVATIVE_DIVISOR } else { 1 })
     }
 
     fn judge(&mut self) {
@@ -92,10 +88,7 @@ mod tests {
         if first == Growth::Over {
             return first;
         }
-        (1..SAMPLES_MIN)
-            .map(|_| hystart.on_ack(rtt, false))
-            .last()
-            .unwrap()
+        (1..SAMPLES_MIN).map(|_| hystart.on_ack(rtt, false)).last().unwrap()
     }
 
     #[test]
@@ -110,11 +103,7 @@ mod tests {
     fn a_grown_round_trip_slows_and_then_ends_it() {
         let mut hystart = HyStart::default();
         assert_eq!(round(&mut hystart, 80), Growth::By(1));
-        assert_eq!(
-            round(&mut hystart, 89),
-            Growth::By(1),
-            "an eighth of 80 ms is 10"
-        );
+        assert_eq!(round(&mut hystart, 89), Growth::By(1), "an eighth of 80 ms is 10");
         assert_eq!(round(&mut hystart, 101), Growth::By(4));
         for _ in 1..CONSERVATIVE_ROUNDS {
             assert_eq!(round(&mut hystart, 101), Growth::By(4));
@@ -135,10 +124,7 @@ mod tests {
     fn few_measurements_decide_nothing() {
         let mut hystart = HyStart::default();
         for ms in [20, 40, 80, 160] {
-            assert_eq!(
-                hystart.on_ack(Some(Duration::from_millis(ms)), true),
-                Growth::By(1)
-            );
+            assert_eq!(hystart.on_ack(Some(Duration::from_millis(ms)), true), Growth::By(1));
         }
     }
 }

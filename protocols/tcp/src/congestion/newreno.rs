@@ -65,11 +65,7 @@ impl Congestion for NewReno {
         }
         let mut octets = sample.acked_octets;
         if slow_start {
-            let segments_max = if self.timed_out {
-                1
-            } else {
-                SLOW_START_SEGMENTS_MAX
-            };
+            let segments_max = if self.timed_out { 1 } else { SLOW_START_SEGMENTS_MAX };
             let allowed = octets.min(self.mss.saturating_mul(segments_max));
             let opened = allowed.min(self.threshold - self.window);
             self.window = self.window.saturating_add(opened).min(WINDOW_MAX);

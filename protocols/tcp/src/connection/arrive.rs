@@ -357,11 +357,7 @@ impl Connection {
     /// Takes an acknowledgement in: the window, what arrived, what did not.
     fn acknowledge(&mut self, now: Time, header: &Header, octets: usize) {
         let (una, ack) = (self.snd_una(), header.ack);
-        let shift = if header.flags.has(Flags::SYN) {
-            0
-        } else {
-            self.send.shift
-        };
+        let shift = if header.flags.has(Flags::SYN) { 0 } else { self.send.shift };
         let window = u32::from(header.window) << shift;
         let is_same_window = window == self.send.snd_wnd;
         if header.flags.has(Flags::SYN) {
@@ -369,17 +365,11 @@ impl Connection {
         } else {
             self.take_window(header.seq, ack, window);
         }
-        let mut blocks = [SackBlock {
-            start: Seq(0),
-            end: Seq(0),
-        }; BLOCKS_MAX];
+        let mut blocks = [SackBlock { start: Seq(0), end: Seq(0) }; BLOCKS_MAX];
         let mut count = 0;
         if self.sack {
             for (block, (start, end)) in blocks.iter_mut().zip(header.options.sack.as_slice()) {
-                *block = SackBlock {
-                    start: *start,
-                    end: *end,
-                };
+                *block = SackBlock { start: *start, end: *end };
                 count += 1;
             }
         }
@@ -432,9 +422,7 @@ impl Connection {
         let now_una = self.snd_una();
         let ends = u32::from(una == self.send.iss)
             + u32::from(
-                self.send
-                    .fin
-                    .is_some_and(|fin| now_una.after(fin) && una.at_or_before(fin)),
+                self.send.fin.is_some_and(|fin| now_una.after(fin) && una.at_or_before(fin)),
             );
         self.send.acknowledged += u64::from(acked.acked_octets - ends.min(acked.acked_octets));
         self.send.acknowledge(now_una);

@@ -69,10 +69,7 @@ impl Syn {
         Self {
             irs: header.seq,
             window: header.window,
-            segment_max: options
-                .segment_max
-                .unwrap_or(SEGMENT_DEFAULT)
-                .max(SEGMENT_MIN),
+            segment_max: options.segment_max.unwrap_or(SEGMENT_DEFAULT).max(SEGMENT_MIN),
             shift: options.window_scale,
             clock: options.timestamps.map(|t| t.value),
             sack: options.sack_permitted,

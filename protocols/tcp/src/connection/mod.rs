@@ -368,10 +368,8 @@ impl Connection {
     #[inline(always)]
     fn stamp(&self, header: &mut Header, now: Time) {
         if self.timestamps {
-            header.options.timestamps = Some(Timestamps {
-                value: self.ends.clock(now),
-                echo: self.ts_recent,
-            });
+            header.options.timestamps =
+                Some(Timestamps { value: self.ends.clock(now), echo: self.ts_recent });
         }
     }
 
@@ -514,8 +512,7 @@ impl Connection {
 
     /// The handshake is done.
     fn establish(&mut self, now: Time) {
-        self.recovery
-            .established(u32::from(self.segment), self.sack, now);
+        self.recovery.established(u32::from(self.segment), self.sack, now);
         // A passive open is told by `open_done`.
         self.events.connected = self.is_active;
         self.soft_error = None;

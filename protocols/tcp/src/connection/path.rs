@@ -156,11 +156,7 @@ impl Connection {
             return None;
         }
         let start = self.snd_nxt();
-        self.search.probe = Some(Probe {
-            start,
-            end: start + octets,
-            path,
-        });
+        self.search.probe = Some(Probe { start, end: start + octets, path });
         self.recovery.path_probe(start);
         Some(octets)
     }

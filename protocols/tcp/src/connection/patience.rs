@@ -17,12 +17,7 @@ fn field(time: Duration) -> u16 {
     let most = MINUTES - 1;
     match u16::try_from(seconds.max(1)) {
         Ok(seconds) if seconds <= most => seconds,
-        _ => {
-            MINUTES
-                | u16::try_from(seconds.div_ceil(60))
-                    .unwrap_or(most)
-                    .min(most)
-        }
+        _ => MINUTES | u16::try_from(seconds.div_ceil(60)).unwrap_or(most).min(most),
     }
 }
 

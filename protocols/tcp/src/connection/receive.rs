@@ -116,9 +116,7 @@ impl Receive {
 
     /// Octets that there is room for.
     fn room(&self) -> u32 {
-        self.buffer
-            .saturating_sub(self.ready_octets)
-            .saturating_sub(self.unconsumed)
+        self.buffer.saturating_sub(self.ready_octets).saturating_sub(self.unconsumed)
     }
 
     /// The window to announce now, in octets: what there is room for, unless that is hardly more than what was announced
@@ -143,9 +141,7 @@ impl Receive {
             field = (announced + granule) >> self.shift;
         }
         let field = field.min(u32::from(u16::MAX)) as u16;
-        self.rcv_adv = self
-            .rcv_adv
-            .max(self.rcv_nxt + (u32::from(field) << self.shift));
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(field) << self.shift));
         field
     }
 
@@ -227,10 +223,7 @@ impl Receive {
         }
         let end = start + octets.len() as u32;
         // The first run that begins behind the start: usually none.
-        let at = self
-            .runs
-            .iter()
-            .rposition(|run| run.start.at_or_before(start));
+        let at = self.runs.iter().rposition(|run| run.start.at_or_before(start));
         let at = at.map_or(0, |before| before + 1);
         let before = at.checked_sub(1);
         if let Some(run) = before.and_then(|before| self.runs.get(before))
@@ -305,11 +298,7 @@ impl Receive {
         }
         self.note(start);
         self.run_segments += 1;
-        let run = Run {
-            start,
-            octets,
-            segments,
-        };
+        let run = Run { start, octets, segments };
         self.runs.insert(at, run);
         Ok(())
     }
@@ -343,9 +332,7 @@ impl Receive {
             return blocks;
         }
         for start in self.recent.iter().flatten() {
-            let after = self
-                .runs
-                .partition_point(|run| run.start.at_or_before(*start));
+            let after = self.runs.partition_point(|run| run.start.at_or_before(*start));
             let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
             if let Some(run) = run
                 && start.before(run.end())

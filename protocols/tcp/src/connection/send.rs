@@ -107,10 +107,7 @@ impl Send {
             };
             let start = self.end;
             self.end += message.len() as u32;
-            self.pieces.push_back(Piece {
-                start,
-                octets: message,
-            });
+            self.pieces.push_back(Piece { start, octets: message });
             match rest {
                 Some(rest) => message = rest,
                 None => break,

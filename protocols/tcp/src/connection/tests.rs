@@ -38,10 +38,7 @@ fn a_handshake_and_data_both_ways() {
     assert_eq!(channel.got(Side::A).len(), 50_004);
     channel.shut(Side::B);
     channel.run();
-    assert_eq!(
-        (channel.state(Side::A), channel.state(Side::B)),
-        (State::Closed, State::Closed)
-    );
+    assert_eq!((channel.state(Side::A), channel.state(Side::B)), (State::Closed, State::Closed));
     assert_eq!(channel.drops(), 0);
 }
 
@@ -56,10 +53,7 @@ fn both_may_open_at_once() {
     channel.shut(Side::A);
     channel.shut(Side::B);
     channel.run();
-    assert_eq!(
-        (channel.state(Side::A), channel.state(Side::B)),
-        (State::Closed, State::Closed)
-    );
+    assert_eq!((channel.state(Side::A), channel.state(Side::B)), (State::Closed, State::Closed));
 }
 
 fn faults() -> impl Strategy<Value = Faults> {

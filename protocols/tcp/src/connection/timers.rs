@@ -77,10 +77,7 @@ impl Connection {
             return;
         }
         let patience = self.patience();
-        if self
-            .stuck_since
-            .is_some_and(|since| since + patience <= now)
-        {
+        if self.stuck_since.is_some_and(|since| since + patience <= now) {
             self.give_up(now);
             return;
         }

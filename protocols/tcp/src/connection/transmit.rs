@@ -21,12 +21,7 @@ pub struct Out {
 
 impl Out {
     fn bare(header: Header) -> Self {
-        Self {
-            header,
-            payload: None,
-            markable: false,
-            run: 0,
-        }
+        Self { header, payload: None, markable: false, run: 0 }
     }
 }
 
@@ -132,13 +127,7 @@ impl Connection {
             ecn: self.ecn,
             user_timeout: None,
         });
-        let mut header = syn(
-            &self.settings,
-            &self.ends,
-            self.send.iss,
-            peer.as_ref(),
-            now,
-        );
+        let mut header = syn(&self.settings, &self.ends, self.send.iss, peer.as_ref(), now);
         if !self.ecn_offered {
             header.flags = header.flags.without(Flags::ECE | Flags::CWR);
         }
@@ -202,10 +191,7 @@ impl Connection {
             }
         };
         let from = from.max(una);
-        let fin = self
-            .send
-            .fin
-            .filter(|fin| fin.before(end) && fin.at_or_after(from));
+        let fin = self.send.fin.filter(|fin| fin.before(end) && fin.at_or_after(from));
         let data_end = fin.unwrap_or(end);
         // Should a SYN be asked for here, its number is behind us: nothing is sent but an acknowledgement.
         let mut header = self.header(now, from, Flags::NONE);
@@ -231,12 +217,7 @@ impl Connection {
         if octets > 0 {
             header.flags |= Flags::PSH;
         }
-        Some(Out {
-            header,
-            payload,
-            markable: false,
-            run: 0,
-        })
+        Some(Out { header, payload, markable: false, run: 0 })
     }
 
     /// Octets that the peer's window has room for behind what was sent.
@@ -273,11 +254,7 @@ impl Connection {
             return octets;
         }
         // Half of the largest window is as good as a segment, for peers with small buffers.
-        if octets >= self.send.max_snd_wnd / 2 && !self.settings.cork {
-            octets
-        } else {
-            0
-        }
+        if octets >= self.send.max_snd_wnd / 2 && !self.settings.cork { octets } else { 0 }
     }
 
     /// New data, and our end behind them.

@@ -49,8 +49,7 @@ impl Recovery {
         if step.dsack.is_some() {
             self.counters.dsacks += 1;
         }
-        self.rack
-            .adapt(step.dsack.is_some(), self.board.una(), self.board.nxt());
+        self.rack.adapt(step.dsack.is_some(), self.board.una(), self.board.nxt());
         self.count_duplicates(&step);
 
         let undone = self.judge_spurious(&step);
@@ -121,10 +120,7 @@ impl Recovery {
             return;
         }
         let una = self.board.una();
-        let mut blocks = [SackBlock {
-            start: una,
-            end: una,
-        }; BLOCKS_MAX];
+        let mut blocks = [SackBlock { start: una, end: una }; BLOCKS_MAX];
         let mut count = 0;
         let reported = usize::from(step.dsack.is_some());
         for &block in step.ack.sack.iter().skip(reported).take(BLOCKS_MAX) {
@@ -133,10 +129,7 @@ impl Recovery {
                 self.counters.bad_sacks += u64::from(step.ack.ack == una);
                 continue;
             }
-            blocks[count] = SackBlock {
-                start: block.start.max(una),
-                end: block.end,
-            };
+            blocks[count] = SackBlock { start: block.start.max(una), end: block.end };
             count += 1;
         }
         let blocks = &mut blocks[..count];
@@ -180,9 +173,7 @@ impl Recovery {
             }
             return None;
         };
-        let segments = step
-            .outstanding_octets
-            .div_ceil(self.config.mss_octets.saturating_mul(2));
+        let segments = step.outstanding_octets.div_ceil(self.config.mss_octets.saturating_mul(2));
         self.rtt.sample(first, segments);
         self.probe_is_fair = true;
         let ns = u64::try_from(last.as_nanos()).unwrap_or(u64::MAX);
@@ -207,9 +198,7 @@ impl Recovery {
             self.dup_acks = self.dup_acks.saturating_add(1);
             self.dup_octets = self.dup_octets.saturating_add(mss);
         }
-        self.dup_octets = self
-            .dup_octets
-            .min(self.board.outstanding_octets().saturating_sub(mss));
+        self.dup_octets = self.dup_octets.min(self.board.outstanding_octets().saturating_sub(mss));
     }
 
     fn is_duplicate(&self, step: &Step<'_>) -> bool {
@@ -248,11 +237,7 @@ impl Recovery {
         let third = self.phase == Phase::Open
             && self.dup_acks >= DUP_THRESHOLD
             && self.timed_out_to.is_none();
-        if partial || third {
-            self.board.lose_first()
-        } else {
-            0
-        }
+        if partial || third { self.board.lose_first() } else { 0 }
     }
 
     /// Begins fast recovery if something is lost that no phase answers for yet (RFC 6675, section 5; RFC 6582).

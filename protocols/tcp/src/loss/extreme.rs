@@ -22,21 +22,13 @@ impl Extreme {
     /// The largest value of the last `window`, in any unit of time.
     #[must_use]
     pub const fn max(window: u64) -> Extreme {
-        Extreme {
-            window,
-            largest: true,
-            best: None,
-        }
+        Extreme { window, largest: true, best: None }
     }
 
     /// The smallest value of the last `window`, in any unit of time.
     #[must_use]
     pub const fn min(window: u64) -> Extreme {
-        Extreme {
-            window,
-            largest: false,
-            best: None,
-        }
+        Extreme { window, largest: false, best: None }
     }
 
     /// The best value, if there is any.

@@ -32,26 +32,17 @@ impl Prr {
         let in_flight = u64::from(in_flight_octets);
         let send = if in_flight > self.threshold {
             // RFC 6937, section 3: the proportional part.
-            (self.delivered * self.threshold)
-                .div_ceil(self.flight)
-                .saturating_sub(self.out)
+            (self.delivered * self.threshold).div_ceil(self.flight).saturating_sub(self.out)
         } else {
             // The reduction bound: slow start if safe, packet conservation if not.
-            let mut limit = self
-                .delivered
-                .saturating_sub(self.out)
-                .max(delivered_octets.into());
+            let mut limit = self.delivered.saturating_sub(self.out).max(delivered_octets.into());
             if safe {
                 limit += u64::from(mss);
             }
             limit.min(self.threshold - in_flight)
         };
         // The first retransmission goes out at once (RFC 6937, section 3).
-        let send = if self.out == 0 {
-            send.max(mss.into())
-        } else {
-            send
-        };
+        let send = if self.out == 0 { send.max(mss.into()) } else { send };
         self.window = u32::try_from(in_flight + send).unwrap_or(u32::MAX);
     }
 

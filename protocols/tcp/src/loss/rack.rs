@@ -108,11 +108,7 @@ impl Rack {
         {
             return Duration::ZERO;
         }
-        let wide = situation
-            .rtt_min
-            .unwrap_or_default()
-            .saturating_mul(self.window_mult)
-            / 4;
+        let wide = situation.rtt_min.unwrap_or_default().saturating_mul(self.window_mult) / 4;
         wide.min(situation.srtt.unwrap_or_default())
     }
 

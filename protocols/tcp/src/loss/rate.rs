@@ -92,10 +92,8 @@ impl Rate {
 
     /// The application has nothing more to send, with `in_flight_octets` out and the window not used up.
     pub fn on_app_limited(&mut self, in_flight_octets: u32) {
-        self.app_limited_until_octets = self
-            .delivered_octets
-            .saturating_add(u64::from(in_flight_octets))
-            .max(1);
+        self.app_limited_until_octets =
+            self.delivered_octets.saturating_add(u64::from(in_flight_octets)).max(1);
     }
 
     /// Takes in what an acknowledgment delivered. The sample, if it gives one, and whether a round trip ended. An interval shorter than
@@ -109,9 +107,7 @@ impl Rate {
         if newly.delivered_octets == 0 {
             return (None, false);
         }
-        self.delivered_octets = self
-            .delivered_octets
-            .saturating_add(newly.delivered_octets.into());
+        self.delivered_octets = self.delivered_octets.saturating_add(newly.delivered_octets.into());
         self.delivered_at = now;
         if self.is_app_limited() && self.delivered_octets > self.app_limited_until_octets {
             self.app_limited_until_octets = 0;

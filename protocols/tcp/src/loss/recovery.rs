@@ -71,14 +71,7 @@ impl Ack<'_> {
     /// A plain acknowledgment of all before `ack`.
     #[must_use]
     pub fn plain(ack: Seq) -> Ack<'static> {
-        Ack {
-            ack,
-            sack: &[],
-            echoed: None,
-            duplicate: false,
-            ece: false,
-            waiting: false,
-        }
+        Ack { ack, sack: &[], echoed: None, duplicate: false, ece: false, waiting: false }
     }
 }
 
@@ -404,8 +397,7 @@ impl Recovery {
             prr.on_sent(octets);
         }
         if let Some(rate) = self.pacing_rate() {
-            self.pacer
-                .on_sent(octets, rate, self.config.mss_octets, now);
+            self.pacer.on_sent(octets, rate, self.config.mss_octets, now);
         }
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto());
@@ -440,10 +432,7 @@ impl Recovery {
     /// What the windows and the pace leave, in octets; when nothing is in flight at least one segment, and its FIN.
     fn room(&self, now: Time) -> u32 {
         let in_flight = self.in_flight_octets();
-        let mut room = self
-            .window()
-            .saturating_sub(in_flight)
-            .max(self.extra_octets);
+        let mut room = self.window().saturating_sub(in_flight).max(self.extra_octets);
         if in_flight == 0 {
             room = room.max(self.config.mss_octets.saturating_add(1));
         }
@@ -473,9 +462,7 @@ impl Recovery {
     /// Octets believed to be in the network.
     #[must_use]
     pub fn in_flight_octets(&self) -> u32 {
-        self.board
-            .in_flight_octets()
-            .saturating_sub(self.dup_octets)
+        self.board.in_flight_octets().saturating_sub(self.dup_octets)
     }
 
     /// The rate at which sends are spread, in octets a second; `None` if they are not.
@@ -490,11 +477,7 @@ impl Recovery {
         let rtt_ns = self.rtt.smoothed()?.as_nanos().max(1);
         let window = u128::from(self.congestion.window());
         // Twice the window a round trip while that doubles, a little more than it while it grows by a segment.
-        let tenths = if self.congestion.window() < self.congestion.threshold() {
-            20
-        } else {
-            12
-        };
+        let tenths = if self.congestion.window() < self.congestion.threshold() { 20 } else { 12 };
         let rate = window * tenths * 100_000_000 / rtt_ns;
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
     }

@@ -64,9 +64,7 @@ impl Rtt {
     ///
     /// By Karn's rule (RFC 6298, section 3) a segment sent twice gives none, unless a timestamp tells which one was answered.
     pub fn sample(&mut self, rtt: Duration, expected: u32) {
-        let measured = u64::try_from(rtt.as_nanos())
-            .unwrap_or(u64::MAX / 8)
-            .min(u64::MAX / 8);
+        let measured = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX / 8).min(u64::MAX / 8);
         let expected = u64::from(expected.max(1));
         self.latest = rtt;
         let srtt = match self.srtt_ns {
@@ -173,10 +171,7 @@ mod tests {
     }
 
     fn rtt(min: u64) -> Rtt {
-        Rtt::new(RtoBounds {
-            min: ms(min),
-            ..RtoBounds::default()
-        })
+        Rtt::new(RtoBounds { min: ms(min), ..RtoBounds::default() })
     }
 
     /// RFC 6298, sections 2.1 and 2.2.

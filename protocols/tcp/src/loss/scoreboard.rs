@@ -86,10 +86,7 @@ impl Segment {
     }
 
     fn sending(&self) -> Sending {
-        Sending {
-            at: self.sent,
-            turn: self.turn,
-        }
+        Sending { at: self.sent, turn: self.turn }
     }
 
     fn is_original(&self) -> bool {
@@ -514,16 +511,9 @@ impl Scoreboard {
             flight += u32::from(segment.state == State::InFlight);
         }
         assert_eq!(next, self.nxt);
-        assert_eq!(
-            octets,
-            [self.flight_octets, self.lost_octets, self.sacked_octets]
-        );
+        assert_eq!(octets, [self.flight_octets, self.lost_octets, self.sacked_octets]);
         assert_eq!(sacked, self.sacked_segments);
-        assert_eq!(
-            lost,
-            self.ring
-                .count(&self.lost, |_, s| assert_eq!(s.state, State::Lost))
-        );
+        assert_eq!(lost, self.ring.count(&self.lost, |_, s| assert_eq!(s.state, State::Lost)));
         let in_order = |last: Time, s: &Segment| {
             assert_eq!(s.state, State::InFlight);
             assert!(last <= s.sent, "{last} {s:?}");

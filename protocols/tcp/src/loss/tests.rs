@@ -17,10 +17,7 @@ const MSS: u32 = 1000;
 
 /// A connection whose SYN went at zero.
 fn fresh() -> Recovery {
-    let config = Config {
-        mss_octets: MSS,
-        ..Config::default()
-    };
+    let config = Config { mss_octets: MSS, ..Config::default() };
     let mut recovery = Recovery::new(config, Box::new(NewReno::new(MSS)), Seq(0));
     recovery.sent(1, Time::ZERO).unwrap();
     recovery
@@ -50,10 +47,7 @@ fn seq(n: u32) -> Seq {
 }
 
 fn block(from: u32, to: u32) -> SackBlock {
-    SackBlock {
-        start: seq(from),
-        end: seq(to),
-    }
+    SackBlock { start: seq(from), end: seq(to) }
 }
 
 #[test]
@@ -67,12 +61,7 @@ fn the_handshake_gives_the_first_round_trip() {
 }
 
 fn sacked<'a>(ack: Seq, sack: &'a [SackBlock]) -> Ack<'a> {
-    Ack {
-        sack,
-        duplicate: true,
-        waiting: true,
-        ..Ack::plain(ack)
-    }
+    Ack { sack, duplicate: true, waiting: true, ..Ack::plain(ack) }
 }
 
 /// RFC 8985, section 6.2, step 4; RFC 6675, section 5: three sacked segments begin fast recovery.
@@ -85,19 +74,13 @@ fn three_sacked_segments_begin_fast_recovery() {
         assert_eq!((acked.lost_octets, recovery.phase()), (0, Phase::Open));
     }
     let acked = recovery.acknowledge(&sacked(seq(0), &[block(1, 4)]), at(200));
-    assert_eq!(
-        (acked.lost_octets, recovery.phase()),
-        (MSS, Phase::Recovery)
-    );
+    assert_eq!((acked.lost_octets, recovery.phase()), (MSS, Phase::Recovery));
     let lost = recovery.next_lost(at(200)).unwrap();
     assert_eq!((lost.start, lost.octets), (seq(0), MSS));
     assert!(recovery.resent(lost.start, at(200)));
     assert_eq!(recovery.next_lost(at(200)), None);
     let acked = recovery.acknowledge(&Ack::plain(seq(10)), at(300));
-    assert_eq!(
-        (acked.acked_octets, recovery.phase()),
-        (10 * MSS, Phase::Open)
-    );
+    assert_eq!((acked.acked_octets, recovery.phase()), (10 * MSS, Phase::Open));
     assert_eq!(recovery.window(), 5 * MSS);
     assert_eq!(recovery.timer(true), None);
 }
@@ -107,18 +90,12 @@ fn three_sacked_segments_begin_fast_recovery() {
 fn the_timer_doubles() {
     let mut recovery = connected(false);
     send(&mut recovery, 1, at(100));
-    assert_eq!(
-        recovery.timer(false),
-        Some((Timer::Retransmission, at(400)))
-    );
+    assert_eq!(recovery.timer(false), Some((Timer::Retransmission, at(400))));
     assert_eq!(recovery.on_timer(at(399), false), Due::Nothing);
     assert_eq!(recovery.on_timer(at(400), false), Due::Timeout(1));
     assert_eq!((recovery.phase(), recovery.window()), (Phase::Timeout, MSS));
     assert!(recovery.resent(recovery.next_lost(at(400)).unwrap().start, at(400)));
-    assert_eq!(
-        recovery.timer(false),
-        Some((Timer::Retransmission, at(1000)))
-    );
+    assert_eq!(recovery.timer(false), Some((Timer::Retransmission, at(1000))));
     assert_eq!(recovery.on_timer(at(1000), false), Due::Timeout(2));
 }
 
@@ -127,9 +104,6 @@ fn the_timer_doubles() {
 fn an_idle_connection_takes_little() {
     let congestion = size_of::<crate::congestion::Bbr>().max(size_of::<crate::congestion::Cubic>());
     let (recovery, segment) = (size_of::<Recovery>(), Scoreboard::SEGMENT_OCTETS);
-    assert!(
-        recovery + congestion <= 1024,
-        "{recovery} and {congestion} octets"
-    );
+    assert!(recovery + congestion <= 1024, "{recovery} and {congestion} octets");
     assert_eq!(segment, 64, "what `Config::segments_max` promises");
 }

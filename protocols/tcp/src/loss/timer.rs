@@ -32,10 +32,7 @@ impl Recovery {
             let is_open = self.in_flight_octets() < self.window() || self.extra_octets > 0;
             // If the pace would have let it go already, something else holds it up.
             let is_paced = self.pacer.next() > self.now;
-            consider(
-                Timer::Pace,
-                (is_open && is_paced).then(|| self.pacer.next()),
-            );
+            consider(Timer::Pace, (is_open && is_paced).then(|| self.pacer.next()));
         }
         first
     }
@@ -59,11 +56,7 @@ impl Recovery {
             return self.time_out(now);
         }
         let paced = self.pacing_rate().is_some() && self.pacer.next() <= now;
-        if paced && (waiting || self.board.lost_octets() > 0) {
-            Due::Send
-        } else {
-            Due::Nothing
-        }
+        if paced && (waiting || self.board.lost_octets() > 0) { Due::Send } else { Due::Nothing }
     }
 
     /// RFC 6298, sections 5.4 to 5.6; RFC 5681, section 3.1, equation 4; RFC 8985, section 6.3.
@@ -82,8 +75,7 @@ impl Recovery {
         }
         let situation = self.situation();
         let patience_max = self.rtt.rto_without_back_off();
-        self.rack
-            .lose_on_timeout(&mut self.board, situation, patience_max, now);
+        self.rack.lose_on_timeout(&mut self.board, situation, patience_max, now);
         self.congestion.on_timeout(&trouble);
         let was_repairing = again || reneged || !self.is_established;
         self.frto = self.frto.on_timeout(was_repairing);
@@ -170,10 +162,7 @@ impl Recovery {
     /// A loss probe goes out; the retransmission timer is what remains.
     pub(super) fn probe_went(&mut self, is_resent: bool, now: Time) {
         self.counters.probes += 1;
-        self.probe = Some(Probe {
-            end: self.board.nxt(),
-            is_resent,
-        });
+        self.probe = Some(Probe { end: self.board.nxt(), is_resent });
         self.probe_is_fair = false;
         self.probe_at = None;
         self.extra_octets = 0;

@@ -35,11 +35,7 @@ impl Frto {
     }
 
     pub(super) fn on_resent(self) -> Frto {
-        if self == Frto::Armed {
-            Frto::Waiting
-        } else {
-            self
-        }
+        if self == Frto::Armed { Frto::Waiting } else { self }
     }
 }
 
@@ -59,12 +55,7 @@ pub(super) struct Undo {
 
 impl Undo {
     pub(super) fn new(marker: Seq) -> Undo {
-        Undo {
-            marker,
-            first_resent: None,
-            needed: 0,
-            until: None,
-        }
+        Undo { marker, first_resent: None, needed: 0, until: None }
     }
 
     pub(super) fn on_resent(&mut self, octets: u32, now: Time) {

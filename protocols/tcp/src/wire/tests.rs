@@ -16,28 +16,16 @@ fn blocks() -> impl Strategy<Value = Blocks> {
 
 fn options() -> impl Strategy<Value = Options> {
     let timestamps = any::<Option<(u32, u32)>>();
-    (
-        any::<Option<u16>>(),
-        proptest::option::of(0..=SHIFT_MAX),
-        any::<bool>(),
-        timestamps,
-        blocks(),
-    )
-        .prop_map(
-            |(segment_max, window_scale, sack_permitted, timestamps, sack)| Options {
-                segment_max,
-                window_scale,
-                sack_permitted,
-                timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
-                // With everything on a SYN there is no room for blocks, nor are there any.
-                sack: if segment_max.is_some() || window_scale.is_some() {
-                    Blocks::NONE
-                } else {
-                    sack
-                },
-                user_timeout: None,
-            },
-        )
+    (any::<Option<u16>>(), proptest::option::of(0..=SHIFT_MAX), any::<bool>(), timestamps, blocks())
+        .prop_map(|(segment_max, window_scale, sack_permitted, timestamps, sack)| Options {
+            segment_max,
+            window_scale,
+            sack_permitted,
+            timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
+            // With everything on a SYN there is no room for blocks, nor are there any.
+            sack: if segment_max.is_some() || window_scale.is_some() { Blocks::NONE } else { sack },
+            user_timeout: None,
+        })
 }
 
 proptest! {
@@ -96,9 +84,7 @@ fn contradictions_are_refused() {
 
 #[test]
 fn a_syn_of_linux_is_read() {
-    let options = [
-        2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
-    ];
+    let options = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     let read = Options::parse(&options).unwrap();
     assert_eq!(read.to_string(), ", mss 1460, wscale 7, sackOK, ts 1 0");
     assert_eq!(read.length(), 20);

@@ -34,20 +34,12 @@ fn without_checksum_or_source_port() {
 #[test]
 fn zero_checksum_goes_as_ones() {
     let length = Length::of_payload(2).unwrap();
-    let header = Header {
-        src: NonZeroU16::new(7),
-        dst: NonZeroU16::MIN,
-        length,
-    };
+    let header = Header { src: NonZeroU16::new(7), dst: NonZeroU16::MIN, length };
     let mut sum = Checksum::pseudo_header(SRC, DST, IP_PROTOCOL, 10);
     sum.add(&[0, 7, 0, 1, 0, 10, 0, 0]);
     // The payload that makes the whole sum 0xffff.
     let payload = sum.finish().to_be_bytes();
-    let octets = Datagram {
-        header,
-        payload: &payload,
-    }
-    .header_octets(SRC, DST);
+    let octets = Datagram { header, payload: &payload }.header_octets(SRC, DST);
     assert_eq!(octets[6..], [0xff, 0xff]);
     let whole = [&octets[..], &payload].concat();
     assert_eq!(Datagram::parse(&whole, SRC, DST).unwrap().header, header);
@@ -68,11 +60,7 @@ fn every_wrong_field_and_truncation() {
         assert_eq!(parse(at, octet ^ 0x10), Err(Error::Checksum), "octet {at}");
     }
     for len in 0..QUERY.len() {
-        let error = if len < 8 {
-            Error::Truncated
-        } else {
-            Error::Length
-        };
+        let error = if len < 8 { Error::Truncated } else { Error::Length };
         assert_eq!(Datagram::parse(&QUERY[..len], SRC, DST), Err(error));
     }
     assert_eq!(Length::of_payload(65_527).map(Length::get), Some(65_535));

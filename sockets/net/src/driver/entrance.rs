@@ -81,10 +81,7 @@ impl Entrance {
         });
         let mut queue = lock(&self.queue);
         while queue.jobs >= COMMANDS_MAX && !queue.ended {
-            queue = self
-                .room
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if queue.ended {
             return Err(Errno::NETDOWN);

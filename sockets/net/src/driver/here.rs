@@ -41,11 +41,7 @@ impl super::Driver for Here {}
 impl Here {
     pub(crate) fn new(made: Made) -> Self {
         Self {
-            inner: Rc::new(Inner {
-                runner: made.runner,
-                kernel: made.kernel,
-                layer: made.layer,
-            }),
+            inner: Rc::new(Inner { runner: made.runner, kernel: made.kernel, layer: made.layer }),
         }
     }
 
@@ -55,10 +51,7 @@ impl Here {
 
     fn held(&self, socket: Result<Rc<Socket>, Errno>) -> Result<Held, Errno> {
         self.inner.runner.flush();
-        Ok(Held {
-            socket: socket?,
-            inner: Rc::clone(&self.inner),
-        })
+        Ok(Held { socket: socket?, inner: Rc::clone(&self.inner) })
     }
 }
 
@@ -195,12 +188,8 @@ impl Drive for Here {
     }
 
     fn set(&self, socket: &Held, setting: Setting) -> Result<(), Errno> {
-        let result = super::drive_set(
-            &self.inner.layer,
-            &self.inner.kernel,
-            &socket.socket,
-            setting,
-        );
+        let result =
+            super::drive_set(&self.inner.layer, &self.inner.kernel, &socket.socket, setting);
         self.inner.runner.flush();
         result
     }
@@ -232,9 +221,7 @@ impl Drive for Here {
     fn wait(&self, condition: &Arc<dyn Condition>, deadline: Option<Instant>) -> io::Result<bool> {
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let until = Arc::clone(condition);
-        self.inner
-            .runner
-            .run(limit, Rc::new(move |_| until.holds()))?;
+        self.inner.runner.run(limit, Rc::new(move |_| until.holds()))?;
         if condition.holds() {
             return Ok(true);
         }

@@ -121,11 +121,7 @@ mod drive {
 
     impl<'b, 's> Scatter<'b, 's> {
         pub(crate) fn new(into: &'b mut [IoSliceMut<'s>]) -> Self {
-            Self {
-                into,
-                at: 0,
-                filled: 0,
-            }
+            Self { into, at: 0, filled: 0 }
         }
 
         /// Octets of all buffers together.

@@ -142,15 +142,9 @@ impl Port {
             }
         };
         let flags = [
-            (
-                readable || state.read_shut || state.error.is_some(),
-                Ready::READABLE,
-            ),
+            (readable || state.read_shut || state.error.is_some(), Ready::READABLE),
             (writable || state.error.is_some(), Ready::WRITABLE),
-            (
-                state.ended || state.read_shut || state.broken,
-                Ready::READ_CLOSED,
-            ),
+            (state.ended || state.read_shut || state.broken, Ready::READ_CLOSED),
             (state.write_shut || state.broken, Ready::WRITE_CLOSED),
             (state.error.is_some(), Ready::ERROR),
             (state.settled, Ready::SETTLED),
@@ -270,11 +264,7 @@ impl Port {
             return Err(error);
         }
         let Some((datagram, from)) = state.datagrams_arrived.list.front() else {
-            let nobody = Received {
-                octets: 0,
-                length: 0,
-                from: crate::address::ANY,
-            };
+            let nobody = Received { octets: 0, length: 0, from: crate::address::ANY };
             return match state.read_shut {
                 true => Ok((nobody, false)),
                 false => Err(Errno::AGAIN),

@@ -41,11 +41,7 @@ impl Watch for Mark {
 
 impl Inside {
     pub(super) fn new(layer: Rc<Layer>, entrance: Arc<Entrance>) -> Self {
-        Self {
-            layer,
-            entrance,
-            ports: RefCell::default(),
-        }
+        Self { layer, entrance, ports: RefCell::default() }
     }
 
     /// A port for a new socket of the layer.
@@ -95,10 +91,7 @@ impl Inside {
     /// 3.10.4).
     pub(super) fn turn_away(&self, port: &Arc<Port>) {
         let mut state = lock(&port.state);
-        let (waiting, unaccepted) = (
-            std::mem::take(&mut state.accepted),
-            state.unaccepted.clone(),
-        );
+        let (waiting, unaccepted) = (std::mem::take(&mut state.accepted), state.unaccepted.clone());
         port.show(&state, Ready::NONE);
         drop(state);
         if let Some(unaccepted) = unaccepted {
@@ -273,9 +266,7 @@ fn tend_datagrams(
         let put = |octets: &[u8]| datagram.extend_from_slice(octets);
         match datagrams.receive(socket, usize::MAX, false, put) {
             Ok(received) => {
-                state
-                    .datagrams_arrived
-                    .push(datagram.into(), Some(received.from));
+                state.datagrams_arrived.push(datagram.into(), Some(received.from));
                 news = Ready::READABLE;
             }
             Err(error) => {

@@ -71,14 +71,9 @@ impl Thread {
         let thread = std::thread::Builder::new()
             .name("xk-stack".into())
             .spawn(move || run(&setup, &door, &made))?;
-        let inner = Inner {
-            entrance,
-            thread: Mutex::new(Some(thread)),
-        };
+        let inner = Inner { entrance, thread: Mutex::new(Some(thread)) };
         match is_made.recv() {
-            Ok(result) => result.map(|()| Self {
-                inner: Arc::new(inner),
-            }),
+            Ok(result) => result.map(|()| Self { inner: Arc::new(inner) }),
             Err(_) => Err(io::Error::other("the stack's thread has ended")),
         }
     }
@@ -101,10 +96,7 @@ impl Thread {
     }
 
     fn client(&self, port: Arc<Port>) -> Client {
-        Client {
-            port,
-            entrance: Arc::clone(&self.inner.entrance),
-        }
+        Client { port, entrance: Arc::clone(&self.inner.entrance) }
     }
 
     /// Has a socket made in the stack.
@@ -147,10 +139,7 @@ fn run(setup: &Setup, entrance: &Arc<Entrance>, told: &SyncSender<io::Result<()>
     let sockets = Sockets::with_entrance(setup.limits(), |layer| {
         let inside = Rc::new(Inside::new(layer, Arc::clone(entrance)));
         kept = Some(Rc::clone(&inside));
-        Box::new(Door {
-            entrance: Arc::clone(entrance),
-            inside,
-        })
+        Box::new(Door { entrance: Arc::clone(entrance), inside })
     });
     let Some(inside) = kept else {
         return;

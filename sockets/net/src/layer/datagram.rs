@@ -86,10 +86,7 @@ impl Datagrams {
 
     /// Octets of the datagram that waits first.
     pub(crate) fn unread(&self) -> usize {
-        self.arrived
-            .borrow()
-            .front()
-            .map_or(0, |(message, _)| message.len())
+        self.arrived.borrow().front().map_or(0, |(message, _)| message.len())
     }
 
     /// A datagram has arrived.
@@ -141,11 +138,7 @@ impl Datagrams {
         let Some((message, from)) = arrived.front() else {
             if self.read_shut.get() {
                 let from = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-                return Ok(Received {
-                    octets: 0,
-                    length: 0,
-                    from,
-                });
+                return Ok(Received { octets: 0, length: 0, from });
             }
             socket.status.lower(Ready::READABLE);
             return Err(Errno::AGAIN);
@@ -165,11 +158,7 @@ impl Datagrams {
                 socket.status.lower(Ready::READABLE);
             }
         }
-        Ok(Received {
-            octets,
-            length,
-            from,
-        })
+        Ok(Received { octets, length, from })
     }
 
     /// Sends one datagram, to the connected peer or to the one named.
@@ -271,9 +260,7 @@ pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
     };
     if datagrams.one.borrow().is_some() && kind.is_hard() {
         socket.error.set(Some(error::of_network(kind)));
-        socket
-            .status
-            .raise(Ready::ERROR | Ready::READABLE | Ready::WRITABLE);
+        socket.status.raise(Ready::ERROR | Ready::READABLE | Ready::WRITABLE);
     }
 }
 
@@ -432,10 +419,7 @@ impl Layer {
     }
 
     fn group(&self, bound: SocketAddrV4, session: SessionRef) -> Rc<Group> {
-        let group = Rc::new(Group {
-            session,
-            members: RefCell::default(),
-        });
+        let group = Rc::new(Group { session, members: RefCell::default() });
         self.groups.borrow_mut().insert(bound, Rc::clone(&group));
         group
     }
@@ -471,9 +455,7 @@ impl Layer {
             .map_err(|error| error::of_open(error, false))?;
         session.head().set_tag(socket.tag());
         let (local, _) = ends(cx, &session);
-        datagrams
-            .local
-            .set(SocketAddrV4::new(*local.ip(), datagrams.bound.port()));
+        datagrams.local.set(SocketAddrV4::new(*local.ip(), datagrams.bound.port()));
         *datagrams.one.borrow_mut() = Some((session, peer));
         Ok(())
     }

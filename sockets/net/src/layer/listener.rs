@@ -286,7 +286,6 @@ impl Layer {
     /// Gives the port back.
     pub(super) fn close_listener(&self, cx: &Kernel, listener: &Listener) {
         self.turn_away(cx, listener);
-        self.ports
-            .unbind(Transport::Tcp, listener.local, listener.sharing.get());
+        self.ports.unbind(Transport::Tcp, listener.local, listener.sharing.get());
     }
 }

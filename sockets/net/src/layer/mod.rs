@@ -48,10 +48,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            sockets_max: 1 << 20,
-            datagram_octets: 212_992,
-        }
+        Self { sockets_max: 1 << 20, datagram_octets: 212_992 }
     }
 }
 
@@ -84,10 +81,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            layer: Rc::new(Layer::new(limits)),
-            entrance: None,
-        }
+        Self { layer: Rc::new(Layer::new(limits)), entrance: None }
     }
 
     /// The same, with an entrance for other threads, which the loop polls like any wire.
@@ -96,10 +90,7 @@ impl Sockets {
         entrance: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
     ) -> Self {
         let layer = Rc::new(Layer::new(limits));
-        Self {
-            entrance: Some(entrance(Rc::clone(&layer))),
-            layer,
-        }
+        Self { entrance: Some(entrance(Rc::clone(&layer))), layer }
     }
 
     pub(crate) fn layer(&self) -> Rc<Layer> {
@@ -111,10 +102,7 @@ impl Layer {
     fn new(limits: Limits) -> Self {
         Self {
             limits,
-            places: RefCell::new(Places {
-                tcp: None,
-                udp: None,
-            }),
+            places: RefCell::new(Places { tcp: None, udp: None }),
             this: RefCell::default(),
             table: RefCell::default(),
             free: RefCell::default(),
@@ -203,9 +191,7 @@ impl Layer {
             Body::Datagrams(datagrams) => self.close_datagrams(cx, socket, datagrams),
         }
         let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED | Ready::ERROR;
-        socket
-            .status
-            .raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
+        socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
     }
 
     /// True once no stream has anything left to send or to hear: what was closed has ended in order, or failed.
@@ -215,20 +201,14 @@ impl Layer {
 
     /// True once no stream has anything left to send, and its peer knows so.
     pub(crate) fn has_sent(&self, cx: &Kernel) -> bool {
-        self.all_are(cx, |state| {
-            matches!(state, "TIME-WAIT" | "CLOSED" | "FIN-WAIT-2")
-        })
+        self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED" | "FIN-WAIT-2"))
     }
 
     fn all_are(&self, cx: &Kernel, fits: impl Fn(&str) -> bool) -> bool {
         let Ok(tcp) = self.tcp() else {
             return true;
         };
-        let all = ListSessions {
-            max: usize::MAX,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let all = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
         let Some(found) = tcp.ask(cx, all) else {
             return true;
         };
@@ -259,9 +239,7 @@ impl Layer {
 
     /// Where a connection to nowhere goes: to this host, as on Linux.
     fn definite(cx: &Kernel, below: &ProtocolRef, peer: SocketAddrV4) -> SocketAddrV4 {
-        let mine = MyHost {
-            host: Ipv4Addr::UNSPECIFIED,
-        };
+        let mine = MyHost { host: Ipv4Addr::UNSPECIFIED };
         match peer.ip().is_unspecified() {
             true => match below.ask(cx, mine) {
                 Some(found) => SocketAddrV4::new(found.host, peer.port()),
@@ -292,10 +270,7 @@ fn ends(cx: &Kernel, session: &SessionRef) -> (SocketAddrV4, SocketAddrV4) {
     let theirs = session.ask(cx, PeerHost { host }).map_or(host, |q| q.host);
     let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
     let peer = session.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
-    (
-        SocketAddrV4::new(mine, port),
-        SocketAddrV4::new(theirs, peer),
-    )
+    (SocketAddrV4::new(mine, port), SocketAddrV4::new(theirs, peer))
 }
 
 impl Protocol for Sockets {
@@ -372,9 +347,7 @@ impl Protocol for Sockets {
         for socket in table.iter().flatten() {
             socket.forget();
             socket.error.set(Some(Errno::NETDOWN));
-            socket
-                .status
-                .raise(Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::SETTLED);
+            socket.status.raise(Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::SETTLED);
         }
         drop(table);
         layer.places.borrow_mut().tcp = None;

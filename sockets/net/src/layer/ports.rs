@@ -25,10 +25,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// With any that share.
-    pub(crate) const ANY: Self = Self {
-        address: true,
-        port: true,
-    };
+    pub(crate) const ANY: Self = Self { address: true, port: true };
 }
 
 /// One who has a port.
@@ -71,11 +68,7 @@ impl Ports {
         if all.iter().any(is_in_the_way) {
             return Err(Errno::ADDRINUSE);
         }
-        all.push(Kept {
-            host,
-            sharing,
-            listens: false,
-        });
+        all.push(Kept { host, sharing, listens: false });
         Ok(())
     }
 
@@ -142,18 +135,9 @@ impl Ports {
 mod tests {
     use super::*;
 
-    const ALONE: Sharing = Sharing {
-        address: false,
-        port: false,
-    };
-    const ADDRESS: Sharing = Sharing {
-        address: true,
-        port: false,
-    };
-    const PORT: Sharing = Sharing {
-        address: false,
-        port: true,
-    };
+    const ALONE: Sharing = Sharing { address: false, port: false };
+    const ADDRESS: Sharing = Sharing { address: true, port: false };
+    const PORT: Sharing = Sharing { address: false, port: true };
 
     #[test]
     fn one_port_may_be_bound_for_several_hosts_but_not_for_any_besides() {

@@ -31,12 +31,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(place: u32, body: Body) -> Self {
-        Self {
-            place,
-            status: Arc::default(),
-            error: Cell::new(None),
-            body,
-        }
+        Self { place, status: Arc::default(), error: Cell::new(None), body }
     }
 
     /// What the receiver keeps on the sessions of this socket.

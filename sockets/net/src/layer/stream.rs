@@ -355,9 +355,7 @@ impl Stream {
     /// How the stream stands.
     pub(crate) fn info(&self, cx: &Kernel) -> Result<StreamInfo, Errno> {
         let session = self.session().ok_or(Errno::NOTCONN)?;
-        session
-            .ask(cx, StreamInfo::default())
-            .ok_or(Errno::NOPROTOOPT)
+        session.ask(cx, StreamInfo::default()).ok_or(Errno::NOPROTOOPT)
     }
 }
 

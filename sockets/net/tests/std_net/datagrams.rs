@@ -114,10 +114,7 @@ fn without_blocking_a_read_says_so<D: Driver>(stack: &Stack<D>) {
     let ((one, _), (other, to)) = (bind(stack), bind(stack));
     other.set_nonblocking(true).unwrap();
     let error = other.recv(&mut [0; 8]).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.raw_os_error()),
-        (ErrorKind::WouldBlock, Some(11))
-    );
+    assert_eq!((error.kind(), error.raw_os_error()), (ErrorKind::WouldBlock, Some(11)));
     one.send_to(b"x", to).unwrap();
     let begun = Instant::now();
     while other.recv(&mut [0; 8]).is_err() {
@@ -156,16 +153,12 @@ fn an_unreachable_port_is_reported_once<D: Driver>(stack: &Stack<D>) {
     one.connect(nowhere).unwrap();
     one.send(b"anybody?").unwrap();
     let error = one.recv(&mut [0; 8]).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.raw_os_error()),
-        (ErrorKind::ConnectionRefused, Some(111))
-    );
+    assert_eq!((error.kind(), error.raw_os_error()), (ErrorKind::ConnectionRefused, Some(111)));
     // It has been told; the next datagram goes out, and comes to nobody again.
     one.send(b"anybody?").unwrap();
     let begun = Instant::now();
     while !one.ready().contains(xk_net::Ready::ERROR) {
-        one.set_read_timeout(Some(Duration::from_millis(1)))
-            .unwrap();
+        one.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         if let Err(error) = one.peek(&mut [0; 8])
             && error.kind() == ErrorKind::ConnectionRefused
         {
@@ -216,11 +209,7 @@ fn a_clone_is_the_same_socket<D: Driver>(stack: &Stack<D>) {
 
 fn several_buffers_are_one_datagram<D: Driver>(stack: &Stack<D>) {
     let ((one, from), (other, to)) = (bind(stack), bind(stack));
-    let pieces = [
-        IoSlice::new(b"ab"),
-        IoSlice::new(b""),
-        IoSlice::new(b"cdefg"),
-    ];
+    let pieces = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cdefg")];
     assert_eq!(one.send_vectored(&pieces, Some(to)).unwrap(), 7);
     let (mut first, mut second) = ([0; 3], [0; 2]);
     let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
@@ -250,8 +239,7 @@ fn what_nobody_reads_is_bounded<D: Driver>(stack: &Stack<D>) {
         one.send_to(&datagram, to).unwrap();
         if n % 64 == 0 {
             let _ = one.ready();
-            one.set_read_timeout(Some(Duration::from_millis(1)))
-                .unwrap();
+            one.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             let _ = one.recv(&mut [0; 8]);
         }
     }
@@ -345,9 +333,7 @@ fn hearing<D: Driver>(sockets: &[UdpSocket<D>]) -> usize {
 fn the_newest_that_shares_its_address_hears<D: Driver>(stack: &Stack<D>) {
     let (peer, _) = bind(stack);
     let at = "10.0.0.1:700";
-    let mut all: Vec<_> = (0..3)
-        .map(|_| sharing(stack, true, false).unwrap())
-        .collect();
+    let mut all: Vec<_> = (0..3).map(|_| sharing(stack, true, false).unwrap()).collect();
     let refused = [(false, false), (false, true)].map(|(address, port)| {
         let refused = sharing(stack, address, port).unwrap_err();
         refused.kind() == ErrorKind::AddrInUse
@@ -362,19 +348,14 @@ fn the_newest_that_shares_its_address_hears<D: Driver>(stack: &Stack<D>) {
     // Set later it holds as well.
     let alone = UdpSocket::bind(stack, at).unwrap();
     assert!(sharing(stack, true, false).is_err());
-    let address = Sharing {
-        address: true,
-        port: false,
-    };
+    let address = Sharing { address: true, port: false };
     alone.set_sharing(address).unwrap();
     sharing(stack, true, false).unwrap();
 }
 
 fn a_hash_says_who_hears_of_those_that_share_peers<D: Driver>(stack: &Stack<D>) {
     let at = "10.0.0.1:700";
-    let all: Vec<_> = (0..4)
-        .map(|_| sharing(stack, false, true).unwrap())
-        .collect();
+    let all: Vec<_> = (0..4).map(|_| sharing(stack, false, true).unwrap()).collect();
     let mut heard = [0; 4];
     for _ in 0..64 {
         let (peer, _) = bind(stack);
@@ -386,8 +367,5 @@ fn a_hash_says_who_hears_of_those_that_share_peers<D: Driver>(stack: &Stack<D>) 
         assert!(hears.iter().all(|at| *at == hears[0]), "{hears:?}");
         heard[hears[0]] += 1;
     }
-    assert!(
-        heard.iter().all(|count| (4..=40).contains(count)),
-        "{heard:?}"
-    );
+    assert!(heard.iter().all(|count| (4..=40).contains(count)), "{heard:?}");
 }

@@ -31,18 +31,13 @@ fn pair<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, UdpSocket<D>) {
 fn wait<D: Driver>(poller: &Poller<D>, time: Duration) -> Vec<(usize, Ready)> {
     let mut events = Vec::new();
     poller.wait(&mut events, Some(time)).unwrap();
-    events
-        .iter()
-        .map(|event| (event.key, event.ready))
-        .collect()
+    events.iter().map(|event| (event.key, event.ready)).collect()
 }
 
 fn by_level_it_is_told_until_it_is_read<D: Driver>(stack: &Stack<D>) {
     let (one, other) = pair(stack);
     let poller = Poller::new(stack);
-    poller
-        .register(&other, 7, Ready::READABLE, Mode::Level)
-        .unwrap();
+    poller.register(&other, 7, Ready::READABLE, Mode::Level).unwrap();
     one.send(b"x").unwrap();
     for _ in 0..3 {
         assert_eq!(wait(&poller, PATIENCE), [(7, Ready::READABLE)]);
@@ -56,28 +51,20 @@ fn by_level_it_is_told_until_it_is_read<D: Driver>(stack: &Stack<D>) {
 fn by_edge_it_is_told_once_for_each_arrival<D: Driver>(stack: &Stack<D>) {
     let (one, other) = pair(stack);
     let poller = Poller::new(stack);
-    poller
-        .register(&other, 7, Ready::READABLE, Mode::Edge)
-        .unwrap();
+    poller.register(&other, 7, Ready::READABLE, Mode::Edge).unwrap();
     for _ in 0..3 {
         one.send(b"x").unwrap();
         assert_eq!(wait(&poller, PATIENCE), [(7, Ready::READABLE)]);
         assert_eq!(wait(&poller, A_MOMENT), []);
     }
     poller.modify(7, Ready::READABLE, Mode::Edge).unwrap();
-    assert_eq!(
-        wait(&poller, PATIENCE).len(),
-        1,
-        "what waits is an edge for a new interest"
-    );
+    assert_eq!(wait(&poller, PATIENCE).len(), 1, "what waits is an edge for a new interest");
 }
 
 fn once_means_once<D: Driver>(stack: &Stack<D>) {
     let (one, other) = pair(stack);
     let poller = Poller::new(stack);
-    poller
-        .register(&other, 7, Ready::READABLE, Mode::Once)
-        .unwrap();
+    poller.register(&other, 7, Ready::READABLE, Mode::Once).unwrap();
     one.send(b"x").unwrap();
     assert_eq!(wait(&poller, PATIENCE).len(), 1);
     one.send(b"x").unwrap();
@@ -89,9 +76,7 @@ fn once_means_once<D: Driver>(stack: &Stack<D>) {
 fn nothing_ready_ends_with_the_timeout<D: Driver>(stack: &Stack<D>) {
     let (_one, other) = pair(stack);
     let poller = Poller::new(stack);
-    poller
-        .register(&other, 7, Ready::READABLE, Mode::Level)
-        .unwrap();
+    poller.register(&other, 7, Ready::READABLE, Mode::Level).unwrap();
     let begun = Instant::now();
     assert_eq!(wait(&poller, A_MOMENT), []);
     assert!(begun.elapsed() >= A_MOMENT);
@@ -114,16 +99,11 @@ fn writing_is_ready_at_once<D: Driver>(stack: &Stack<D>) {
 fn keys_are_taken_once<D: Driver>(stack: &Stack<D>) {
     let (one, other) = pair(stack);
     let poller = Poller::new(stack);
-    poller
-        .register(&one, 1, Ready::READABLE, Mode::Level)
-        .unwrap();
+    poller.register(&one, 1, Ready::READABLE, Mode::Level).unwrap();
     let again = poller.register(&other, 1, Ready::READABLE, Mode::Level);
     assert_eq!(again.unwrap_err().kind(), ErrorKind::InvalidInput);
     poller.deregister(1).unwrap();
-    assert_eq!(
-        poller.deregister(1).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(poller.deregister(1).unwrap_err().kind(), ErrorKind::NotFound);
     let gone = poller.modify(1, Ready::READABLE, Mode::Level);
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
     other.send(b"x").unwrap();
@@ -158,9 +138,7 @@ fn one_poller_serves_many<D: Driver>(stack: &Stack<D>) {
     let pairs: Vec<_> = (0..50).map(|_| pair(stack)).collect();
     let poller = Poller::new(stack);
     for (key, (_, other)) in pairs.iter().enumerate() {
-        poller
-            .register(other, key, Ready::READABLE, Mode::Edge)
-            .unwrap();
+        poller.register(other, key, Ready::READABLE, Mode::Edge).unwrap();
     }
     for (one, _) in &pairs {
         one.send(b"x").unwrap();

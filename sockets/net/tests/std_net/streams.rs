@@ -96,10 +96,7 @@ fn a_listener_frees_its_port<D: Driver>(stack: &Stack<D>) {
 
 fn listeners_that_share_peers_each_have_some<D: Driver>(stack: &Stack<D>) {
     let at: SocketAddr = "10.0.0.1:80".parse().unwrap();
-    let port = Sharing {
-        address: false,
-        port: true,
-    };
+    let port = Sharing { address: false, port: true };
     let listen = || {
         let listener = TcpListener::reserve(stack, at, port)?;
         listener.set_backlog(Some(64))?;
@@ -141,19 +138,10 @@ fn addresses_are_those_of_both_ends<D: Driver>(stack: &Stack<D>) {
 
 fn nobody_there_is_a_refusal<D: Driver>(stack: &Stack<D>) {
     let error = TcpStream::connect(stack, "10.0.0.1:9").unwrap_err();
-    assert_eq!(
-        (error.kind(), error.raw_os_error()),
-        (ErrorKind::ConnectionRefused, Some(111))
-    );
+    assert_eq!((error.kind(), error.raw_os_error()), (ErrorKind::ConnectionRefused, Some(111)));
     let two: [SocketAddr; 2] = [([10, 0, 0, 1], 9).into(), ([10, 0, 0, 1], 80).into()];
     let _listener = TcpListener::bind(stack, "10.0.0.1:80").unwrap();
-    assert_eq!(
-        TcpStream::connect(stack, &two[..])
-            .unwrap()
-            .peer_addr()
-            .unwrap(),
-        two[1]
-    );
+    assert_eq!(TcpStream::connect(stack, &two[..]).unwrap().peer_addr().unwrap(), two[1]);
 }
 
 fn connecting_has_a_timeout<D: Driver>(stack: &Stack<D>) {
@@ -185,10 +173,7 @@ fn a_timeout_ends_a_read<D: Driver>(stack: &Stack<D>) {
     assert_eq!(none.kind(), ErrorKind::InvalidInput);
     one.set_read_timeout(Some(A_MOMENT)).unwrap();
     let begun = Instant::now();
-    assert_eq!(
-        one.read(&mut [0; 8]).unwrap_err().kind(),
-        ErrorKind::WouldBlock
-    );
+    assert_eq!(one.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
     assert!(begun.elapsed() >= A_MOMENT);
 }
 
@@ -318,11 +303,7 @@ fn what_was_written_arrives_after_the_close<D: Driver>(stack: &Stack<D>) {
 
 fn several_buffers_are_one_stream<D: Driver>(stack: &Stack<D>) {
     let (mut one, mut other) = pair(stack);
-    let pieces = [
-        IoSlice::new(b"ab"),
-        IoSlice::new(b""),
-        IoSlice::new(b"cdefg"),
-    ];
+    let pieces = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cdefg")];
     assert_eq!(one.write_vectored(&pieces).unwrap(), 7);
     let begun = Instant::now();
     while other.unread() < 7 {
@@ -381,21 +362,13 @@ fn a_poller_tells_who_comes_and_what<D: Driver>(stack: &Stack<D>) {
     let listener = TcpListener::bind(stack, HERE).unwrap();
     listener.set_nonblocking(true).unwrap();
     let poller = Poller::new(stack);
-    poller
-        .register(&listener, 0, Ready::READABLE, Mode::Level)
-        .unwrap();
+    poller.register(&listener, 0, Ready::READABLE, Mode::Level).unwrap();
     let mut one = TcpStream::connect(stack, listener.local_addr().unwrap()).unwrap();
     let mut events = Vec::new();
     poller.wait(&mut events, Some(PATIENCE)).unwrap();
-    assert!(
-        events
-            .iter()
-            .all(|event| event.key == 0 && event.ready.is_readable())
-    );
+    assert!(events.iter().all(|event| event.key == 0 && event.ready.is_readable()));
     let (mut other, _) = listener.accept().unwrap();
-    poller
-        .register(&other, 1, Ready::READABLE, Mode::Edge)
-        .unwrap();
+    poller.register(&other, 1, Ready::READABLE, Mode::Edge).unwrap();
     one.write_all(b"x").unwrap();
     poller.wait(&mut events, Some(PATIENCE)).unwrap();
     assert_eq!(events.len(), 1);
@@ -411,15 +384,12 @@ fn a_connection_in_the_making_is_watched<D: Driver>(stack: &Stack<D>) {
     let listener = TcpListener::bind(stack, HERE).unwrap();
     let poller = Poller::new(stack);
     let mut events = Vec::new();
-    for (to, error) in [
-        (listener.local_addr().unwrap(), None),
-        ("10.0.0.1:9".parse().unwrap(), Some(111)),
-    ] {
+    for (to, error) in
+        [(listener.local_addr().unwrap(), None), ("10.0.0.1:9".parse().unwrap(), Some(111))]
+    {
         let mut one = TcpStream::begin_connect(stack, None, to, &[]).unwrap();
         one.set_nonblocking(true).unwrap();
-        poller
-            .register(&one, 1, Ready::WRITABLE, Mode::Level)
-            .unwrap();
+        poller.register(&one, 1, Ready::WRITABLE, Mode::Level).unwrap();
         assert_eq!(poller.wait(&mut events, Some(PATIENCE)).unwrap(), 1);
         assert!(events[0].ready.is_writable());
         let found = one.take_error().unwrap();
@@ -441,12 +411,7 @@ fn a_megabyte_each_way<D: Driver>(stack: &Stack<D>) {
     let (mut out, mut back) = (Vec::new(), Vec::new());
     let (mut first, mut second, begun) = (0, 0, Instant::now());
     while back.len() < sent.len() {
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{} out, {} back",
-            out.len(),
-            back.len()
-        );
+        assert!(begun.elapsed() < PATIENCE, "{} out, {} back", out.len(), back.len());
         first += one.write(&sent[first..]).unwrap_or(0);
         let octets = other.read(&mut buffer).unwrap_or(0);
         out.extend_from_slice(&buffer[..octets]);

@@ -35,8 +35,7 @@ impl Greeter1 for Greeter {
         if greeting.times > TIMES_MAX {
             return Err(Refusal::BadArguments);
         }
-        self.count
-            .fetch_add(greeting.times.into(), Ordering::Relaxed);
+        self.count.fetch_add(greeting.times.into(), Ordering::Relaxed);
         let hello = format!("Hello, {}! ", greeting.to.to_str_lossy());
         let all = hello.repeat(greeting.times as usize);
         Ok(all.trim_end().into())
@@ -54,10 +53,7 @@ pub(crate) fn main() -> Result<(), Error> {
 
     let client = stack.client("port2049@10.0.0.1")?;
     let greeter = Greeter1Client::new(&client.with_deadline(Duration::from_secs(1)));
-    let to = |name: &str, times| Greeting {
-        to: name.into(),
-        times,
-    };
+    let to = |name: &str, times| Greeting { to: name.into(), times };
     let greetings = greeter.greet(to("world", 2))?;
     assert_eq!(greetings.as_str(), Ok("Hello, world! Hello, world!"));
     println!("{}", greetings.to_str_lossy());

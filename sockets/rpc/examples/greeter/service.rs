@@ -26,10 +26,7 @@ impl Xdr for Greeting {
     }
 
     fn decode(decoder: &mut xdr::Decoder<'_>) -> Result<Self, xdr::DecodeError> {
-        Ok(Self {
-            to: Xdr::decode(decoder)?,
-            times: Xdr::decode(decoder)?,
-        })
+        Ok(Self { to: Xdr::decode(decoder)?, times: Xdr::decode(decoder)? })
     }
 }
 

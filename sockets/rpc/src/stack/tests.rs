@@ -24,11 +24,7 @@ fn rounds<S: Service>(
     let mut first = None;
     for round in 0..1000 {
         let server = here.serve_at(local, service(round)).expect("taken");
-        assert_eq!(
-            client.invoke(1, &()),
-            Ok(round),
-            "the service of this round"
-        );
+        assert_eq!(client.invoke(1, &()), Ok(round), "the service of this round");
         drop(server);
         let count = here.local.kernel.protocols().len();
         first.get_or_insert(count);
@@ -39,11 +35,7 @@ fn rounds<S: Service>(
 #[test]
 fn services_that_have_ended_leave_nothing() {
     assert_eq!(rounds(PROCEDURES, ("", ""), says), 0);
-    let program = |round| Program {
-        program: 0x2000_0001,
-        version: 1,
-        execute: says(round),
-    };
+    let program = |round| Program { program: 0x2000_0001, version: 1, execute: says(round) };
     let peer = ("port2051@10.0.0.1", "port2051");
     assert_eq!(rounds(PROGRAMS, peer, program), 0);
 }
@@ -70,14 +62,7 @@ fn another_program_gets_no_calls_of_the_one_before() {
     let serve = |program| {
         let execute = says(program);
         let version = 1;
-        here.serve_at(
-            "port2051",
-            Program {
-                program,
-                version,
-                execute,
-            },
-        )
+        here.serve_at("port2051", Program { program, version, execute })
     };
     let client = here.client("port2051@10.0.0.1").expect("a client");
     let client = |program| client.program(program, 1);
@@ -86,9 +71,6 @@ fn another_program_gets_no_calls_of_the_one_before() {
     drop(first);
     let _second = serve(8).expect("taken");
     let error = client(7).call(1, &[]).expect_err("it has ended");
-    assert_eq!(
-        error.to_string(),
-        "sunprog: the peer refused the call: no such program"
-    );
+    assert_eq!(error.to_string(), "sunprog: the peer refused the call: no such program");
     assert_eq!(client(8).invoke(1, &()), Ok(8u32));
 }

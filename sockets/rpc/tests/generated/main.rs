@@ -21,11 +21,7 @@ const NAMES: &str = include_str!("../../../../lang/rpcgen/tests/x/names.x");
 #[test]
 fn the_sources_are_what_the_compiler_makes() {
     for (name, file) in [("kinds", FILE), ("names", NAMES)] {
-        let options = Options {
-            file: format!("{name}.x"),
-            types_only: false,
-            included: false,
-        };
+        let options = Options { file: format!("{name}.x"), types_only: false, included: false };
         let compiled = compile(&options.file, file).expect("no mistakes");
         let made = to_rust(&compiled.model, &options);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated");
@@ -58,26 +54,16 @@ fn numbers() -> Numbers {
 fn everything() -> Everything {
     let tree = Tree {
         label: "root".into(),
-        children: vec![Tree {
-            label: "leaf".into(),
-            children: xdr::Array::default(),
-            twin: None,
-        }]
-        .into(),
+        children: vec![Tree { label: "leaf".into(), children: xdr::Array::default(), twin: None }]
+            .into(),
         twin: Some(Box::new(Tree {
             label: "twin".into(),
             children: xdr::Array::default(),
             twin: None,
         })),
     };
-    let second = Link {
-        value: 2,
-        next: None,
-    };
-    let item = |value, label: &str| Item {
-        value,
-        label: label.into(),
-    };
+    let second = Link { value: 2, next: None };
+    let item = |value, label: &str| Item { value, label: label.into() };
     Everything {
         h: *b"abcdefgh",
         p: Box::new([0xa5; 4096]),
@@ -92,10 +78,7 @@ fn everything() -> Everything {
         z: Size::Case4294967295,
         m: Most::Default(Color::Green),
         items: vec![item(1, "one"), item(2, "two")].into(),
-        first: Link {
-            value: 1,
-            next: Some(Box::new(second)),
-        },
+        first: Link { value: 1, next: Some(Box::new(second)) },
         root: tree,
         inside: Nested {
             way: NestedWay::Down,
@@ -119,10 +102,7 @@ fn everything() -> Everything {
 #[test]
 fn rust_octets_and_json_say_the_same() {
     let model = compile("kinds.x", FILE).expect("no mistakes").model;
-    let echo = model
-        .procedure("echo", None)
-        .expect("it is there")
-        .procedure;
+    let echo = model.procedure("echo", None).expect("it is there").procedure;
     let value = everything();
     let octets = xdr::to_vec(&value).expect("octets");
     let json = model.decode_result(echo, &octets).expect("json");
@@ -181,10 +161,7 @@ impl KindsVersion for Kinds {
     }
 
     fn kinds_list(&self, _: &Call<'_>, count: u32) -> Result<xdr::List<Item>, Refusal> {
-        let item = |value| Item {
-            value,
-            label: "i".into(),
-        };
+        let item = |value| Item { value, label: "i".into() };
         Ok((0..count.cast_signed()).map(item).collect())
     }
 
@@ -203,9 +180,7 @@ impl KindsVersion for Kinds {
         i: i32,
         j: i32,
     ) -> Result<i32, Refusal> {
-        Ok([a, b, c, d, e, f, g, h, i, j]
-            .iter()
-            .fold(0, |all, digit| all * 10 + digit))
+        Ok([a, b, c, d, e, f, g, h, i, j].iter().fold(0, |all, digit| all * 10 + digit))
     }
 
     fn kinds_with_a_very_long_name_that_goes_over_the_line(
@@ -240,16 +215,10 @@ fn calls_by_generated_code() {
     assert_eq!(kinds.kinds_echo(everything()), Ok(everything()));
     assert_eq!(kinds.kinds_put("good".into(), 3, Color::Red), Ok(()));
     let error = kinds.kinds_put("bad".into(), 3, Color::Red).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "sunprog: the peer refused the call: garbage arguments"
-    );
+    assert_eq!(error.to_string(), "sunprog: the peer refused the call: garbage arguments");
     assert_eq!(kinds.kinds_get("hey".into()), Ok("HEY".into()));
     assert_eq!(kinds.kinds_list(300).expect("a list").len(), 300);
-    assert_eq!(
-        kinds.kinds_many(1, 2, 3, 4, 5, 6, 7, 8, 9, 0),
-        Ok(1_234_567_890)
-    );
+    assert_eq!(kinds.kinds_many(1, 2, 3, 4, 5, 6, 7, 8, 9, 0), Ok(1_234_567_890));
     assert_eq!(kinds.r#move(5), Ok(-5));
 
     let other = KindsVersion2Client::new(&client);

@@ -55,10 +55,7 @@ pub fn pins_nothing(fixture: &dyn CallFixture) -> Verdict {
         Below::Calls(bottom) => bottom.held(),
     };
     held.retain(|session| session.head().is_passive());
-    assert!(
-        held.is_empty(),
-        "what the caller came through is held for good: {held:?}"
-    );
+    assert!(held.is_empty(), "what the caller came through is held for good: {held:?}");
     world.finish();
     Verdict::Holds
 }
@@ -203,11 +200,7 @@ pub fn carries(fixture: &dyn CallFixture) -> Verdict {
         let request = pattern(size.min(most - 1), n as u8);
         right(world.call(&session, &request), &reversed(&request));
     }
-    assert_eq!(
-        top.served(),
-        sizes.len() as u64,
-        "each call is executed once"
-    );
+    assert_eq!(top.served(), sizes.len() as u64, "each call is executed once");
     world.finish();
     Verdict::Holds
 }
@@ -218,20 +211,15 @@ pub fn carries(fixture: &dyn CallFixture) -> Verdict {
 /// If the law is broken.
 pub fn takes_slices(fixture: &dyn CallFixture) -> Verdict {
     fn cut(cx: &Kernel, octets: &[u8]) -> Message {
-        let mut pieces = octets.chunks(5).map(|piece| {
-            cx.pool()
-                .copy_from(0, piece)
-                .expect("a buffer for a test message")
-        });
+        let mut pieces = octets
+            .chunks(5)
+            .map(|piece| cx.pool().copy_from(0, piece).expect("a buffer for a test message"));
         let mut whole = pieces.next().expect("at least one octet");
         pieces.for_each(|piece| whole.join(piece));
         whole
     }
     let (world, session) = conversation(fixture);
-    world
-        .node(Side::B)
-        .top
-        .on_serve(serves(|cx, request| Ok(cut(cx, &octets(&request)))));
+    world.node(Side::B).top.on_serve(serves(|cx, request| Ok(cut(cx, &octets(&request)))));
     let request = pattern(64, 1);
     let call = (session, cut(&world.cx, &request));
     right(world.call_all(vec![call]).remove(0), &request);
@@ -295,10 +283,7 @@ pub fn ends_where_nobody_serves(fixture: &dyn CallFixture) -> Verdict {
     let session = world.open(Side::A, PROCEDURE);
     let error = world.call(&session, b"hello?").map(drop).unwrap_err();
     assert!(
-        matches!(
-            error.cause,
-            CallCause::Rejected(_) | CallCause::TimedOut { .. }
-        ),
+        matches!(error.cause, CallCause::Rejected(_) | CallCause::TimedOut { .. }),
         "where nobody serves a call is refused or times out, and not: {error}"
     );
     assert_eq!(world.node(Side::B).top.served(), 0);
@@ -373,9 +358,7 @@ pub fn keeps_calls_apart(fixture: &dyn CallFixture) -> Verdict {
         true => session.clone(),
         false => world.open(Side::A, PROCEDURE),
     };
-    let requests: Vec<Vec<u8>> = (0..CALLS)
-        .map(|n| pattern(20 + n as usize, n as u8))
-        .collect();
+    let requests: Vec<Vec<u8>> = (0..CALLS).map(|n| pattern(20 + n as usize, n as u8)).collect();
     let calls = requests.iter().enumerate();
     let calls = calls.map(|(n, request)| (session_of(n), world.cx.message(request)));
     let ends = world.call_all(calls.collect());
@@ -406,9 +389,7 @@ fn with_options(
     let begun = world.cx.now();
     let deadline = deadline.map_or(xk_core::Time::MAX, |after| begun.after(after));
     let mut request = world.cx.message(b"late");
-    request
-        .set_attribute(CallOptions { deadline, tag })
-        .expect("room for an attribute");
+    request.set_attribute(CallOptions { deadline, tag }).expect("room for an attribute");
     let end: Rc<RefCell<Option<(CallEnd, Duration)>>> = Rc::default();
     let (caller, ended) = (session.clone(), Rc::clone(&end));
     let call = move |cx: &Kernel| {
@@ -455,9 +436,7 @@ pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
     );
     let mut request = world.cx.message(b"too late");
     let deadline = xk_core::Time::from_ns(1);
-    request
-        .set_attribute(CallOptions { deadline, tag: 0 })
-        .expect("room for an attribute");
+    request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for an attribute");
     let end = world.call_all(vec![(session, request)]).remove(0);
     assert!(
         matches!(end, Err(e) if matches!(e.cause, CallCause::TimedOut { .. })),
@@ -473,14 +452,8 @@ pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
 /// If the law is broken.
 pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
     let (error, took) = with_options(fixture, None, 77, |cx, session| {
-        assert!(
-            session.ask(cx, CancelCall { tag: 78 }).is_none(),
-            "no such call"
-        );
-        assert!(
-            session.ask(cx, CancelCall { tag: 77 }).is_some(),
-            "a call under way is found"
-        );
+        assert!(session.ask(cx, CancelCall { tag: 78 }).is_none(), "no such call");
+        assert!(session.ask(cx, CancelCall { tag: 77 }).is_some(), "a call under way is found");
     });
     assert_eq!(error.cause, CallCause::Cancelled);
     assert_eq!(took, Duration::from_millis(10), "it ends at once");
@@ -569,9 +542,7 @@ fn survives_bad_calls(fixture: &dyn CallFixture) {
     right(world.call(&session, b"seen"), b"seen");
     let sound = seen.borrow().clone();
     let own = world.nodes[0].own();
-    let number = Upper::new(&world.nodes[1].protocol)
-        .number_on(&world.cx, bottom.protocol())
-        .ok();
+    let number = Upper::new(&world.nodes[1].protocol).number_on(&world.cx, bottom.protocol()).ok();
     for n in 0..sound.len() * 9 {
         let mut bad = sound.clone();
         match n / sound.len() {
@@ -605,9 +576,7 @@ fn survives_bad_replies(fixture: &dyn CallFixture) {
     let liar = CallTop::add(&world.cx, "liar");
     let as_b = Upper::new(&world.nodes[1].protocol).through(liar.protocol());
     bottom.withdraw_all();
-    let enabled = bottom
-        .protocol()
-        .open_enable(&world.cx, as_b, fixture.enable(Side::B));
+    let enabled = bottom.protocol().open_enable(&world.cx, as_b, fixture.enable(Side::B));
     assert!(enabled.is_ok());
     liar.on_serve(serves(|cx, request| {
         let mut reply = octets(&request);
@@ -618,10 +587,7 @@ fn survives_bad_replies(fixture: &dyn CallFixture) {
         let at = chance.below(reply.len() as u64 + 1) as usize;
         match chance.below(3) {
             0 => reply.truncate(at),
-            1 => reply
-                .iter_mut()
-                .take(12)
-                .for_each(|o| *o = chance.below(4) as u8),
+            1 => reply.iter_mut().take(12).for_each(|o| *o = chance.below(4) as u8),
             _ => reply.iter_mut().skip(at).for_each(|o| *o = !*o),
         }
         Ok(cx

@@ -98,28 +98,15 @@ impl<'f> CallWorld<'f> {
                 .expect("a protocol's numbers do not contradict each other");
         }
         let nodes = [Side::A, Side::B].map(|side| node(&cx, fixture, side));
-        if let [
-            CallNode {
-                below: Below::Calls(a),
-                ..
-            },
-            CallNode {
-                below: Below::Calls(b),
-                ..
-            },
-        ] = &nodes
+        if let [CallNode { below: Below::Calls(a), .. }, CallNode { below: Below::Calls(b), .. }] =
+            &nodes
         {
             CallBottom::join(&[a.clone(), b.clone()]);
         }
         if let Err((protocol, error)) = cx.start() {
             panic!("{protocol:?} does not start: {error}");
         }
-        Self {
-            cx,
-            nodes,
-            fixture,
-            way: Way::default(),
-        }
+        Self { cx, nodes, fixture, way: Way::default() }
     }
 
     /// Lets the protocol above a side serve every procedure.
@@ -128,9 +115,7 @@ impl<'f> CallWorld<'f> {
     /// If the protocol does not accept the fixture's participants.
     pub fn serve(&self, side: Side) {
         let node = self.node(side);
-        let enabled = node
-            .top
-            .enable(&self.cx, &node.protocol, self.fixture.enable(side));
+        let enabled = node.top.enable(&self.cx, &node.protocol, self.fixture.enable(side));
         if let Err(error) = enabled {
             panic!("`open_enable` accepts valid participants, not: {error}");
         }
@@ -225,16 +210,9 @@ fn node(cx: &TestKernel, fixture: &dyn CallFixture, side: Side) -> CallNode {
     let protocol = fixture.build(cx, side, below.protocol(), &params);
     let top = CallTop::add(cx, &format!("top-{side:?}"));
     if let Some(number) = fixture.number() {
-        cx.numbers_mut()
-            .override_pair(top.protocol().id(), protocol.id(), number);
+        cx.numbers_mut().override_pair(top.protocol().id(), protocol.id(), number);
     }
-    CallNode {
-        below,
-        protocol,
-        top,
-        own: lower.own(),
-        is_link: is_link(&lower),
-    }
+    CallNode { below, protocol, top, own: lower.own(), is_link: is_link(&lower) }
 }
 
 fn is_link(lower: &Lower) -> bool {
@@ -277,11 +255,7 @@ fn harmed(cx: &Kernel, message: Message) -> Vec<Message> {
         2 => octets.truncate(chance.below(octets.len() as u64 + 1) as usize),
         3 | 4 if !octets.is_empty() => {
             // More often in front, where headers are.
-            let within = octets.len().min(if chance.below(2) == 0 {
-                32
-            } else {
-                octets.len()
-            });
+            let within = octets.len().min(if chance.below(2) == 0 { 32 } else { octets.len() });
             let at = chance.below(within as u64) as usize;
             octets[at] ^= 1 << chance.below(8);
         }
@@ -289,9 +263,7 @@ fn harmed(cx: &Kernel, message: Message) -> Vec<Message> {
         _ => {}
     }
     let copy = |_| {
-        cx.pool()
-            .copy_from(crate::kernel::HEADROOM, &octets)
-            .expect("a buffer for a test message")
+        cx.pool().copy_from(crate::kernel::HEADROOM, &octets).expect("a buffer for a test message")
     };
     (0..copies).map(copy).collect()
 }

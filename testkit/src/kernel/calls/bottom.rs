@@ -281,11 +281,7 @@ impl Protocol for BottomProtocol {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         let state = &self.0;
         let kept = (state.peers.take(), state.enables.take(), state.open.take());
-        let rest = (
-            state.served.take(),
-            state.on_call.take(),
-            state.waiting.take(),
-        );
+        let rest = (state.served.take(), state.on_call.take(), state.waiting.take());
         // Outside of the borrows: what is dropped may hold the last handle of something else.
         drop((kept, rest));
     }
@@ -377,10 +373,7 @@ struct Carry {
 
 impl Carry {
     fn new(request: Message) -> Self {
-        Self {
-            request: Some(request),
-            end: None,
-        }
+        Self { request: Some(request), end: None }
     }
 }
 
@@ -448,16 +441,11 @@ fn copied(cx: &Kernel, message: &Message) -> Result<Message, CallError> {
 
 impl Session for BottomSession {
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
-        assert!(
-            !self.is_calling.replace(true),
-            "two calls at a time on one session below"
-        );
+        assert!(!self.is_calling.replace(true), "two calls at a time on one session below");
         let state = &self.state;
         state.calls.set(state.calls.get() + 1);
         state.calling.set(state.calling.get() + 1);
-        state
-            .calling_most
-            .set(state.calling_most.get().max(state.calling.get()));
+        state.calling_most.set(state.calling_most.get().max(state.calling.get()));
         let result = self.start(cx, this, request);
         state.calling.set(state.calling.get() - 1);
         self.is_calling.set(false);

@@ -148,9 +148,7 @@ impl Protocol for TopProtocol {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         };
         state.serving.set(state.serving.get() + 1);
-        state
-            .serving_most
-            .set(state.serving_most.get().max(state.serving.get()));
+        state.serving_most.set(state.serving_most.get().max(state.serving.get()));
         let reply = on_serve(cx, lower, request);
         state.serving.set(state.serving.get() - 1);
         reply.map_err(|why| this.refuse(rest, why))

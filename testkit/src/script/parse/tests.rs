@@ -89,8 +89,5 @@ fn mistakes_name_their_line() {
         assert!(error.contains(what), "{body:?}: {error}");
     }
     let error = parse("0 listen", &mut Definitions::new()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "line 1: expected `case` or `define` first"
-    );
+    assert_eq!(error.to_string(), "line 1: expected `case` or `define` first");
 }

@@ -23,9 +23,7 @@ pub(crate) fn does_not_disturb_linux(wire: Wire) {
     needs_program!("ip", "ping", "tshark");
     let lan = Lan::new("advertising", wire);
     // The hardest case: Linux believes whatever is told unasked, if only it is of its own type.
-    lan.linux
-        .sysctl("net/ipv4/conf/all/arp_accept", "1")
-        .unwrap();
+    lan.linux.sysctl("net/ipv4/conf/all/arp_accept", "1").unwrap();
     let begun = Instant::now();
     let every = "count=8 interval=\"100ms\" start=\"100ms\"";
     let stack = lan.start(
@@ -40,9 +38,7 @@ pub(crate) fn does_not_disturb_linux(wire: Wire) {
     let own = own.map(|octet| format!("{octet:02x}")).join(":");
     for round in 0..EXCHANGES {
         lan.linux.ip(&["neigh", "flush", "dev", DEVICE]).unwrap();
-        let said = lan
-            .linux
-            .exec(&["ping", "-c", "2", "-i", "0.1", "-W", "5", OURS]);
+        let said = lan.linux.exec(&["ping", "-c", "2", "-i", "0.1", "-W", "5", OURS]);
         assert_no_loss(&said.unwrap());
         assert_echo(&lan, 100 + round);
         assert_neighbours(&lan, &own);
@@ -77,10 +73,7 @@ fn assert_echo(lan: &Lan, octets: usize) {
 
 /// Linux knows us by our address, and nobody else.
 fn assert_neighbours(lan: &Lan, own: &str) {
-    let said = lan
-        .linux
-        .exec(&["ip", "-4", "neigh", "show", "dev", DEVICE])
-        .unwrap();
+    let said = lan.linux.exec(&["ip", "-4", "neigh", "show", "dev", DEVICE]).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 1, "{said}");
     let expected = format!("{OURS} lladdr {own} ");
@@ -107,11 +100,7 @@ fn assert_goes_by_ip(stack: &Stack) {
     assert_eq!(stack.ask("vipadv", VipTable::default()).total, 0);
     let text = stack.with(|cx| {
         let vip = cx.find_protocol("vip")?;
-        let question = ListSessions {
-            max: 2,
-            sessions: Vec::new(),
-            total: 0,
-        };
+        let question = ListSessions { max: 2, sessions: Vec::new(), total: 0 };
         let [session] = <[_; 1]>::try_from(vip.ask(cx, question)?.sessions).ok()?;
         Some(session.ask(cx, Describe::default())?.text)
     });

@@ -15,10 +15,7 @@ pub(crate) fn answers_arping(wire: Wire) {
     let stack = lan.start("", "");
     let own = stack.ask("wire", MyEther::default()).address;
     let own = own.map(|octet| format!("{octet:02X}")).join(":");
-    let said = lan
-        .linux
-        .exec(&["arping", "-c", "2", "-w", "10", "-I", DEVICE, OURS])
-        .unwrap();
+    let said = lan.linux.exec(&["arping", "-c", "2", "-w", "10", "-I", DEVICE, OURS]).unwrap();
     // The first goes to everybody, the second to the station alone.
     assert!(said.contains(&format!("[{own}]")), "{said}");
     assert!(said.contains("Received 2 response(s)"), "{said}");
@@ -43,19 +40,15 @@ pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
     assert!(detect("10.9.0.99").is_ok());
     let conflicts = stack.ask("ip", IpFigures::default()).conflicts;
     drop(stack);
-    lan.scene.judge(&[(
-        "Duplicate IP address",
-        "the one who probes asks for an address that is ours",
-    )]);
+    lan.scene
+        .judge(&[("Duplicate IP address", "the one who probes asks for an address that is ours")]);
     // A probe uses no address yet.
     assert_eq!(conflicts, 0);
 }
 
 /// Says that `address` lives at Linux's own station.
 fn announce(linux: &Space, address: &str) {
-    let command = [
-        "arping", "-U", "-c", "1", "-w", "1", "-I", DEVICE, "-s", address, address,
-    ];
+    let command = ["arping", "-U", "-c", "1", "-w", "1", "-I", DEVICE, "-s", address, address];
     // Its status tells whether somebody answered, which is not asked here.
     let _status = linux.exec(&command);
 }
@@ -73,10 +66,8 @@ pub(crate) fn counts_conflicts(wire: Wire) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     drop(stack);
-    lan.scene.judge(&[(
-        "Duplicate IP address",
-        "Linux takes our address, which is what is tested",
-    )]);
+    lan.scene
+        .judge(&[("Duplicate IP address", "Linux takes our address, which is what is tested")]);
 }
 
 pub(crate) fn finds_a_host_that_moved(wire: Wire) {
@@ -88,9 +79,7 @@ pub(crate) fn finds_a_host_that_moved(wire: Wire) {
     // Another hardware address for the same host: Linux's own announcement tells (RFC 826 merges what is known already).
     let moved = "02:12:34:56:78:9a";
     lan.linux.ip(&["link", "set", DEVICE, "down"]).unwrap();
-    lan.linux
-        .ip(&["link", "set", DEVICE, "address", moved])
-        .unwrap();
+    lan.linux.ip(&["link", "set", DEVICE, "address", moved]).unwrap();
     lan.linux.up(DEVICE).unwrap();
     announce(&lan.linux, LINUX);
     assert_no_loss(&ping(&lan));
@@ -102,7 +91,5 @@ pub(crate) fn finds_a_host_that_moved(wire: Wire) {
 }
 
 fn ping(lan: &Lan) -> String {
-    lan.linux
-        .exec(&["ping", "-c", "2", "-i", "0.1", "-W", "5", OURS])
-        .unwrap()
+    lan.linux.exec(&["ping", "-c", "2", "-i", "0.1", "-W", "5", OURS]).unwrap()
 }

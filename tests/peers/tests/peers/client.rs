@@ -21,14 +21,7 @@ pub(crate) fn pings_in_all_sizes(wire: Wire) {
     let lan = Lan::new("pings", wire);
     let mut probes = String::new();
     // Linux's station is known when the long ones begin: no more than 16 fragments wait for it.
-    for (size, start) in [
-        (0, 0),
-        (1, 0),
-        (56, 0),
-        (1472, 0),
-        (8000, 300),
-        (65_000, 600),
-    ] {
+    for (size, start) in [(0, 0), (1, 0), (56, 0), (1472, 0), (8000, 300), (65_000, 600)] {
         probes += &format!(
             "probe icmp name=p{size} to=\"{LINUX}\" count=5 interval=\"50ms\" timeout=\"10s\" size={size} start=\"{start}ms\"\n"
         );
@@ -51,10 +44,8 @@ pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
         let port = 7000 + at;
         let listen = format!("UDP4-LISTEN:{port}");
         // Only one peer comes, so no process of its own is needed for each.
-        let server = lan
-            .linux
-            .spawn(&["socat", "-d", "-d", "-b", "65536", &listen, "PIPE"])
-            .unwrap();
+        let server =
+            lan.linux.spawn(&["socat", "-d", "-d", "-b", "65536", &listen, "PIPE"]).unwrap();
         server.wait_for("listening on", PATIENCE).unwrap();
         servers.push(server);
         probes += &format!(
@@ -79,10 +70,8 @@ pub(crate) fn learns_of_closed_ports(wire: Wire) {
     let report = &reports[0];
     // The second push fails for the first one's error; the third goes out again, and so on.
     assert_eq!(report.figure("received"), 0, "{report:#?}");
-    let (told, refused) = (
-        report.figure("port unreachable"),
-        report.figure("not sent: unreachable"),
-    );
+    let (told, refused) =
+        (report.figure("port unreachable"), report.figure("not sent: unreachable"));
     assert_eq!((told, refused), (2, 2), "{report:#?}");
     assert_eq!(stack.ask("ip", IpFigures::default()).errors_delivered, 2);
     drop(stack);
@@ -95,9 +84,7 @@ pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
     let lan = Lan::new("learns_of_hosts", wire);
     lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     // Linux as router: one network it has no route to, one it is told to refuse.
-    lan.linux
-        .ip(&["route", "add", "prohibit", "10.77.0.0/16"])
-        .unwrap();
+    lan.linux.ip(&["route", "add", "prohibit", "10.77.0.0/16"]).unwrap();
     let probes = "probe udp name=nowhere to=\"port7@10.66.0.1\" count=1 timeout=\"1s\"\n\
                   probe udp name=forbidden to=\"port7@10.77.0.1\" count=1 timeout=\"1s\"\n\
                   probe udp name=silent to=\"port7@10.9.0.77\" count=1 timeout=\"8s\"\n";
@@ -123,14 +110,10 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
     // Linux as router, and behind it a link of 1300 octets.
     lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     let behind = lan.scene.linux();
-    lan.scene
-        .net
-        .veth(&lan.linux, "far0", &behind, "far1")
-        .unwrap();
-    for (space, device, address) in [
-        (&lan.linux, "far0", "10.9.7.1/24"),
-        (&behind, "far1", "10.9.7.2/24"),
-    ] {
+    lan.scene.net.veth(&lan.linux, "far0", &behind, "far1").unwrap();
+    for (space, device, address) in
+        [(&lan.linux, "far0", "10.9.7.1/24"), (&behind, "far1", "10.9.7.2/24")]
+    {
         space.mtu(device, 1300).unwrap();
         space.address(device, address).unwrap();
         space.offload_off(device).unwrap();
@@ -141,11 +124,7 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
     let reports = stack.finish(PATIENCE + Duration::from_secs(5));
     let report = &reports[0];
     // The first is lost to the discovery (RFC 1191); from then on ours cuts what it sends.
-    assert_eq!(
-        (report.figure("packet too big"), report.figure("received")),
-        (1, 3),
-        "{report:#?}"
-    );
+    assert_eq!((report.figure("packet too big"), report.figure("received")), (1, 3), "{report:#?}");
     drop(stack);
     lan.scene.judge(&[]);
 }

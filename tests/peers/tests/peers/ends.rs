@@ -112,9 +112,7 @@ pub(crate) fn receive(mut from: impl Read, octets: u64, mut rest: Rest<'_>) -> i
             let meant = content_at(at, seen.len() as u64);
             let (first, others) = seen.split_at(meant.len());
             if first != meant {
-                return Err(io::Error::other(format!(
-                    "other octets than were sent at {at}"
-                )));
+                return Err(io::Error::other(format!("other octets than were sent at {at}")));
             }
             (seen, at) = (others, at + first.len() as u64);
         }
@@ -214,11 +212,9 @@ impl Ends {
             let at_linux = scope.spawn(|| receive(linux, up, rests[0]));
             let at_us = scope.spawn(|| receive(ours.try_clone()?, down, rests[1]));
             let info = to_linux.join().expect("no panic");
-            for (what, thread) in [
-                ("Linux's writer", to_us),
-                ("Linux's reader", at_linux),
-                ("our reader", at_us),
-            ] {
+            for (what, thread) in
+                [("Linux's writer", to_us), ("Linux's reader", at_linux), ("our reader", at_us)]
+            {
                 let result = thread.join().expect("no panic");
                 assert!(result.is_ok(), "{what}: {result:?}, {info:?}");
             }

@@ -17,15 +17,9 @@ const CONTENT: usize = 1_000_003;
 
 /// What programs do that `tshark` remarks on, besides what a busy machine does: rings and captures overflow.
 const HABITS: [(&str, &str); 3] = [
-    (
-        "packet legnth",
-        "tshark stops short in an answer of ssh's key exchange",
-    ),
+    ("packet legnth", "tshark stops short in an answer of ssh's key exchange"),
     ("Keep-Alive", "a program asks for it"),
-    (
-        "gnored Unknown Record",
-        "the capture has lost the record before",
-    ),
+    ("gnored Unknown Record", "the capture has lost the record before"),
 ];
 
 /// A link with Linux on one end; on the other programs under `xk exec`.
@@ -48,11 +42,7 @@ impl Bed {
         lan.capture();
         let content = pattern(CONTENT);
         fs::write(lan.scene.folder().join("content"), &content).unwrap();
-        Self {
-            lan,
-            graph,
-            content,
-        }
+        Self { lan, graph, content }
     }
 
     fn path(&self, name: &str) -> String {
@@ -88,16 +78,7 @@ impl Bed {
     /// An HTTP server of Linux's on port 8000, with what lies in the scene's folder.
     fn serve_folder(&self) -> Running {
         let folder = self.path("");
-        let program = [
-            "python3",
-            "-m",
-            "http.server",
-            "-b",
-            LINUX,
-            "-d",
-            &folder,
-            "8000",
-        ];
+        let program = ["python3", "-m", "http.server", "-b", LINUX, "-d", &folder, "8000"];
         let server = self.start_linux(&program);
         self.wait_for_server(LINUX, 8000);
         server
@@ -122,14 +103,9 @@ impl Bed {
         let space = self.lan.ours();
         space.address("x0", &format!("{OURS}/24")).unwrap();
         space.route("default", LINUX).unwrap();
-        space
-            .sysctl("net/ipv4/neigh/x0/retrans_time_ms", "300")
-            .unwrap();
+        space.sysctl("net/ipv4/neigh/x0/retrans_time_ms", "300").unwrap();
         let linux = space.exec(program).unwrap();
-        let differ = ours
-            .lines()
-            .zip(linux.lines())
-            .filter(|(one, two)| one != two);
+        let differ = ours.lines().zip(linux.lines()).filter(|(one, two)| one != two);
         let differ: Vec<_> = differ.collect();
         assert!(differ.is_empty(), "ours and Linux's: {differ:#?}");
         assert_eq!(ours.lines().count(), linux.lines().count());
@@ -139,12 +115,7 @@ impl Bed {
     /// Asserts that a file has become the content.
     fn assert_content(&self, name: &str) {
         let found = fs::read(self.path(name)).unwrap_or_default();
-        assert!(
-            found == self.content,
-            "{name}: {} octets of {}",
-            found.len(),
-            self.content.len()
-        );
+        assert!(found == self.content, "{name}: {} octets of {}", found.len(), self.content.len());
         fs::remove_file(self.path(name)).unwrap();
     }
 
@@ -160,9 +131,7 @@ macro_rules! needs_exec {
         let command = command();
         let library = "libxk_preload.so";
         let beside = [library.into(), Path::new("deps").join(library)];
-        let has_library = beside
-            .iter()
-            .any(|name| command.with_file_name(name).is_file());
+        let has_library = beside.iter().any(|name| command.with_file_name(name).is_file());
         if !command.is_file() || !has_library {
             needs::skip("needs xk and its library (cargo build -p xk -p xk-preload)");
             return;
@@ -200,10 +169,8 @@ pub(crate) fn signals_are_those_of_linux(wire: Wire) {
     needs_program!("ip", "cc");
     let bed = Bed::new("exec-signals", wire);
     let (source, program) = (script("signals.c"), bed.path("signals"));
-    let built = std::process::Command::new("cc")
-        .args(["-O1", "-o", &program, &source])
-        .status()
-        .unwrap();
+    let built =
+        std::process::Command::new("cc").args(["-O1", "-o", &program, &source]).status().unwrap();
     assert!(built.success(), "{source}");
     bed.assert_same(&[&program, OURS], 60);
 }
@@ -241,11 +208,7 @@ pub(crate) fn a_http_server_serves(wire: Wire) {
 fn passed(said: &str) -> u64 {
     let total = said.split("\"end\":").nth(1).unwrap_or_default();
     let octets = total.split("\"bytes\":").nth(1).unwrap_or_default();
-    let digits: String = octets
-        .trim_start()
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let digits: String = octets.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap_or(0)
 }
 
@@ -292,30 +255,13 @@ const REDIS: [&str; 10] = [
 
 pub(crate) fn redis_answers(wire: Wire) {
     needs_exec!();
-    needs_program!(
-        "ip",
-        "redis-server",
-        "redis-cli",
-        "redis-benchmark",
-        "tshark"
-    );
+    needs_program!("ip", "redis-server", "redis-cli", "redis-benchmark", "tshark");
     let bed = Bed::new("exec-redis", wire);
     let kept = "x".repeat(100_000);
     let server = |host| [&REDIS[..], &[host]].concat();
     let ask = |host, line: &[&'static str]| [&["redis-cli", "-h", host], line].concat();
     let measure = |host| {
-        [
-            "redis-benchmark",
-            "-h",
-            host,
-            "-q",
-            "-n",
-            "500",
-            "-c",
-            "10",
-            "-t",
-            "set,lrange_100",
-        ]
+        ["redis-benchmark", "-h", host, "-q", "-n", "500", "-c", "10", "-t", "set,lrange_100"]
     };
     let linux = bed.start_linux(&server(LINUX));
     linux.wait_for("Ready to accept", PATIENCE).unwrap();
@@ -361,18 +307,10 @@ pub(crate) fn nginx_serves_a_crowd_as_a_daemon(wire: Wire) {
     fs::write(bed.path("page"), &page).unwrap();
     let server = bed.start_ours(&["nginx", "-c", &file]);
     server.wait_for("still runs", PATIENCE).unwrap();
-    let (urls, to) = (
-        format!("http://{OURS}/page?[1-{CROWD}]"),
-        bed.path("fetched#1"),
-    );
+    let (urls, to) = (format!("http://{OURS}/page?[1-{CROWD}]"), bed.path("fetched#1"));
     let many = CROWD.to_string();
     let all_at_once = ["-Z", "--parallel-max", &many, "--parallel-immediate"];
-    let curl = [
-        &["curl", "-sS", "--fail"],
-        &all_at_once[..],
-        &["-o", &to, &urls],
-    ]
-    .concat();
+    let curl = [&["curl", "-sS", "--fail"], &all_at_once[..], &["-o", &to, &urls]].concat();
     bed.linux(&curl);
     for n in 1..=CROWD {
         let fetched = fs::read(bed.path(&format!("fetched{n}"))).unwrap();
@@ -380,11 +318,8 @@ pub(crate) fn nginx_serves_a_crowd_as_a_daemon(wire: Wire) {
     }
     end(server);
     let said = fs::read_to_string(log).unwrap();
-    let is_bad = |line: &&str| {
-        ["[alert]", "[error]", "[crit]", "[emerg]"]
-            .iter()
-            .any(|w| line.contains(w))
-    };
+    let is_bad =
+        |line: &&str| ["[alert]", "[error]", "[crit]", "[emerg]"].iter().any(|w| line.contains(w));
     assert_eq!(said.lines().find(is_bad), None);
     bed.judge();
 }
@@ -410,10 +345,7 @@ pub(crate) fn nginx_serves_with_workers(wire: Wire) {
         }
     }
     let said = server.output();
-    assert!(
-        !said.contains("[alert]") && !said.contains("[error]"),
-        "{said}"
-    );
+    assert!(!said.contains("[alert]") && !said.contains("[error]"), "{said}");
     end(server);
     bed.judge();
 }
@@ -517,11 +449,7 @@ pub(crate) fn ssh_runs_commands(wire: Wire) {
         };
         running.wait_for("Server listening", PATIENCE).unwrap();
         // There and back again.
-        let line = format!(
-            "{} < {content} > {}",
-            client(host, "cat"),
-            bed.path("fetched")
-        );
+        let line = format!("{} < {content} > {}", client(host, "cat"), bed.path("fetched"));
         match host {
             LINUX => bed.ours(&["sh", "-c", &line]),
             _ => bed.linux(&["sh", "-c", &line]),
@@ -538,13 +466,7 @@ pub(crate) fn socat_passes_datagrams(wire: Wire) {
     let bed = Bed::new("exec-socat", wire);
     // It ends with the answer.
     let ask = |host| format!("echo datagram | socat -t30 - UDP4:{host}:5007,readbytes=9");
-    let serve = [
-        "socat",
-        "-d",
-        "-d",
-        "UDP4-RECVFROM:5007,fork",
-        "SYSTEM:tr a-z A-Z",
-    ];
+    let serve = ["socat", "-d", "-d", "UDP4-RECVFROM:5007,fork", "SYSTEM:tr a-z A-Z"];
     let linux = bed.start_linux(&serve);
     linux.wait_for("receiving", PATIENCE).unwrap();
     assert_eq!(bed.ours(&["sh", "-c", &ask(LINUX)]), "DATAGRAM\n");

@@ -49,14 +49,9 @@ pub(crate) fn answers_a_flood_of_pings(wire: Wire) {
     needs_program!("ip", "ping", "tshark");
     let lan = Lan::new("answers_a_flood", wire);
     let stack = lan.start("", "");
-    let said = lan
-        .linux
-        .exec(&["ping", "-f", "-q", "-c", "3000", "-W", "5", OURS])
-        .unwrap();
+    let said = lan.linux.exec(&["ping", "-f", "-q", "-c", "3000", "-W", "5", OURS]).unwrap();
     assert_no_loss(&said);
-    let preloaded = [
-        "ping", "-f", "-q", "-l", "60", "-c", "600", "-s", "4000", OURS,
-    ];
+    let preloaded = ["ping", "-f", "-q", "-l", "60", "-c", "600", "-s", "4000", OURS];
     assert_no_loss(&lan.linux.exec(&preloaded).unwrap());
     stack.assert_drops_only(&[]);
     drop(stack);
@@ -77,12 +72,7 @@ pub(crate) fn answers_pings_with_options(wire: Wire) {
         &["-s", "0"],
         &["-s", "1"],
     ] {
-        let command = [
-            &["ping", "-c", "2", "-i", "0.05", "-W", "5"],
-            options,
-            &[OURS],
-        ]
-        .concat();
+        let command = [&["ping", "-c", "2", "-i", "0.05", "-W", "5"], options, &[OURS]].concat();
         assert_no_loss(&lan.linux.exec(&command).unwrap());
     }
     stack.assert_drops_only(&[]);
@@ -120,10 +110,7 @@ pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
         fs::write(&from, &sent).unwrap();
         let file = format!("OPEN:{},rdonly!!CREATE:{}", from.display(), to.display());
         let peer = format!("UDP:{OURS}:7");
-        let socat = lan
-            .linux
-            .spawn(&["socat", "-b", "65536", "-t", "30", &file, &peer])
-            .unwrap();
+        let socat = lan.linux.spawn(&["socat", "-b", "65536", "-t", "30", &file, &peer]).unwrap();
         let back = await_octets(&to, octets);
         assert!(
             back == sent,
@@ -143,11 +130,7 @@ pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
     }
     let bad = "udp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
     assert_eq!(lan.scene.count("ours.pcapng", bad), 0);
-    assert!(
-        lan.scene
-            .count("ours.pcapng", "udp.checksum.status == \"Good\"")
-            >= 12
-    );
+    assert!(lan.scene.count("ours.pcapng", "udp.checksum.status == \"Good\"") >= 12);
 }
 
 pub(crate) fn refuses_closed_ports(wire: Wire) {
@@ -202,9 +185,7 @@ pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
     // RFC 1122, section 3.2.2.6: a host may keep silent; ours does unless told otherwise. And nobody tells a broadcast's
     // sender that a port is closed (section 3.2.2).
     for group in ["10.9.0.255", "255.255.255.255", "224.0.0.1"] {
-        let command = [
-            "ping", "-c", "2", "-i", "0.05", "-W", "0.3", "-b", "-I", DEVICE, group,
-        ];
+        let command = ["ping", "-c", "2", "-i", "0.05", "-W", "0.3", "-b", "-I", DEVICE, group];
         let said = lan.linux.exec(&command).unwrap_err().to_string();
         assert!(said.contains("100% packet loss"), "{said}");
         let send = || {

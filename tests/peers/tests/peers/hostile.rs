@@ -36,9 +36,7 @@ const ANSWERED_PERCENT_MIN: u64 = 50;
 
 fn number_of(variable: &str, otherwise: u64) -> u64 {
     let given = std::env::var(variable).ok();
-    given
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(otherwise)
+    given.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// The command in a graph of one host, on our end of a link.
@@ -78,13 +76,7 @@ impl Victim {
         let command = [&xk, "run", "--control", &path, &file];
         let running = lan.ours().spawn(&command).unwrap();
         running.wait_for("try: ping", PATIENCE).unwrap();
-        let victim = Self {
-            lan,
-            running,
-            control: control.clone(),
-            xk,
-            attackers: DEVICE,
-        };
+        let victim = Self { lan, running, control: control.clone(), xk, attackers: DEVICE };
         victim.ping_calmly();
         Some(victim)
     }
@@ -95,9 +87,7 @@ impl Victim {
         let status = fs::read_to_string(path).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
-        number
-            .and_then(|number| number.parse().ok())
-            .expect("VmRSS")
+        number.and_then(|number| number.parse().ok()).expect("VmRSS")
     }
 
     /// Without an attack no ping is lost.
@@ -162,9 +152,7 @@ fn attack(victim: &Victim, what: &str, frames: u64, rate: u64, seed: u64) -> Dur
 
 /// Sent and received, from the closing lines of `ping`.
 fn pings(said: &str) -> (u64, u64) {
-    let line = said
-        .lines()
-        .find(|line| line.contains("packets transmitted"));
+    let line = said.lines().find(|line| line.contains("packets transmitted"));
     let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
     (number(0).unwrap_or(0), number(3).unwrap_or(0))
@@ -204,10 +192,7 @@ pub(crate) fn survives_noise(wire: Wire) {
         assert!(percent >= ANSWERED_PERCENT_MIN, "{received} of {sent}");
     }
     assert!(received > 0 && dump.contains("dropped from"), "{dump}");
-    assert!(
-        after <= filled + GROWTH_KIB_MAX,
-        "{filled} KiB, then {after}"
-    );
+    assert!(after <= filled + GROWTH_KIB_MAX, "{filled} KiB, then {after}");
     victim.end();
 }
 
@@ -236,33 +221,12 @@ pub(crate) fn survives_scanners(wire: Wire) {
         &["-sA", "--badsum", "-p", "1-100"],
         &["-O", "--osscan-guess", "-p", "7,9"],
     ] {
-        let command = [
-            "nmap",
-            "-n",
-            "-Pn",
-            "-T5",
-            "--max-retries",
-            "0",
-            "--host-timeout",
-            "3s",
-        ];
+        let command = ["nmap", "-n", "-Pn", "-T5", "--max-retries", "0", "--host-timeout", "3s"];
         provoke(&victim, &[&command, scan, &[OURS]].concat(), limit);
     }
     for odd in [
         // All flags, with a source for each.
-        &[
-            "-F",
-            "-S",
-            "-R",
-            "-P",
-            "-A",
-            "-U",
-            "-X",
-            "-Y",
-            "-p",
-            "++1",
-            "--rand-source",
-        ][..],
+        &["-F", "-S", "-R", "-P", "-A", "-U", "-X", "-Y", "-p", "++1", "--rand-source"][..],
         // Fragments of sixteen octets; one that is never complete; one in the middle of nowhere.
         &["-2", "-f", "-d", "200", "-p", "7"],
         &["-2", "-x", "-d", "64", "-p", "7"],
@@ -273,9 +237,7 @@ pub(crate) fn survives_scanners(wire: Wire) {
         &["-1", "-G"],
         &["-0", "-H", "254", "-d", "1000"],
     ] {
-        let command = [
-            "hping3", "-q", "-n", "-c", "500", "-i", "u500", "-I", DEVICE,
-        ];
+        let command = ["hping3", "-q", "-n", "-c", "500", "-i", "u500", "-I", DEVICE];
         provoke(&victim, &[&command, odd, &[OURS]].concat(), limit);
     }
     for options in [
@@ -286,17 +248,8 @@ pub(crate) fn survives_scanners(wire: Wire) {
         "\\x07\\x27\\xff*37",
         "\\x44\\x03\\x00\\x00",
     ] {
-        let command = [
-            "nping",
-            "--icmp",
-            "-c",
-            "5",
-            "--delay",
-            "10ms",
-            "--ip-options",
-            options,
-            OURS,
-        ];
+        let command =
+            ["nping", "--icmp", "-c", "5", "--delay", "10ms", "--ip-options", options, OURS];
         provoke(&victim, &command, limit);
     }
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
@@ -310,13 +263,7 @@ pub(crate) fn survives_scanners(wire: Wire) {
     let percent = 100 * received / sent.max(1);
     assert!(percent >= ANSWERED_PERCENT_MIN, "{received} of {sent}");
     let dump = victim.dump();
-    for reason in [
-        "overlapping",
-        "bad checksum",
-        "no port",
-        "no protocol",
-        "source route",
-    ] {
+    for reason in ["overlapping", "bad checksum", "no port", "no protocol", "source route"] {
         if !dump.contains(reason) {
             println!("nothing was dropped as `{reason}`");
         }
@@ -336,11 +283,7 @@ struct Served {
 /// Connects, asks and takes the answer, again and again.
 fn ask_until(done: &AtomicBool) -> Served {
     let to = format!("{OURS}:7").parse().unwrap();
-    let mut served = Served {
-        answered: 0,
-        failed: 0,
-        longest: Duration::ZERO,
-    };
+    let mut served = Served { answered: 0, failed: 0, longest: Duration::ZERO };
     let ask = || -> io::Result<()> {
         let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -390,10 +333,7 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
         println!("{}", line.trim());
     }
     assert_eq!(served.failed, 0, "somebody was not served");
-    assert!(
-        after <= before + GROWTH_KIB_MAX,
-        "{before} KiB, then {after}"
-    );
+    assert!(after <= before + GROWTH_KIB_MAX, "{before} KiB, then {after}");
     victim.end();
 }
 
@@ -407,16 +347,12 @@ fn null_call(xid: u32) -> Vec<u8> {
 fn asks_by_datagram(port: u16, request: &[u8], is_answer: impl Fn(&[u8]) -> bool) -> bool {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect(format!("{OURS}:{port}")).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     // The ring in front of us belongs to all senders.
     (0..10).any(|_| {
         let mut answer = [0; 1500];
         socket.send(request).is_ok()
-            && socket
-                .recv(&mut answer)
-                .is_ok_and(|len| is_answer(&answer[..len]))
+            && socket.recv(&mut answer).is_ok_and(|len| is_answer(&answer[..len]))
     })
 }
 
@@ -523,19 +459,12 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     add_places(&mut victim);
     let is_long = std::env::var_os("XK_LONG").is_some();
     // What fills the tables up to their bounds, then what must find them as they are.
-    let rounds: &[u64] = if is_long {
-        &[900_000, 900_000]
-    } else {
-        &[6000]
-    };
+    let rounds: &[u64] = if is_long { &[900_000, 900_000] } else { &[6000] };
     asks_all(&victim);
     println!("VmRSS {} KiB before", victim.resident_kib());
     // One that stays, and is heard from now and then.
     let address = format!("{OURS}:7").parse().unwrap();
-    let old = victim
-        .lan
-        .linux
-        .enter(|| TcpStream::connect_timeout(&address, PATIENCE));
+    let old = victim.lan.linux.enter(|| TcpStream::connect_timeout(&address, PATIENCE));
     let mut old = old.unwrap().unwrap();
     old.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut talk = |line: &str| {
@@ -554,9 +483,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
         "kind=mixed port=2049",
     ];
     let mut bound = victim.resident_kib() + TABLES_KIB;
-    let attacks = rounds
-        .iter()
-        .flat_map(|frames| kinds.map(|what| (*frames, what)));
+    let attacks = rounds.iter().flat_map(|frames| kinds.map(|what| (*frames, what)));
     for (seed, (frames, what)) in (1..).zip(attacks) {
         let what = format!("sources=\"10.64.0.0/15\" {what}");
         let asking = ask_everything(&victim, "count=0 interval=\"20ms\"");
@@ -579,10 +506,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
         talk("still there?");
         let resident = victim.resident_kib();
         println!("VmRSS {resident} KiB");
-        assert!(
-            resident <= bound,
-            "{resident} KiB of memory, more than {bound}"
-        );
+        assert!(resident <= bound, "{resident} KiB of memory, more than {bound}");
         if seed == kinds.len() as u64 {
             bound = resident + GROWTH_KIB;
         }

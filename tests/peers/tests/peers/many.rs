@@ -19,9 +19,7 @@ const OCTETS: usize = 3000;
 
 /// What goes on connection `number`: different on each.
 fn question(number: usize) -> Vec<u8> {
-    (0..OCTETS)
-        .map(|at| (at * 7 + number * 13 + at / 251) as u8)
-        .collect()
+    (0..OCTETS).map(|at| (at * 7 + number * 13 + at / 251) as u8).collect()
 }
 
 /// Sends on all, and then reads what came back on all.
@@ -109,11 +107,7 @@ fn ask_once(mut stream: impl Read + Write, number: usize) -> io::Result<()> {
     stream.write_all(&question)?;
     let mut answer = [0; 8];
     stream.read_exact(&mut answer)?;
-    if answer == question {
-        Ok(())
-    } else {
-        Err(io::Error::other("another answer"))
-    }
+    if answer == question { Ok(()) } else { Err(io::Error::other("another answer")) }
 }
 
 fn tell(what: &str, count: usize, begun: Instant) {
@@ -144,9 +138,7 @@ pub(crate) fn follow_each_other(wire: Wire) {
     let count = either(2000, 100_000);
     // Each leaves a port behind for a minute, on the side that has ended first.
     let linux = &lan.linux;
-    linux
-        .sysctl("net/ipv4/ip_local_port_range", "1024 65535")
-        .unwrap();
+    linux.sysctl("net/ipv4/ip_local_port_range", "1024 65535").unwrap();
     linux.sysctl("net/ipv4/tcp_tw_reuse", "1").unwrap();
     let begun = Instant::now();
     let ask = || {

@@ -37,10 +37,9 @@ fn third_link(scene: &Scene, linux: &Space) -> Space {
     linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     let behind = scene.linux();
     scene.net.veth(linux, "far0", &behind, "far1").unwrap();
-    for (space, device, address) in [
-        (linux, "far0", "10.9.7.1/24"),
-        (&behind, "far1", "10.9.7.2/24"),
-    ] {
+    for (space, device, address) in
+        [(linux, "far0", "10.9.7.1/24"), (&behind, "far1", "10.9.7.2/24")]
+    {
         space.address(device, address).unwrap();
         space.offload_off(device).unwrap();
     }
@@ -82,10 +81,8 @@ fn between(test: &str) -> Between {
     let linux = scene.linux();
     let right = scene.linux();
     scene.net.veth(&linux, "u1", &right, "u0").unwrap();
-    for (space, device, address) in [
-        (&right, "u0", "192.0.2.1/24"),
-        (&linux, "u1", "192.0.2.2/24"),
-    ] {
+    for (space, device, address) in [(&right, "u0", "192.0.2.1/24"), (&linux, "u1", "192.0.2.2/24")]
+    {
         space.mtu(device, 1600).unwrap();
         space.address(device, address).unwrap();
         space.offload_off(device).unwrap();
@@ -111,26 +108,14 @@ fn between(test: &str) -> Between {
     let stack = Stack::start(&linux, &source);
     linux.route("10.9.2.0/24", OURS).unwrap();
     scene.capture(&right, "u0", "outer");
-    Between {
-        scene,
-        left: linux,
-        right,
-        stack,
-    }
+    Between { scene, left: linux, right, stack }
 }
 
 pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
     needs_root!();
     needs_program!("ip", "tcpdump", "tshark");
-    let Between {
-        scene,
-        left,
-        right,
-        stack,
-    } = between("router_completes");
-    let echo = right
-        .spawn(&["socat", "-b", "65536", "UDP4-LISTEN:7,fork", "EXEC:cat"])
-        .unwrap();
+    let Between { scene, left, right, stack } = between("router_completes");
+    let echo = right.spawn(&["socat", "-b", "65536", "UDP4-LISTEN:7,fork", "EXEC:cat"]).unwrap();
     let listening = || {
         let said = right.exec(&["ss", "-uln"]).unwrap();
         said.contains(":7 ")
@@ -159,28 +144,19 @@ const LOST: [(&str, &str); 6] = [
     ("revious segment", "a full queue on the way"),
     ("out-of-order", "a full queue on the way"),
     ("D-SACK", "a loss probe that was not needed"),
-    (
-        "completely full",
-        "socat writes more at once than the window has room for",
-    ),
+    ("completely full", "socat writes more at once than the window has room for"),
 ];
 
 pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {
     needs_root!();
     needs_program!("ip", "socat", "tcpdump", "tshark");
-    let Between {
-        scene,
-        left,
-        right,
-        stack,
-    } = between("router_cuts");
+    let Between { scene, left, right, stack } = between("router_cuts");
     let [sent, come] = ["sent", "come"].map(|name| scene.folder().join(name));
     std::fs::write(&sent, pattern(STREAM_OCTETS)).unwrap();
     let [from, to] = [&sent, &come].map(|file| file.to_string_lossy());
     let to = format!("CREATE:{to}");
-    let server = right
-        .spawn(&["socat", "-d", "-d", "-u", "TCP4-LISTEN:5007,reuseaddr", &to])
-        .unwrap();
+    let server =
+        right.spawn(&["socat", "-d", "-d", "-u", "TCP4-LISTEN:5007,reuseaddr", &to]).unwrap();
     server.wait_for("listening on", PATIENCE).unwrap();
     let open = format!("OPEN:{from}");
     let client = ["socat", "-b", "262144", "-u", &open, "TCP:10.9.2.1:5007"];

@@ -141,19 +141,13 @@ pub(crate) fn are_black_holes(wire: Wire) {
     let rest = || std::thread::sleep(Duration::from_secs(2));
     let info = ends.exchange(8 << 20, 0, [Some((100_000, &rest)), None], LIMIT);
     let segment = info.segment as usize;
-    assert!(
-        (NARROW - 52 - 16..=NARROW - 52).contains(&segment),
-        "{segment}"
-    );
+    assert!((NARROW - 52 - 16..=NARROW - 52).contains(&segment), "{segment}");
     drop(ends);
     settle(stack);
     lan.scene.judge(
         &[
             DAMAGE,
-            &[
-                ("indow", "a reader rests"),
-                ("eep-alive", "how the probe of a closed window looks"),
-            ],
+            &[("indow", "a reader rests"), ("eep-alive", "how the probe of a closed window looks")],
         ]
         .concat(),
     );
@@ -193,10 +187,7 @@ pub(crate) fn are_marked(wire: Wire) {
         let heard = format!("ip.src == {from} && tcp.flags.cwr == 1 && tcp.flags.syn == 0");
         let (echo, heard) = (count(echo), count(heard));
         println!("data from {from}: {echo} echoes, {heard} answers to them");
-        assert!(
-            echo > 0 && heard > 0,
-            "{from}: {echo} echoes, {heard} answers"
-        );
+        assert!(echo > 0 && heard > 0, "{from}: {echo} echoes, {heard} answers");
     }
     let marked = format!("ip.src == {LINUX} && ip.dsfield.ecn == 3");
     assert!(count(marked) > 0, "ours sees the marks on what comes");

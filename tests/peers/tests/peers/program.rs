@@ -27,9 +27,7 @@ pub(crate) fn runs_a_graph_file(_: Wire) {
     let linux = scene.linux();
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/tap.kdl");
     let (command, graph) = (command.to_string_lossy(), graph.to_string_lossy());
-    let xk = linux
-        .spawn(&[&command, "run", "--no-control", &graph])
-        .unwrap();
+    let xk = linux.spawn(&[&command, "run", "--no-control", &graph]).unwrap();
     xk.wait_for("try: ping 10.9.0.2", PATIENCE).unwrap();
     scene.capture(&linux, DEVICE, "linux");
     let ping = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "10.9.0.2"];
@@ -53,8 +51,7 @@ pub(crate) fn runs_two_hosts_without_privilege(_: Wire) {
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/host.kdl");
     let run = |host: &str| {
         let mut line = Command::new(&command);
-        line.args(["run", "--no-control", "--host", host])
-            .arg(&graph);
+        line.args(["run", "--no-control", "--host", host]).arg(&graph);
         line.stdout(Stdio::piped()).stderr(Stdio::piped());
         line
     };

@@ -19,9 +19,7 @@ pub(crate) fn forwards_pings_of_all_sizes(wire: Wire) {
     let stack = net.start(1500, "");
     net.scene.capture(&net.right, DEVICE, "right");
     for size in ["56", "1472", "8000", "65000"] {
-        let command = [
-            "ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size, RIGHT,
-        ];
+        let command = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size, RIGHT];
         assert_no_loss(&net.left.exec(&command).unwrap());
     }
     let flood = ["ping", "-f", "-q", "-c", "1000", "-W", "5", RIGHT];
@@ -44,11 +42,8 @@ pub(crate) fn shows_in_traceroute(wire: Wire) {
         let command = ["traceroute", "-n", "-w", "5", "-q", "2", "-m", "5"];
         let command = [&command, method, &[RIGHT]].concat();
         let said = net.left.exec(&command).unwrap();
-        let hops: Vec<&str> = said
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split_whitespace().nth(1))
-            .collect();
+        let hops: Vec<&str> =
+            said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
         assert_eq!(hops, [HOP, RIGHT], "{method:?}: {said}");
         assert!(!said.contains('*'), "{method:?}: {said}");
     }
@@ -62,10 +57,7 @@ const INTENDED: &[(&str, &str)] = &[
         "Time To Live",
         "traceroute and tracepath count the time to live down, to be told where it ends",
     ),
-    (
-        "No response seen",
-        "a request whose time to live ends on the way has no reply",
-    ),
+    ("No response seen", "a request whose time to live ends on the way has no reply"),
 ];
 
 pub(crate) fn tells_tracepath_a_smaller_maximum(wire: Wire) {
@@ -79,14 +71,10 @@ pub(crate) fn tells_tracepath_a_smaller_maximum(wire: Wire) {
     }
     // And so is ping, of what must not be cut.
     net.left.ip(&["route", "flush", "cache"]).unwrap();
-    let command = [
-        "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1400", RIGHT,
-    ];
+    let command = ["ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1400", RIGHT];
     let said = net.left.exec(&command).unwrap_err().to_string();
     assert!(said.contains("mtu = 1400") && said.contains(HOP), "{said}");
-    let fits = [
-        "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1372", RIGHT,
-    ];
+    let fits = ["ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1372", RIGHT];
     assert_no_loss(&net.left.exec(&fits).unwrap());
     drop(stack);
     net.scene.judge(INTENDED);
@@ -98,9 +86,7 @@ pub(crate) fn fragments_for_a_smaller_link(wire: Wire) {
     let net = Routed::new("fragments", wire);
     let stack = net.start(576, "");
     for size in ["1472", "8000"] {
-        let command = [
-            "ping", "-c", "3", "-i", "0.05", "-W", "5", "-M", "dont", "-s", size, RIGHT,
-        ];
+        let command = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "-M", "dont", "-s", size, RIGHT];
         assert_no_loss(&net.left.exec(&command).unwrap());
     }
     // Fragments of 552 octets at most; the last of each is shorter.
@@ -114,17 +100,12 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     needs_program!("ip", "iperf3", "tshark");
     let net = Routed::new("iperf3", wire);
     let stack = net.start(1500, "");
-    let server = net
-        .right
-        .spawn(&["iperf3", "-s", "-1", "--forceflush"])
-        .unwrap();
+    let server = net.right.spawn(&["iperf3", "-s", "-1", "--forceflush"]).unwrap();
     server.wait_for("listening", PATIENCE).unwrap();
     // The control connection is TCP, which the router carries like everything else.
     let client = net
         .left
-        .spawn(&[
-            "iperf3", "-c", RIGHT, "-u", "-b", "20M", "-l", "1400", "-n", "4M",
-        ])
+        .spawn(&["iperf3", "-c", RIGHT, "-u", "-b", "20M", "-l", "1400", "-n", "4M"])
         .unwrap();
     let status = client.wait(PATIENCE).unwrap();
     let said = client.output();
@@ -140,10 +121,7 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     assert!(lost_percent.is_some_and(|lost| lost < 5.0), "{said}");
     assert!(stack.ask("ip", IpFigures::default()).forwarded > 2900);
     drop(stack);
-    net.scene.judge(&[(
-        "D-SACK",
-        "iperf3's own connection, answered late on a busy machine",
-    )]);
+    net.scene.judge(&[("D-SACK", "iperf3's own connection, answered late on a busy machine")]);
 }
 
 pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
@@ -157,16 +135,10 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
     assert!(said.contains(HOP) && said.contains("Unreachable"), "{said}");
     let command = ["ping", "-c", "1", "-W", "15", "10.9.2.77"];
     let said = net.left.exec(&command).unwrap_err().to_string();
-    assert!(
-        said.contains(HOP) && said.contains("Destination Host Unreachable"),
-        "{said}"
-    );
+    assert!(said.contains(HOP) && said.contains("Destination Host Unreachable"), "{said}");
     let command = ["ping", "-c", "1", "-W", "5", "-t", "1", RIGHT];
     let said = net.left.exec(&command).unwrap_err().to_string();
-    assert!(
-        said.contains(HOP) && said.contains("Time to live"),
-        "{said}"
-    );
+    assert!(said.contains(HOP) && said.contains("Time to live"), "{said}");
     for peer in [RIGHT, HOP] {
         let ask = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -196,11 +168,7 @@ pub(crate) fn records_routes(wire: Wire) {
         .take_while(|line| !line.is_empty())
         .collect();
     // A router records the address of the link that the packet leaves on (RFC 791, section 3.1).
-    assert_eq!(
-        recorded,
-        ["10.9.1.1", "10.9.2.254", RIGHT, RIGHT, HOP, "10.9.1.1"],
-        "{said}"
-    );
+    assert_eq!(recorded, ["10.9.1.1", "10.9.2.254", RIGHT, RIGHT, HOP, "10.9.1.1"], "{said}");
     let command = ["ping", "-c", "1", "-W", "5", "-T", "tsandaddr", RIGHT];
     assert_no_loss(&net.left.exec(&command).unwrap());
     drop(stack);

@@ -60,11 +60,7 @@ const FAULTS: &[(&str, u64, u64)] = &[
     ("delay=\"1ms\"", 1 << 20, 64 << 20),
     ("delay=\"20ms\" queue=100000", 1 << 20, 64 << 20),
     ("delay=\"200ms\" queue=100000", 100_000, 64 << 20),
-    (
-        "loss=\"1%\" reorder=\"10%\" duplicate=\"5%\" corrupt=\"1%\" delay=\"5ms\"",
-        200_000,
-        4 << 20,
-    ),
+    ("loss=\"1%\" reorder=\"10%\" duplicate=\"5%\" corrupt=\"1%\" delay=\"5ms\"", 200_000, 4 << 20),
 ];
 
 pub(crate) fn outlast_faults(wire: Wire) {
@@ -96,9 +92,7 @@ pub(crate) fn outlast_faults(wire: Wire) {
         lan.scene.judge(DAMAGE);
     };
     std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..FAULTS.len())
-            .map(|at| scope.spawn(move || run(at)))
-            .collect();
+        let runs: Vec<_> = (0..FAULTS.len()).map(|at| scope.spawn(move || run(at))).collect();
         for (at, run) in runs.into_iter().enumerate() {
             assert!(run.join().is_ok(), "{}", FAULTS[at].0);
         }
@@ -117,10 +111,7 @@ fn open_with_buffer(lan: &Lan, stack: &Stack<Thread>, octets: usize) -> Ends {
     };
     let linux = lan.linux.enter(connect).unwrap().unwrap();
     let (ours, _) = listener.accept().unwrap();
-    Ends {
-        ours,
-        linux: linux.into(),
-    }
+    Ends { ours, linux: linux.into() }
 }
 
 pub(crate) fn fit_tiny_windows(wire: Wire) {
@@ -136,13 +127,7 @@ pub(crate) fn fit_tiny_windows(wire: Wire) {
     ends.exchange(octets, octets, [None; 2], 5 * LIMIT);
     drop(ends);
     settle(stack);
-    lan.scene.judge(
-        &[
-            DAMAGE,
-            &[("indow", "both windows are tiny, and often closed")],
-        ]
-        .concat(),
-    );
+    lan.scene.judge(&[DAMAGE, &[("indow", "both windows are tiny, and often closed")]].concat());
 }
 
 pub(crate) fn wait_for_closed_windows(wire: Wire) {

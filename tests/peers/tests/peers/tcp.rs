@@ -14,17 +14,12 @@ use crate::host::pattern;
 const SIZES: [usize; 5] = [1, 1448, 1449, 300_000, 4 << 20];
 
 /// What a capture of a link may show whose ends are on one machine, where either side may have left sums to the wire.
-const OPEN_SUMS: (&str, &str) = (
-    "hecksum",
-    "Linux's own capture shows sums that either side has left to the wire",
-);
+const OPEN_SUMS: (&str, &str) =
+    ("hecksum", "Linux's own capture shows sums that either side has left to the wire");
 
 /// What `socat` does with a peer that sends everything back while it still writes: neither side reads for a while.
 const FULL: [(&str, &str); 2] = [
-    (
-        "completely full",
-        "whoever sends everything back takes no more than it gets rid of",
-    ),
+    ("completely full", "whoever sends everything back takes no more than it gets rid of"),
     ("Zero Window", "the same"),
 ];
 
@@ -35,16 +30,10 @@ pub(crate) const DAMAGE: &[(&str, &str)] = &[
     ("out-of-order", "the link reorders segments"),
     ("D-SACK", "the link repeats segments"),
     ("uplicate ACK", "the link loses and repeats segments"),
-    (
-        "ACKed segment that wasn't captured",
-        "the link loses segments behind the capture",
-    ),
+    ("ACKed segment that wasn't captured", "the link loses segments behind the capture"),
     OPEN_SUMS,
     ("exceeds packet length", "the link flips bits"),
-    (
-        "onnection reset",
-        "what comes again behind the end is refused",
-    ),
+    ("onnection reset", "what comes again behind the end is refused"),
     FULL[0],
     FULL[1],
 ];
@@ -64,11 +53,7 @@ fn there_and_back(lan: &Lan, folder: &Path, octets: usize, limit: Duration) {
     let begun = Instant::now();
     let said = lan.linux.exec(&command);
     let back = fs::read(&to).unwrap_or_default();
-    assert!(
-        back == sent,
-        "{} octets of {octets} came back; socat said: {said:?}",
-        back.len()
-    );
+    assert!(back == sent, "{} octets of {octets} came back; socat said: {said:?}", back.len());
     assert!(said.is_ok(), "{said:?}");
     assert!(begun.elapsed() < limit, "the other direction never ended");
 }
@@ -126,11 +111,7 @@ pub(crate) fn asks_a_server(wire: Wire) {
     assert_all_back(&stack, 50);
     drop(stack);
     // On a busy machine an answer may come later than a loss probe.
-    lan.scene.judge(&[
-        OPEN_SUMS,
-        ("D-SACK", "a probe"),
-        ("etransmission", "a probe"),
-    ]);
+    lan.scene.judge(&[OPEN_SUMS, ("D-SACK", "a probe"), ("etransmission", "a probe")]);
 }
 
 fn assert_all_back(stack: &Stack, each: u64) {
@@ -144,10 +125,7 @@ pub(crate) fn is_refused(wire: Wire) {
     needs_root!();
     needs_program!("ip", "socat", "tshark");
     let lan = Lan::new("is_refused", wire);
-    let stack = lan.start(
-        "",
-        "tcp ip\nprobe tcp to=\"port4@10.9.0.1\" count=1 timeout=\"5s\"",
-    );
+    let stack = lan.start("", "tcp ip\nprobe tcp to=\"port4@10.9.0.1\" count=1 timeout=\"5s\"");
     // Nobody listens here: Linux is told at once.
     let begun = Instant::now();
     let peer = format!("TCP:{OURS}:9");
@@ -181,10 +159,7 @@ pub(crate) fn runs_suffer_by_segments(wire: Wire) {
     needs_root!();
     needs_program!("ip", "socat", "tshark");
     let lan = Lan::new("runs_suffer", wire);
-    for damage in [
-        "loss=\"1%\"",
-        "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\"",
-    ] {
+    for damage in ["loss=\"1%\"", "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\""] {
         let below = format!("fault wire name=bad {damage}\n");
         let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
         there_and_back(&lan, lan.scene.folder(), 1 << 20, 2 * PATIENCE);

@@ -68,9 +68,8 @@ fn ping(linux: &Space, host: &str) {
 /// How often this was dropped, as `protocol: reason`.
 fn dropped(stack: &Stack, what: &str) -> u64 {
     let drops = stack.drops();
-    let these = drops
-        .iter()
-        .filter(|(protocol, reason, _)| format!("{protocol}: {reason}") == what);
+    let these =
+        drops.iter().filter(|(protocol, reason, _)| format!("{protocol}: {reason}") == what);
     these.map(|(_, _, count)| count).sum()
 }
 
@@ -138,9 +137,7 @@ pub(crate) fn uses_several_queues(wire: Wire) {
         let mask = format!("{:x}", 1_u32.checked_shl(*processor).unwrap_or(0));
         let file = format!("/sys/class/net/{DEVICE}/queues/tx-{queue}/xps_cpus");
         // A kernel without it goes by the flow.
-        let _ = link
-            .linux
-            .exec(&["sh", "-c", &format!("echo {mask} > {file}")]);
+        let _ = link.linux.exec(&["sh", "-c", &format!("echo {mask} > {file}")]);
     }
     let answered = |patience: Duration| {
         let ask = |flow: usize| {
@@ -256,11 +253,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/xdp.kdl");
     let source = fs::read_to_string(graph).unwrap();
     let graph = scene.folder().join("xdp.kdl");
-    fs::write(
-        &graph,
-        source.replace("mode=auto", &format!("mode={}", mode(wire))),
-    )
-    .unwrap();
+    fs::write(&graph, source.replace("mode=auto", &format!("mode={}", mode(wire)))).unwrap();
     let peer = Stack::start(
         &here,
         "host peer {\nxdp device=x0 mode=generic\neth xdp\narp eth\nip arp { address \"192.168.1.1/24\"; }\n\
@@ -270,21 +263,14 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
     let await_growth = |what: &dyn Fn() -> String, figure: &dyn Fn() -> u64| {
         let (begun, before) = (Instant::now(), figure());
         while figure() < before + 5 {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "no more {}: {:?}",
-                what(),
-                peer.reports()
-            );
+            assert!(begun.elapsed() < PATIENCE, "no more {}: {:?}", what(), peer.reports());
             std::thread::sleep(Duration::from_millis(5));
         }
     };
     let mut settled = None;
     for round in 0..kills {
         let (command, graph) = (command.to_string_lossy(), graph.to_string_lossy());
-        let xk = there
-            .spawn(&[&command, "run", "--no-control", &graph])
-            .unwrap();
+        let xk = there.spawn(&[&command, "run", "--no-control", &graph]).unwrap();
         await_growth(&|| format!("answers; xk said: {}", xk.output()), &received);
         let process = xk.id();
         let own = objects(Object::Program).unwrap().into_iter();

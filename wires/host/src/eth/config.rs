@@ -33,11 +33,7 @@ pub(super) struct Config {
 }
 
 fn mistake(name: &'static str, expected: impl Into<String>) -> BuildError {
-    BuildError::Param {
-        name,
-        index: 0,
-        expected: expected.into(),
-    }
+    BuildError::Param { name, index: 0, expected: expected.into() }
 }
 
 /// Octets of the headers around a frame.
@@ -49,9 +45,8 @@ fn overhead(local: SocketAddr, vni: Option<u32>) -> usize {
 
 impl Config {
     pub(super) fn read(params: &Params) -> Result<Self, BuildError> {
-        let local: SocketAddr = params
-            .parse("local", LOCAL)?
-            .ok_or_else(|| mistake("local", LOCAL))?;
+        let local: SocketAddr =
+            params.parse("local", LOCAL)?.ok_or_else(|| mistake("local", LOCAL))?;
         let vni = params.get("vni").map(|_| params.number("vni", 0_u32));
         let learn = params.flag("learn");
         let peers = peers(params, local)?;

@@ -59,10 +59,7 @@ impl Peers {
         (learn, port): (bool, Option<u16>),
         stations_max: usize,
     ) -> Self {
-        let configured = |address: &SocketAddr| Peer {
-            address: *address,
-            met: None,
-        };
+        let configured = |address: &SocketAddr| Peer { address: *address, met: None };
         Self {
             peers: RefCell::new(peers.iter().map(configured).collect()),
             learn,
@@ -214,10 +211,7 @@ mod tests {
         assert_eq!(peers.counts().0, PEERS_MAX);
         let kept: Vec<_> = (0..PEERS_MAX).filter_map(|at| peers.get(at)).collect();
         assert!(kept.contains(&one), "who is configured stays");
-        assert!(
-            !kept.contains(&address(2, 4789)),
-            "the most silent one went"
-        );
+        assert!(!kept.contains(&address(2, 4789)), "the most silent one went");
         peers.forget_silent(later.after(AGE_MAX));
         assert_eq!(peers.counts().0, 1);
     }

@@ -67,12 +67,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         vni: config.vni,
         address: config.address,
         frame_octets_max: config.mtu + FRAME_HEADER_OCTETS,
-        peers: Peers::new(
-            build.cx,
-            &config.peers,
-            (config.learn, port),
-            config.stations_max,
-        ),
+        peers: Peers::new(build.cx, &config.peers, (config.learn, port), config.stations_max),
         socket,
         receiver: RefCell::new(Receiver::new()),
         outbox: RefCell::new(Outbox::new(prefix.as_ref().map_or(&[], |p| p.as_slice()))),
@@ -103,11 +98,7 @@ impl HostEth {
 
     /// Takes a datagram, or a run of them, apart into frames.
     fn accept(&self, cx: &Kernel, this: &ProtocolRef, arrival: Arrival) {
-        let Arrival {
-            message,
-            from,
-            notes,
-        } = arrival;
+        let Arrival { message, from, notes } = arrival;
         let Some(peer) = self.peers.who(cx.now(), from) else {
             this.discard(message, &reason::BAD_SOURCE);
             return;
@@ -174,11 +165,7 @@ impl HostEth {
         message: Message,
         to: SocketAddr,
     ) -> Result<(), PushError> {
-        let outgoing = Outgoing {
-            message,
-            to,
-            from: None,
-        };
+        let outgoing = Outgoing { message, to, from: None };
         let refused = self.outbox.borrow_mut().push(outgoing);
         if let Err(message) = refused {
             this.discard(cx, message, &DEVICE_FULL);

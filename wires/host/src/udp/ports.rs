@@ -97,12 +97,7 @@ impl Ports {
     /// # Errors
     /// [`OpenError`]: somebody else's, too many, or not permitted.
     pub(crate) fn hold(&self, number: u16) -> Result<Rc<Port>, OpenError> {
-        let known = self
-            .list
-            .borrow()
-            .iter()
-            .find(|p| p.number == number)
-            .cloned();
+        let known = self.list.borrow().iter().find(|p| p.number == number).cloned();
         if let Some(port) = known {
             port.users.set(port.users.get() + 1);
             return Ok(port);
@@ -212,10 +207,7 @@ impl Ports {
         }
         let mut events = self.events.borrow_mut();
         events.clear();
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let room = rustix::buffer::spare_capacity(&mut *events);
         // An interrupted look finds nothing; the next one does.
         if epoll::wait(&self.epoll, room, Some(&now)).is_err() {

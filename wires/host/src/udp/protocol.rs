@@ -201,10 +201,7 @@ impl Protocol for HostUdp {
             let to = SocketAddrV4::new(q.host, PORT_ASKED);
             let way = way_to(table.ports.host.into(), to.into());
             q.many = way.is_ok_and(|way| way.is_to_many);
-        } else if let Some(q) = ask
-            .get::<MyHost>()
-            .filter(|_| !table.ports.host.is_unspecified())
-        {
+        } else if let Some(q) = ask.get::<MyHost>().filter(|_| !table.ports.host.is_unspecified()) {
             q.host = table.ports.host;
         } else {
             return Answer::Unknown;
@@ -286,13 +283,11 @@ impl HostUdp {
     /// True if nobody but `upper` takes what comes to this port.
     fn may_use(&self, port: u16, host: Ipv4Addr, upper: &ProtocolRef) -> bool {
         let hosts = [0, u32::from(host)];
-        hosts
-            .iter()
-            .all(|host| match self.table.takers.get(&(port, *host)) {
-                None => true,
-                Some(Taker::Enabled(other, _)) => other == *upper,
-                Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
-            })
+        hosts.iter().all(|host| match self.table.takers.get(&(port, *host)) {
+            None => true,
+            Some(Taker::Enabled(other, _)) => other == *upper,
+            Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
+        })
     }
 
     fn open_connected(
@@ -304,11 +299,7 @@ impl HostUdp {
         peer: SocketAddrV4,
     ) -> Result<SessionRef, OpenError> {
         let table = &self.table;
-        let from = if host.is_unspecified() {
-            table.ports.host
-        } else {
-            host
-        };
+        let from = if host.is_unspecified() { table.ports.host } else { host };
         let way = way_to(from.into(), peer.into()).map_err(|_| OpenError::NoRoute)?;
         let (IpAddr::V4(local), mtu) = (way.local, way.mtu) else {
             return Err(OpenError::NoRoute);
@@ -448,24 +439,11 @@ impl HostUdp {
 
     /// Passes a datagram up. A refusal ends here: the refuser has counted it.
     fn deliver(&self, cx: &Kernel, this: &ProtocolRef, taken: Taken) {
-        let Taken {
-            port,
-            mut message,
-            from,
-            notes,
-        } = taken;
+        let Taken { port, mut message, from, notes } = taken;
         let own = self.table.ports.host;
-        let local = if own.is_unspecified() {
-            notes.local.unwrap_or(own)
-        } else {
-            own
-        };
+        let local = if own.is_unspecified() { notes.local.unwrap_or(own) } else { own };
         if let Some(to) = notes.destination.filter(|to| *to != local) {
-            let cast = if to.is_multicast() {
-                LinkCast::Multicast
-            } else {
-                LinkCast::Broadcast
-            };
+            let cast = if to.is_multicast() { LinkCast::Multicast } else { LinkCast::Broadcast };
             if message.set_attribute(cast).is_err() {
                 return this.discard(message, &ATTRIBUTES_FULL);
             }
@@ -475,10 +453,7 @@ impl HostUdp {
         }
         match taker(&self.table.takers, port.number, Some(local)) {
             Some(Taker::Unconnected(session)) => {
-                let peer = Peer {
-                    host: *from.ip(),
-                    port: from.port(),
-                };
+                let peer = Peer { host: *from.ip(), port: from.port() };
                 match message.set_attribute(peer) {
                     Ok(()) => drop(session.pop(cx, message)),
                     Err(_) => this.discard(message, &ATTRIBUTES_FULL),
@@ -515,10 +490,8 @@ impl HostUdp {
         }
         let participant =
             |host: Ipv4Addr, port| Participant::of(Part::Host(host)).with(Part::port(port));
-        let participants = Participants::pair(
-            participant(local, number),
-            participant(*peer.ip(), peer.port()),
-        );
+        let participants =
+            Participants::pair(participant(local, number), participant(*peer.ip(), peer.port()));
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
             return this.discard(message, unwanted);

@@ -96,11 +96,7 @@ impl Connected {
     }
 
     fn payload_max(&self) -> usize {
-        if self.table.fragment {
-            PAYLOAD_MAX
-        } else {
-            self.unfragmented()
-        }
+        if self.table.fragment { PAYLOAD_MAX } else { self.unfragmented() }
     }
 }
 
@@ -163,9 +159,7 @@ impl Session for Connected {
         let key = key(self.port.number, self.local, self.peer);
         // Only if it is bound: one that found the table full is not, and another may have its key.
         self.table.sessions.release(&key, this);
-        self.table
-            .ports
-            .release(&self.port, this.protocol(cx).as_ref());
+        self.table.ports.release(&self.port, this.protocol(cx).as_ref());
         Closing::Done
     }
 }
@@ -199,13 +193,7 @@ impl Session for Unconnected {
             return Err(PushError::NotSupported);
         };
         let way = (source(&self.table, self.local), to);
-        send(
-            (&self.table, &self.port, PAYLOAD_MAX),
-            cx,
-            this,
-            message,
-            way,
-        )
+        send((&self.table, &self.port, PAYLOAD_MAX), cx, this, message, way)
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
@@ -242,9 +230,7 @@ impl Session for Unconnected {
         {
             self.table.takers.unbind(&key);
         }
-        self.table
-            .ports
-            .release(&self.port, this.protocol(cx).as_ref());
+        self.table.ports.release(&self.port, this.protocol(cx).as_ref());
         Closing::Done
     }
 }

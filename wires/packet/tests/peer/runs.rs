@@ -10,24 +10,16 @@ pub(crate) fn cross_whole() {
     needs_root!();
     needs_program!("ip");
     let pair = pair("packet run");
-    let offload = Options {
-        offload: true,
-        ..Options::default()
-    };
+    let offload = Options { offload: true, ..Options::default() };
     let mut left = open(&pair.left, "v0", &offload);
     let mut right = open(&pair.right, "v1", &Options::default());
     let payload: Vec<u8> = (0..60_000u32).map(|at| (at * 7) as u8).collect();
     let mut headers = [&[2; 12][..], &[8, 0, 0x45, 0]].concat();
     headers.extend((40 + payload.len() as u16).to_be_bytes());
     headers.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    headers.extend([
-        0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 9, 9, 0, 0, 0, 0,
-    ]);
+    headers.extend([0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 9, 9, 0, 0, 0, 0]);
     let run = Run {
-        open: Open {
-            start: 34,
-            field: 16,
-        },
+        open: Open { start: 34, field: 16 },
         header_octets: 54,
         segment_octets: 1446,
         reduced: false,

@@ -26,15 +26,11 @@ fn receive(end: &mut End) -> Option<Vec<u8>> {
 fn every_length_arrives_unchanged() {
     let (mut a, mut b) = pair(8, 1514);
     let step = if cfg!(miri) { 37 } else { 1 };
-    for octets in (0..=300)
-        .step_by(step)
-        .chain([119, 120, 121, 512, 513, 1513, 1514])
-    {
+    for octets in (0..=300).step_by(step).chain([119, 120, 121, 512, 513, 1513, 1514]) {
         let sent = frame(octets as u64, octets);
         a.send(&sent).unwrap();
         let (front, back) = sent.split_at(octets / 3);
-        b.send_parts(octets, [front, &[], back].into_iter())
-            .unwrap();
+        b.send_parts(octets, [front, &[], back].into_iter()).unwrap();
         assert_eq!(receive(&mut b).as_ref(), Some(&sent), "{octets}");
         assert_eq!(receive(&mut a).as_ref(), Some(&sent), "{octets}");
         assert_eq!(receive(&mut b), None);
@@ -88,9 +84,7 @@ fn positions_pass_the_end_of_their_numbers() {
     a.sender.consumed = near_the_end;
     b.receiver.next = near_the_end;
     b.receiver.told = near_the_end;
-    b.own
-        .consumed()
-        .store(near_the_end.into(), Ordering::Relaxed);
+    b.own.consumed().store(near_the_end.into(), Ordering::Relaxed);
     for number in 0..60 {
         a.send(&frame(number, 40)).unwrap();
         if number % 3 == 2 {

@@ -94,19 +94,9 @@ fn frames_go_to_all_until_an_address_is_known() {
     let all = frame(ALL, CID, b"");
     cid.send(&all).unwrap();
     scene.turn();
-    assert_eq!(
-        (heard(&mut ann), heard(&mut bob)),
-        (vec![all.clone()], vec![all])
-    );
+    assert_eq!((heard(&mut ann), heard(&mut bob)), (vec![all.clone()], vec![all]));
     assert_eq!(scene.switch.counters().flooded, 2);
-    assert_eq!(
-        scene.port(0),
-        PortCounters {
-            received: 1,
-            sent: 2,
-            ..PortCounters::default()
-        }
-    );
+    assert_eq!(scene.port(0), PortCounters { received: 1, sent: 2, ..PortCounters::default() });
 }
 
 #[test]

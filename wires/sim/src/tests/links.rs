@@ -4,10 +4,7 @@ use super::*;
 
 #[test]
 fn a_line_takes_a_frames_time_and_then_its_delay() {
-    let rated = LinkConfig {
-        rate_bit_s: Some(10_000_000),
-        ..link(LinkKind::PointToPoint)
-    };
+    let rated = LinkConfig { rate_bit_s: Some(10_000_000), ..link(LinkKind::PointToPoint) };
     let mut net = Net::of(1, rated, 2, &Manner::default());
     for _ in 0..3 {
         net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
@@ -21,10 +18,7 @@ fn a_line_takes_a_frames_time_and_then_its_delay() {
 
 #[test]
 fn a_hub_is_one_medium_and_a_switch_stores_each_frame() {
-    let rated = |kind| LinkConfig {
-        rate_bit_s: Some(10_000_000),
-        ..link(kind)
-    };
+    let rated = |kind| LinkConfig { rate_bit_s: Some(10_000_000), ..link(kind) };
     let mut hub = Net::of(1, rated(LinkKind::Hub), 3, &Manner::default());
     hub.send(0, |cx| frame(cx, ALL, 1, 0)).unwrap();
     hub.send(1, |cx| frame(cx, 3, 2, 0)).unwrap();
@@ -37,10 +31,7 @@ fn a_hub_is_one_medium_and_a_switch_stores_each_frame() {
     switch.send(1, |cx| frame(cx, ALL, 2, 0)).unwrap();
     switch.world.run_until_idle(Time::MAX);
     // Both arrive at the switch at the same time; the second waits at the third host's port.
-    assert_eq!(
-        (switch.times(0), switch.times(1)),
-        (vec![106_000], vec![106_000])
-    );
+    assert_eq!((switch.times(0), switch.times(1)), (vec![106_000], vec![106_000]));
     assert_eq!(switch.times(2), [106_000, 154_000]);
 }
 
@@ -52,9 +43,7 @@ fn a_queue_is_bounded() {
         ..link(LinkKind::PointToPoint)
     };
     let mut net = Net::of(1, slow, 2, &Manner::default());
-    let results: Vec<_> = (0..7)
-        .map(|_| net.send(0, |cx| frame(cx, 2, 1, 0)))
-        .collect();
+    let results: Vec<_> = (0..7).map(|_| net.send(0, |cx| frame(cx, 2, 1, 0))).collect();
     assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 5);
     assert_eq!(results[5], Err(PushError::QueueFull));
     assert_eq!(net.stats().queue_full, 2);
@@ -65,10 +54,7 @@ fn a_queue_is_bounded() {
     net.world.run_until(Time::from_us(480));
     net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
     net.world.network().set_in_flight_max(5);
-    assert_eq!(
-        net.send(0, |cx| frame(cx, 2, 1, 0)),
-        Err(PushError::QueueFull)
-    );
+    assert_eq!(net.send(0, |cx| frame(cx, 2, 1, 0)), Err(PushError::QueueFull));
     assert_eq!(net.stats().in_flight_full, 1);
 }
 
@@ -77,25 +63,16 @@ fn frames_too_large_are_refused() {
     let mut net = Net::of(1, link(LinkKind::Switch), 2, &Manner::default());
     let sent = net.send(0, |cx| cx.pool().alloc(0, 1515).unwrap());
     assert_eq!(sent, Err(PushError::TooBig { max: 1514 }));
-    assert_eq!(
-        net.send(0, |cx| cx.pool().copy_from(0, &[0; 1514]).unwrap()),
-        Ok(())
-    );
+    assert_eq!(net.send(0, |cx| cx.pool().copy_from(0, &[0; 1514]).unwrap()), Ok(()));
     let kernel = net.world.kernel(HostId(1)).unwrap();
     let sim = kernel.find_protocol("sim").unwrap();
     assert_eq!(sim.ask(kernel, MaxPacket::default()).unwrap().octets, 1514);
-    assert_eq!(
-        sim.ask(kernel, MyEther::default()).unwrap().address,
-        [2, 0, 0, 0, 0, 2]
-    );
+    assert_eq!(sim.ask(kernel, MyEther::default()).unwrap().address, [2, 0, 0, 0, 0, 2]);
 }
 
 #[test]
 fn a_switch_learns_and_forgets() {
-    let switch = LinkConfig {
-        ageing: Duration::from_secs(10),
-        ..link(LinkKind::Switch)
-    };
+    let switch = LinkConfig { ageing: Duration::from_secs(10), ..link(LinkKind::Switch) };
     let mut net = Net::of(1, switch, 3, &Manner::default());
     net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
     net.world.run_until(Time::from_s(1));
@@ -115,10 +92,7 @@ fn a_switch_learns_and_forgets() {
 
 #[test]
 fn a_switchs_table_is_bounded() {
-    let switch = LinkConfig {
-        addresses_max: 1,
-        ..link(LinkKind::Switch)
-    };
+    let switch = LinkConfig { addresses_max: 1, ..link(LinkKind::Switch) };
     let mut net = Net::of(1, switch, 3, &Manner::default());
     net.send(0, |cx| frame(cx, ALL, 1, 0)).unwrap();
     net.world.run_until(Time::from_s(1));
@@ -143,10 +117,7 @@ fn a_partition_cuts_and_heals() {
         between: vec!["h1".into()],
         and: vec!["h2".into()],
     };
-    let hub = LinkConfig {
-        partitions: vec![cut],
-        ..link(LinkKind::Hub)
-    };
+    let hub = LinkConfig { partitions: vec![cut], ..link(LinkKind::Hub) };
     let mut net = Net::of(1, hub, 3, &Manner::default());
     for half_second in 0..5 {
         net.world.run_until(Time::from_ms(half_second * 500));
@@ -155,25 +126,14 @@ fn a_partition_cuts_and_heals() {
     net.world.run_until_idle(Time::MAX);
     assert_eq!(net.stats().partitioned, 2);
     assert_eq!((net.times(1).len(), net.times(2).len()), (3, 5));
-    let one_against_all = Partition {
-        and: vec![],
-        ..link_partition("h1")
-    };
+    let one_against_all = Partition { and: vec![], ..link_partition("h1") };
     assert_eq!(["h1", "h2"].map(|host| one_against_all.side(host)), [1, 2]);
-    assert_eq!(
-        ["h2", "h3"].map(|host| link_partition("h2").side(host)),
-        [1, 0]
-    );
+    assert_eq!(["h2", "h3"].map(|host| link_partition("h2").side(host)), [1, 0]);
 }
 
 fn link_partition(host: &str) -> Partition {
     let (from, until) = (Time::ZERO, Time::MAX);
-    Partition {
-        from,
-        until,
-        between: vec![host.into()],
-        and: vec!["other".into()],
-    }
+    Partition { from, until, between: vec![host.into()], and: vec!["other".into()] }
 }
 
 #[test]
@@ -193,10 +153,7 @@ fn chance_hits_about_as_often_as_asked_for() {
     }
     let stats = net.stats();
     let near = |count: u64, expected: u64| {
-        assert!(
-            count.abs_diff(expected) < 40 + expected / 10,
-            "{count} instead of {expected}"
-        );
+        assert!(count.abs_diff(expected) < 40 + expected / 10, "{count} instead of {expected}");
     };
     near(stats.lost, 2_000);
     near(stats.corrupted, 540);
@@ -208,10 +165,7 @@ fn chance_hits_about_as_often_as_asked_for() {
 
 #[test]
 fn damage_is_seen_by_its_receiver_alone() {
-    let rough = LinkConfig {
-        corrupt: 0.5,
-        ..link(LinkKind::Hub)
-    };
+    let rough = LinkConfig { corrupt: 0.5, ..link(LinkKind::Hub) };
     let mut net = Net::of(3, rough, 40, &Manner::default());
     let whole = Rc::new(RefCell::new(None));
     let kept = Rc::clone(&whole);
@@ -224,11 +178,7 @@ fn damage_is_seen_by_its_receiver_alone() {
     net.world.run_until_idle(Time::MAX);
     let mut original: Vec<u8> = vec![0xff, 0, 0, 0, 0, ALL, 2, 0, 0, 0, 0, 1];
     original.resize(16, 0);
-    let differ = net
-        .logs
-        .iter()
-        .filter(|l| l.borrow().iter().any(|(_, o)| *o != original))
-        .count();
+    let differ = net.logs.iter().filter(|l| l.borrow().iter().any(|(_, o)| *o != original)).count();
     let corrupted = net.stats().corrupted as usize;
     assert!((10..30).contains(&corrupted) && differ <= corrupted && differ > 0);
     let whole = whole.take().unwrap();
@@ -256,25 +206,12 @@ fn a_link_is_read_from_its_parameters() {
         (config.kind, config.rate_bit_s, config.loss),
         (LinkKind::Hub, Some(10_000_000), 0.25)
     );
-    assert_eq!(
-        (config.delay, config.queue_frames_max),
-        (Duration::from_millis(3), 7)
-    );
+    assert_eq!((config.delay, config.queue_frames_max), (Duration::from_millis(3), 7));
     let cut_config = &config.partitions[0];
-    assert_eq!(
-        (cut_config.from, cut_config.until),
-        (Time::from_s(1), Time::MAX)
-    );
+    assert_eq!((cut_config.from, cut_config.until), (Time::from_s(1), Time::MAX));
     assert_eq!((cut_config.between.len(), cut_config.and.len()), (2, 0));
     cut.set("until", Value::Duration(Duration::from_secs(1)));
     params.add_block("partition", cut);
     let wrong = LinkConfig::from_params("lan", &params);
-    assert!(matches!(
-        wrong,
-        Err(BuildError::Param {
-            name: "partition",
-            index: 1,
-            ..
-        })
-    ));
+    assert!(matches!(wrong, Err(BuildError::Param { name: "partition", index: 1, .. })));
 }

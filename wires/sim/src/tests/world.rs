@@ -16,17 +16,10 @@ fn noise(seed: u64) -> (Vec<Seen>, LinkStats, WorldStats) {
         jitter: Duration::from_micros(300),
         ..link(LinkKind::Switch)
     };
-    let manner = Manner {
-        broadcasts: 20,
-        period: Duration::from_micros(900),
-        ..Manner::default()
-    };
+    let manner = Manner { broadcasts: 20, period: Duration::from_micros(900), ..Manner::default() };
     let mut net = Net::of(seed, rough, 10, &manner);
     for host in 0..10 {
-        net.send(host, |cx| {
-            frame(cx, 1 + (host as u8 + 1) % 10, host as u8 + 1, 9)
-        })
-        .unwrap();
+        net.send(host, |cx| frame(cx, 1 + (host as u8 + 1) % 10, host as u8 + 1, 9)).unwrap();
     }
     net.world.run_until(Time::from_ms(5));
     net.world.run_until_idle(Time::MAX);
@@ -44,11 +37,7 @@ fn one_seed_is_one_run() {
 
 #[test]
 fn a_thousand_hosts_talk() {
-    let manner = Manner {
-        broadcasts: 1,
-        period: Duration::from_millis(1),
-        ..Manner::default()
-    };
+    let manner = Manner { broadcasts: 1, period: Duration::from_millis(1), ..Manner::default() };
     let mut net = Net::of(1, link(LinkKind::Switch), 1_000, &manner);
     assert_eq!(net.world.run_until_idle(Time::from_s(1)), Ended::Idle);
     assert_eq!(net.world.stats().frames, 999_000);
@@ -58,15 +47,11 @@ fn a_thousand_hosts_talk() {
 
 #[test]
 fn answers_go_to_and_fro_and_progress_is_told() {
-    let manner = Manner {
-        answers: true,
-        ..Manner::default()
-    };
+    let manner = Manner { answers: true, ..Manner::default() };
     let mut net = Net::of(1, link(LinkKind::PointToPoint), 2, &manner);
     let told = Rc::new(Cell::new(0));
     let count = Rc::clone(&told);
-    net.world
-        .on_progress(10, move |progress| count.set(progress.stats.events));
+    net.world.on_progress(10, move |progress| count.set(progress.stats.events));
     net.send(0, |cx| frame(cx, 2, 1, 99)).unwrap();
     assert_eq!(net.world.run_until(Time::from_us(500)), Ended::Time);
     assert_eq!((net.world.now(), told.get()), (Time::from_us(500), 50));
@@ -85,34 +70,18 @@ fn answers_go_to_and_fro_and_progress_is_told() {
 fn a_third_end_of_a_line_is_refused() {
     let net = Net::of(1, link(LinkKind::PointToPoint), 2, &Manner::default());
     let kernel = net.world.kernel(HostId(0)).unwrap();
-    assert!(matches!(
-        wire(kernel, "lan"),
-        Err(BuildError::Open(OpenError::Full))
-    ));
-    assert!(matches!(
-        wire(kernel, "wan"),
-        Err(BuildError::Param { name: "link", .. })
-    ));
+    assert!(matches!(wire(kernel, "lan"), Err(BuildError::Open(OpenError::Full))));
+    assert!(matches!(wire(kernel, "wan"), Err(BuildError::Param { name: "link", .. })));
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let alone = Kernel::new(net.world.host_config("x", shepherds, 1));
-    assert!(matches!(
-        wire(&alone, "lan"),
-        Err(BuildError::Environment { .. })
-    ));
-    assert_eq!(
-        net.world.network().add_link(link(LinkKind::Hub)),
-        Err(LinkError::Taken)
-    );
+    assert!(matches!(wire(&alone, "lan"), Err(BuildError::Environment { .. })));
+    assert_eq!(net.world.network().add_link(link(LinkKind::Hub)), Err(LinkError::Taken));
 }
 
 #[test]
 fn who_blocks_lets_the_next_frame_pass() {
     let semaphore = Rc::new(Semaphore::new(0));
-    let manner = Manner {
-        blocks: Some(semaphore),
-        coroutines: true,
-        ..Manner::default()
-    };
+    let manner = Manner { blocks: Some(semaphore), coroutines: true, ..Manner::default() };
     let mut net = Net::new(1, vec![link(LinkKind::PointToPoint)]);
     net.add("lan", &Manner::default());
     net.add("lan", &manner);
@@ -133,10 +102,7 @@ fn who_blocks_lets_the_next_frame_pass() {
 #[test]
 fn without_a_switch_a_wait_is_refused() {
     let semaphore = Rc::new(Semaphore::new(0));
-    let manner = Manner {
-        blocks: Some(semaphore),
-        ..Manner::default()
-    };
+    let manner = Manner { blocks: Some(semaphore), ..Manner::default() };
     let mut net = Net::of(1, link(LinkKind::PointToPoint), 2, &manner);
     net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
     net.world.run_until_idle(Time::MAX);
@@ -148,23 +114,15 @@ struct Capture(RefCell<Vec<String>>);
 
 impl Tap for Capture {
     fn frame(&self, seen: Sighting<'_>) {
-        let line = format!(
-            "{} {} {} {}",
-            seen.time,
-            seen.link_name,
-            seen.host_name,
-            seen.frame.len()
-        );
+        let line =
+            format!("{} {} {} {}", seen.time, seen.link_name, seen.host_name, seen.frame.len());
         self.0.borrow_mut().push(line);
     }
 }
 
 #[test]
 fn a_tap_sees_every_frame_once() {
-    let lossy = LinkConfig {
-        loss: 1.0,
-        ..link(LinkKind::Hub)
-    };
+    let lossy = LinkConfig { loss: 1.0, ..link(LinkKind::Hub) };
     let mut net = Net::of(1, lossy, 3, &Manner::default());
     let capture = Rc::new(Capture::default());
     let tap: Rc<dyn Tap> = capture.clone();
@@ -172,10 +130,7 @@ fn a_tap_sees_every_frame_once() {
     net.send(2, |cx| frame(cx, ALL, 3, 0)).unwrap();
     net.send(0, |cx| frame(cx, ALL, 1, 0)).unwrap();
     net.world.run_until_idle(Time::MAX);
-    assert_eq!(
-        *capture.0.borrow(),
-        ["0.000010s lan h3 60", "0.000010s lan h1 60"]
-    );
+    assert_eq!(*capture.0.borrow(), ["0.000010s lan h3 60", "0.000010s lan h1 60"]);
     assert_eq!((net.stats().lost, net.stats().delivered), (4, 0));
 }
 
@@ -185,16 +140,9 @@ fn a_stopped_world_gives_everything_back() {
     let weak = {
         let world = World::new(1, pool.clone());
         world.network().add_link(link(LinkKind::Switch)).unwrap();
-        let mut net = Net {
-            world,
-            logs: Vec::new(),
-            stations: Vec::new(),
-        };
-        let manner = Manner {
-            broadcasts: 100,
-            period: Duration::from_micros(3),
-            ..Manner::default()
-        };
+        let mut net = Net { world, logs: Vec::new(), stations: Vec::new() };
+        let manner =
+            Manner { broadcasts: 100, period: Duration::from_micros(3), ..Manner::default() };
         for _ in 0..5 {
             net.add("lan", &manner);
         }
@@ -219,17 +167,11 @@ fn a_run_ends_when_every_anchor_has_finished() {
     let mut net = Net::of(1, link(LinkKind::Switch), 3, &manner);
     assert_eq!(net.world.run_until_finished(Time::from_ms(20)), Ended::Time);
     assert_eq!(net.world.now(), Time::from_ms(20));
-    assert_eq!(
-        net.world.run_until_finished(Time::from_s(10)),
-        Ended::Finished
-    );
+    assert_eq!(net.world.run_until_finished(Time::from_s(10)), Ended::Finished);
     let seen = net.times(0).len();
     assert!((100..120).contains(&seen), "{seen}");
     // One that can never finish runs out of events.
-    let alone = Manner {
-        wants: Some(1),
-        ..Manner::default()
-    };
+    let alone = Manner { wants: Some(1), ..Manner::default() };
     let mut net = Net::of(1, link(LinkKind::Switch), 1, &alone);
     assert_eq!(net.world.run_until_finished(Time::MAX), Ended::Idle);
 }
@@ -242,13 +184,7 @@ fn a_wire_of_another_kind_is_looked_at() {
     let session = net.world.enter(HostId(0), move |cx| {
         let entry = &xk_loopback::ENTRY;
         let (name, params) = ("loopback", Params::default());
-        let wire = (entry.build)(&mut Build {
-            cx,
-            entry,
-            name,
-            lowers: &[],
-            params: &params,
-        });
+        let wire = (entry.build)(&mut Build { cx, entry, name, lowers: &[], params: &params });
         let station = Station {
             lower: wire.unwrap(),
             session: RefCell::default(),
@@ -263,17 +199,11 @@ fn a_wire_of_another_kind_is_looked_at() {
         let station = cx.add_protocol("station", "inner", station);
         station.start(cx).unwrap();
         let wire = cx.find_protocol("loopback").unwrap();
-        wire.open(cx, Upper::new(&station), Participants::default())
-            .unwrap()
+        wire.open(cx, Upper::new(&station), Participants::default()).unwrap()
     });
     let session = session.unwrap();
     net.world.run_until(Time::from_s(1));
-    net.world.enter(HostId(0), |cx| {
-        session.push(cx, frame(cx, 9, 9, 3)).unwrap()
-    });
+    net.world.enter(HostId(0), |cx| session.push(cx, frame(cx, 9, 9, 3)).unwrap());
     assert_eq!(net.world.run_until_idle(Time::MAX), Ended::Idle);
-    assert_eq!(
-        log.borrow().iter().map(|(at, _)| *at).collect::<Vec<_>>(),
-        [1_000_000_000; 4]
-    );
+    assert_eq!(log.borrow().iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1_000_000_000; 4]);
 }

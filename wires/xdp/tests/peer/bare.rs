@@ -67,10 +67,8 @@ pub(crate) fn a_burst_comes_whole() {
                 assert!(left.transmit(&frame));
             }
             assert!(left.flush().unwrap(), "{mode}: all go in one flush");
-            let marks: Vec<[u8; 2]> = frames(&mut right, 200)
-                .iter()
-                .map(|frame| [frame[14], frame[15]])
-                .collect();
+            let marks: Vec<[u8; 2]> =
+                frames(&mut right, 200).iter().map(|frame| [frame[14], frame[15]]).collect();
             let sent: Vec<[u8; 2]> = (0..200).map(|mark| [round, mark]).collect();
             assert_eq!(marks, sent, "{mode}");
         }
@@ -127,21 +125,14 @@ pub(crate) fn the_program_takes_what_is_ours() {
         hosts: hosts.to_vec(),
     };
     let judge = |share: Share, cases: &[(Vec<u8>, bool)]| {
-        let options = Options {
-            mode: Mode::Generic,
-            share,
-            ..Options::default()
-        };
+        let options = Options { mode: Mode::Generic, share, ..Options::default() };
         let socket = try_open(&pair.left, "v0", &options).unwrap();
         for (at, (frame, ours)) in cases.iter().enumerate() {
             let taken = socket.would_take(frame).unwrap();
             assert_eq!(taken, *ours, "{:?}, case {at}", options.share);
         }
     };
-    judge(
-        Share::default(),
-        &[(frame(other, ip, ip_at, alien), true), (vec![0; 14], true)],
-    );
+    judge(Share::default(), &[(frame(other, ip, ip_at, alien), true), (vec![0; 14], true)]);
     judge(
         with(Some(ours), &[], &[]),
         &[
@@ -213,19 +204,14 @@ pub(crate) fn frames_of_others_reach_linux() {
         pair.right.address("v1", "10.94.0.2/24").unwrap();
         let options = Options {
             mode,
-            share: Share {
-                ether_types: vec![0x88b5],
-                ..Share::default()
-            },
+            share: Share { ether_types: vec![0x88b5], ..Share::default() },
             ..Options::default()
         };
         let mut ours = try_open(&pair.right, "v1", &options).unwrap();
         let bind = |address: &str| UdpSocket::bind(address).unwrap();
         let there = pair.right.enter(|| bind("10.94.0.2:7000")).unwrap();
         let here = pair.left.enter(|| bind("10.94.0.1:7000")).unwrap();
-        there
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        there.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         here.send_to(b"for Linux", "10.94.0.2:7000").unwrap();
         let mut octets = [0; 64];
         assert_eq!(there.recv(&mut octets).unwrap(), 9);
@@ -272,31 +258,15 @@ pub(crate) fn errors_tell_the_case() {
     let (text, error) = told("none", &Options::default());
     assert!(matches!(error, XdpError::NoInterface { .. }), "{text}");
     assert!(text.contains("v0"), "{text}");
-    let queue = Options {
-        queue: 9,
-        mode: Mode::Generic,
-        ..Options::default()
-    };
+    let queue = Options { queue: 9, mode: Mode::Generic, ..Options::default() };
     let (text, error) = told("v0", &queue);
-    assert!(
-        matches!(error, XdpError::NoQueue { queue: 9, .. }),
-        "{text}"
-    );
-    let zero_copy = Options {
-        mode: Mode::ZeroCopy,
-        ..Options::default()
-    };
+    assert!(matches!(error, XdpError::NoQueue { queue: 9, .. }), "{text}");
+    let zero_copy = Options { mode: Mode::ZeroCopy, ..Options::default() };
     let (text, error) = told("v0", &zero_copy);
     assert!(matches!(error, XdpError::Mode { .. }), "{text}");
-    assert!(
-        text.contains("(veth)") && text.contains("mode=auto"),
-        "{text}"
-    );
+    assert!(text.contains("(veth)") && text.contains("mode=auto"), "{text}");
     for frames in [0, 1 << 15] {
-        let sizes = Options {
-            frames,
-            ..Options::default()
-        };
+        let sizes = Options { frames, ..Options::default() };
         let (text, error) = told("v0", &sizes);
         assert!(matches!(error, XdpError::Setting { .. }), "{text}");
     }
@@ -307,16 +277,10 @@ pub(crate) fn errors_tell_the_case() {
     drop(held);
     pair.left.mtu("v0", 1775).unwrap();
     let (text, error) = told("v0", &Options::default());
-    assert!(
-        matches!(error, XdpError::Mtu { mtu_max: 1774, .. }),
-        "{text}"
-    );
+    assert!(matches!(error, XdpError::Mtu { mtu_max: 1774, .. }), "{text}");
     pair.left.mtu("v0", 1500).unwrap();
     pair.right.mtu("v1", 9000).unwrap();
-    let native = Options {
-        mode: Mode::Native,
-        ..Options::default()
-    };
+    let native = Options { mode: Mode::Native, ..Options::default() };
     let (text, _) = told("v0", &native);
     assert!(text.contains("MTU"), "{text}");
     assert_eq!(open(&pair.left, "v0", Mode::Auto).mode(), Mode::Generic);

@@ -18,11 +18,7 @@ pub(crate) fn pair(label: &str) -> Pair {
     let net = Net::new(label).unwrap();
     let (left, right) = (net.space().unwrap(), net.space().unwrap());
     net.veth(&left, "v0", &right, "v1").unwrap();
-    Pair {
-        _net: net,
-        left,
-        right,
-    }
+    Pair { _net: net, left, right }
 }
 
 pub(crate) fn try_open(
@@ -34,9 +30,6 @@ pub(crate) fn try_open(
 }
 
 pub(crate) fn open(space: &Space, name: &str, mode: Mode) -> XdpSocket {
-    let options = Options {
-        mode,
-        ..Options::default()
-    };
+    let options = Options { mode, ..Options::default() };
     try_open(space, name, &options).unwrap_or_else(|error| panic!("{error}"))
 }

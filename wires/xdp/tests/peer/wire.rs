@@ -33,13 +33,7 @@ fn params(mode: Mode, more: &[(&'static str, Value)]) -> Params {
 }
 
 fn build(cx: &Kernel, params: &Params) -> Result<ProtocolRef, BuildError> {
-    let mut build = Build {
-        cx,
-        entry: &ENTRY,
-        name: "xdp",
-        lowers: &[],
-        params,
-    };
+    let mut build = Build { cx, entry: &ENTRY, name: "xdp", lowers: &[], params };
     (ENTRY.build)(&mut build)
 }
 
@@ -79,11 +73,7 @@ impl<'a> Fixture<'a> {
 
     fn drops(&self, reason: &str) -> u64 {
         let drops = self.wire.head().drops().list();
-        drops
-            .iter()
-            .filter(|(known, _)| known.name == reason)
-            .map(|(_, count)| *count)
-            .sum()
+        drops.iter().filter(|(known, _)| known.name == reason).map(|(_, count)| *count).sum()
     }
 }
 
@@ -232,10 +222,7 @@ pub(crate) fn impossible_settings_are_told() {
         };
         let cx = TestKernel::new(1);
         let text = told(&cx, &[("frames", Value::Integer(16384))]);
-        assert!(
-            text.contains("more than one in 4") && text.contains("fewer frames"),
-            "{text}"
-        );
+        assert!(text.contains("more than one in 4") && text.contains("fewer frames"), "{text}");
         let text = told(&cx, &[("queues", Value::Integer(2))]);
         assert!(text.contains("no queue 1"), "{text}");
         let text = told(&cx, &[("device", Value::Text("none".into()))]);

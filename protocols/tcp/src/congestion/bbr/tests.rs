@@ -45,11 +45,7 @@ fn startup_finds_the_bandwidth_and_drains() {
     }
     assert_eq!(bbr.bandwidth.get(), Some(rate));
     assert_eq!(bbr.min_rtt, Some(RTT));
-    assert!(
-        matches!(bbr.state, State::ProbeBandwidth(..)),
-        "{:?}",
-        bbr.state
-    );
+    assert!(matches!(bbr.state, State::ProbeBandwidth(..)), "{:?}", bbr.state);
     // Twice 50,000 octets, and three segments.
     assert_eq!(bbr.window(), 103_000);
 }
@@ -60,10 +56,7 @@ fn much_loss_bounds_what_is_in_flight() {
     for n in 1..20 {
         bbr.on_ack(&sample(Time::from_ms(40 * n), 1_250_000, bbr.window()));
     }
-    let lossy = Sample {
-        lost_octets: 5 * MSS,
-        ..sample(Time::from_ms(900), 1_250_000, 100_000)
-    };
+    let lossy = Sample { lost_octets: 5 * MSS, ..sample(Time::from_ms(900), 1_250_000, 100_000) };
     bbr.on_ack(&lossy);
     assert_eq!(bbr.flight_max, 70_000);
     assert!(bbr.window() <= 70_000);
@@ -89,16 +82,9 @@ fn the_round_trip_is_probed_after_ten_seconds() {
     let (mut least, mut probes) = (u32::MAX, 0);
     for n in 1..1000 {
         // Something else fills the queue, so that the smallest round trip never shows by itself.
-        let later = if n > 20 {
-            Duration::from_millis(5)
-        } else {
-            Duration::ZERO
-        };
+        let later = if n > 20 { Duration::from_millis(5) } else { Duration::ZERO };
         let seen = sample(Time::from_ms(40 * n), 1_250_000, bbr.window());
-        bbr.on_ack(&Sample {
-            rtt: seen.rtt.map(|rtt| rtt + later),
-            ..seen
-        });
+        bbr.on_ack(&Sample { rtt: seen.rtt.map(|rtt| rtt + later), ..seen });
         if n > 20 {
             least = least.min(bbr.window());
         }

@@ -83,10 +83,7 @@ fn the_curve_returns_after_k() {
     assert!((985..=1000).contains(&window), "{window}");
     run(&mut cubic, 9_000, 18_000);
     let window = cubic.window() / MSS;
-    assert!(
-        (1240..=1330).contains(&window),
-        "C (t - K)^3 is 283 then: {window}"
-    );
+    assert!((1240..=1330).contains(&window), "C (t - K)^3 is 283 then: {window}");
 }
 
 /// RFC 9438, section 4.3: where the curve is slower than Reno, Reno's rule holds.
@@ -145,10 +142,7 @@ fn an_unused_window_does_not_grow() {
     run(&mut cubic, 0, 1_000);
     let window = cubic.window();
     for ms in (1_100..60_000).step_by(100) {
-        let unused = Sample {
-            window_limited: false,
-            ..sample(Time::from_ms(ms), MSS)
-        };
+        let unused = Sample { window_limited: false, ..sample(Time::from_ms(ms), MSS) };
         cubic.on_ack(&unused);
     }
     assert_eq!(cubic.window(), window);

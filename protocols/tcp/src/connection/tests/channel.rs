@@ -64,12 +64,7 @@ pub(super) struct Channel {
 }
 
 pub(super) fn ends(local: u16, peer: u16) -> Ends {
-    Ends {
-        local,
-        peer,
-        path: 1480,
-        clock_offset: u32::from(local) << 20,
-    }
+    Ends { local, peer, path: 1480, clock_offset: u32::from(local) << 20 }
 }
 
 impl Channel {
@@ -112,12 +107,7 @@ impl Channel {
         let iss = Seq(self.random.next_u32());
         let now = self.now;
         let end = self.end(side);
-        end.machine = Some(Connection::open(
-            end.settings.clone().into(),
-            end.ends,
-            iss,
-            now,
-        ));
+        end.machine = Some(Connection::open(end.settings.clone().into(), end.ends, iss, now));
     }
 
     fn end(&mut self, side: Side) -> &mut End {

@@ -8,14 +8,8 @@ use core::time::Duration;
 
 /// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds, and what recovery had to do.
 fn transfer(congestion: &'static str, seed: u64, loss: u32, octets: usize) -> (u128, Counters) {
-    let settings = Settings {
-        congestion,
-        ..Settings::default()
-    };
-    let faults = Faults {
-        loss,
-        ..Faults::default()
-    };
+    let settings = Settings { congestion, ..Settings::default() };
+    let faults = Faults { loss, ..Faults::default() };
     let mut channel = Channel::with(seed, faults, settings);
     let begin = channel.now;
     channel.write(Side::A, &pattern(octets, 1));

@@ -20,12 +20,7 @@ pub(super) struct Lone {
 }
 
 pub(super) fn plain() -> Settings {
-    Settings {
-        window_scale: false,
-        timestamps: false,
-        sack: false,
-        ..Settings::default()
-    }
+    Settings { window_scale: false, timestamps: false, sack: false, ..Settings::default() }
 }
 
 impl Lone {
@@ -54,10 +49,10 @@ impl Lone {
             segment_max: Some(1000),
             window_scale: syn.options.window_scale.map(|_| 0),
             sack_permitted: syn.options.sack_permitted,
-            timestamps: syn.options.timestamps.map(|stamps| Timestamps {
-                value: 100,
-                echo: stamps.value,
-            }),
+            timestamps: syn
+                .options
+                .timestamps
+                .map(|stamps| Timestamps { value: 100, echo: stamps.value }),
             ..Options::NONE
         };
         lone.take(&answer, b"").unwrap();
@@ -255,12 +250,8 @@ fn a_silly_window_is_not_filled() {
 #[test]
 fn our_window_opens_by_whole_segments() {
     // RFC 9293, section 3.8.6.2.2.
-    let settings = Settings {
-        manual_window: true,
-        receive_buffer: 4000,
-        receive_buffer_max: 4000,
-        ..plain()
-    };
+    let settings =
+        Settings { manual_window: true, receive_buffer: 4000, receive_buffer_max: 4000, ..plain() };
     let mut lone = Lone::new(settings);
     for n in 0..4 {
         let header = lone.header(Flags::ACK, 1 + n * 1000, 1);
@@ -292,10 +283,7 @@ fn a_lost_segment_is_sent_again_and_the_timeout_doubles() {
         gaps.push(lone.now.since(last));
         last = lone.now;
     }
-    assert!(
-        gaps.windows(2).all(|pair| pair[1] == pair[0] * 2),
-        "{gaps:?}"
-    );
+    assert!(gaps.windows(2).all(|pair| pair[1] == pair[0] * 2), "{gaps:?}");
     let ack = lone.header(Flags::ACK, 1, 5);
     lone.take(&ack, b"").unwrap();
     // Memory is given back after a while; then nothing is waited for.
@@ -307,10 +295,7 @@ fn a_lost_segment_is_sent_again_and_the_timeout_doubles() {
 
 #[test]
 fn a_peer_that_is_gone_is_given_up() {
-    let settings = Settings {
-        user_timeout: Some(Duration::from_secs(20)),
-        ..plain()
-    };
+    let settings = Settings { user_timeout: Some(Duration::from_secs(20)), ..plain() };
     let mut lone = Lone::new(settings);
     lone.write(b"anybody?");
     drop(lone.sent());
@@ -368,10 +353,7 @@ fn a_silent_peer_is_probed_and_given_up() {
         interval: Duration::from_secs(10),
         probes_max: 3,
     };
-    let mut lone = Lone::new(Settings {
-        keep_alive: Some(keep),
-        ..plain()
-    });
+    let mut lone = Lone::new(Settings { keep_alive: Some(keep), ..plain() });
     let probe = lone.wait(Duration::from_secs(100));
     assert_eq!(lone.now, Time::from_s(61));
     assert_eq!((probe[0].0.seq, probe[0].1.len()), (ISS, 0));
@@ -443,10 +425,7 @@ fn old_timestamps_are_not_taken() {
     header.options.timestamps = Some(Timestamps { value: 99, echo: 0 });
     assert_eq!(lone.take(&header, b"x"), Err(&OLD_TIMESTAMP));
     assert_eq!(lone.flags(), [Flags::ACK]);
-    header.options.timestamps = Some(Timestamps {
-        value: 101,
-        echo: 0,
-    });
+    header.options.timestamps = Some(Timestamps { value: 101, echo: 0 });
     lone.take(&header, b"x").unwrap();
     let sent = lone.wait(Duration::from_secs(1));
     assert_eq!(sent[0].0.options.timestamps.unwrap().echo, 101);
@@ -455,20 +434,15 @@ fn old_timestamps_are_not_taken() {
 #[test]
 fn what_is_missing_is_told() {
     // RFC 2018, section 4; RFC 2883, section 4.
-    let mut lone = Lone::new(Settings {
-        window_scale: false,
-        timestamps: false,
-        ..Settings::default()
-    });
+    let mut lone =
+        Lone::new(Settings { window_scale: false, timestamps: false, ..Settings::default() });
     let mut at = |seq: u32| {
         let header = lone.header(Flags::ACK, 1 + seq, 1);
         let _ = lone.take(&header, &[0; 100]);
         let sent = lone.sent();
         let blocks = sent.last().map(|s| s.0.options.sack);
         let block = |b: &(Seq, Seq)| (b.0.since(IRS + 1), b.1.since(IRS + 1));
-        let blocks = blocks
-            .as_ref()
-            .map_or(Vec::new(), |b| b.as_slice().to_vec());
+        let blocks = blocks.as_ref().map_or(Vec::new(), |b| b.as_slice().to_vec());
         blocks.iter().map(block).collect::<Vec<_>>()
     };
     assert_eq!(at(200), [(200, 300)]);
@@ -531,11 +505,7 @@ fn ends_and_errors_of_a_caller() {
     let message = lone.pool.copy_from(0, b"x").unwrap();
     assert_eq!(lone.machine.send(message), Err(PushError::Closed));
     assert!(!lone.machine.set(StreamSetting::SegmentMax(1), lone.now));
-    assert!(
-        !lone
-            .machine
-            .set(StreamSetting::Congestion("none"), lone.now)
-    );
+    assert!(!lone.machine.set(StreamSetting::Congestion("none"), lone.now));
     lone.machine.abort(lone.now);
     let error = StreamError::Aborted;
     assert_eq!(lone.machine.event(), Some(StreamEvent::Failed(error)));
@@ -545,10 +515,7 @@ fn ends_and_errors_of_a_caller() {
 #[test]
 fn congestion_that_is_told_is_answered() {
     // RFC 3168, section 6.1.
-    let settings = Settings {
-        ecn: true,
-        ..plain()
-    };
+    let settings = Settings { ecn: true, ..plain() };
     let (mut lone, syn) = Lone::opening(settings);
     assert!(syn.flags.has(Flags::ECE | Flags::CWR));
     let answer = lone.header(Flags::SYN | Flags::ACK | Flags::ECE, 0, 1);
@@ -556,9 +523,7 @@ fn congestion_that_is_told_is_answered() {
     drop(lone.sent());
     let data = lone.header(Flags::ACK, 1, 1);
     let payload = lone.pool.copy_from(0, b"x").unwrap();
-    lone.machine
-        .segment(lone.now, &data, Some(payload), true)
-        .unwrap();
+    lone.machine.segment(lone.now, &data, Some(payload), true).unwrap();
     let sent = lone.wait(Duration::from_secs(1));
     assert!(sent[0].0.flags.has(Flags::ECE));
     lone.write(&pattern(1000, 1));
@@ -573,9 +538,5 @@ fn congestion_that_is_told_is_answered() {
 
 #[test]
 fn the_machine_is_small() {
-    assert!(
-        size_of::<Connection>() <= 1536,
-        "{}",
-        size_of::<Connection>()
-    );
+    assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());
 }

@@ -51,11 +51,8 @@ fn the_end_goes_with_a_run() {
 
 #[test]
 fn a_lost_segment_of_a_run_goes_again_alone() {
-    let mut lone = Lone::new(Settings {
-        window_scale: false,
-        timestamps: false,
-        ..Settings::default()
-    });
+    let mut lone =
+        Lone::new(Settings { window_scale: false, timestamps: false, ..Settings::default() });
     lone.machine.set_runs(true);
     lone.write(&pattern(10 * FULL, 1));
     assert_eq!(runs(&mut lone).len(), 1);
@@ -90,20 +87,13 @@ fn runs_that_arrive_count_by_their_segments() {
 fn a_run_goes_faster_through_no_window_than_its_segments() {
     let octets = 400_000;
     let sent = |runs| {
-        let faults = Faults {
-            runs,
-            ..Faults::default()
-        };
+        let faults = Faults { runs, ..Faults::default() };
         let mut channel = Channel::new(1, faults);
         channel.write(Side::A, &pattern(octets, 1));
         channel.run();
         assert_eq!(channel.got(Side::B).len(), octets);
-        let data = channel
-            .log
-            .iter()
-            .filter(|(_, side, _, data)| *side == Side::A && *data > 0);
-        data.map(|(at, _, header, data)| (*at, header.seq, *data))
-            .collect::<Vec<_>>()
+        let data = channel.log.iter().filter(|(_, side, _, data)| *side == Side::A && *data > 0);
+        data.map(|(at, _, header, data)| (*at, header.seq, *data)).collect::<Vec<_>>()
     };
     assert_eq!(sent(true), sent(false));
 }

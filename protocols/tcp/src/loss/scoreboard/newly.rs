@@ -79,11 +79,7 @@ impl Newly {
     }
 
     pub(crate) fn with_echo(self, echoed: Option<Time>, tick: Duration) -> Newly {
-        Newly {
-            echoed,
-            tick,
-            ..self
-        }
+        Newly { echoed, tick, ..self }
     }
 
     pub(crate) fn with_rtt_min(self, rtt_min: Option<Duration>) -> Newly {
@@ -96,8 +92,7 @@ impl Newly {
 
     /// Whether the peer echoes a timestamp from before `sent`, the clock's ticks granted.
     pub(crate) fn echoes_before(&self, sent: Time) -> bool {
-        self.echoed
-            .is_some_and(|echoed| echoed.after(self.tick) <= sent)
+        self.echoed.is_some_and(|echoed| echoed.after(self.tick) <= sent)
     }
 
     #[inline]
@@ -109,16 +104,10 @@ impl Newly {
         }
         let end = segment.end();
         if segment.is_original() {
-            let times = if cumulatively {
-                &mut self.acked
-            } else {
-                &mut self.sacked
-            };
+            let times = if cumulatively { &mut self.acked } else { &mut self.sacked };
             *times = Some((times.map_or(segment.sent, |(first, _)| first), segment.sent));
             self.reordered |= end.before(self.fack);
-            self.original |= self
-                .recover
-                .is_some_and(|recover| end.at_or_before(recover));
+            self.original |= self.recover.is_some_and(|recover| end.at_or_before(recover));
         } else {
             self.resent = true;
             self.resent_at = self.resent_at.max(Some(segment.sent));
@@ -144,8 +133,6 @@ impl Newly {
     fn is_about_last_transmission(&self, segment: &Segment) -> bool {
         segment.is_original()
             || (!self.echoes_before(segment.sent)
-                && self
-                    .rtt_min
-                    .is_none_or(|min| self.now.since(segment.sent) >= min))
+                && self.rtt_min.is_none_or(|min| self.now.since(segment.sent) >= min))
     }
 }

@@ -146,10 +146,7 @@ impl List {
 
     pub(super) fn unlink(&mut self, ring: &mut Ring, id: u32) {
         let &Segment { previous, next, .. } = ring.at(id);
-        let (previous, next) = (
-            (previous != id).then_some(previous),
-            (next != id).then_some(next),
-        );
+        let (previous, next) = ((previous != id).then_some(previous), (next != id).then_some(next));
         match previous {
             Some(previous) => ring.at_mut(previous).next = next.unwrap_or(previous),
             None => self.head = next,

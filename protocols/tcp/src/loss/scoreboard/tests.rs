@@ -57,11 +57,7 @@ struct Model {
 
 impl Model {
     fn octets(&self, state: State) -> u32 {
-        self.segments
-            .iter()
-            .filter(|s| s.state == state)
-            .map(|s| s.end.since(s.start))
-            .sum()
+        self.segments.iter().filter(|s| s.state == state).map(|s| s.end.since(s.start)).sum()
     }
 
     fn acknowledge(&mut self, ack: Seq) {
@@ -106,17 +102,9 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
     match step {
         Step::Send(octets) => {
             let (start, end) = (model.nxt, model.nxt + octets);
-            assert_eq!(
-                board.sent(octets, now, Stamp::default()),
-                model.segments.len() < 40
-            );
+            assert_eq!(board.sent(octets, now, Stamp::default()), model.segments.len() < 40);
             if model.segments.len() < 40 {
-                model.segments.push(Known {
-                    start,
-                    end,
-                    sent: now,
-                    state: State::InFlight,
-                });
+                model.segments.push(Known { start, end, sent: now, state: State::InFlight });
                 model.nxt = end;
             }
         }
@@ -125,11 +113,7 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
                 assert_eq!(model.octets(State::Lost), 0);
                 return;
             };
-            let known = model
-                .segments
-                .iter_mut()
-                .find(|s| s.start == start)
-                .unwrap();
+            let known = model.segments.iter_mut().find(|s| s.start == start).unwrap();
             assert_eq!((known.state, known.end), (State::Lost, start + octets));
             (known.state, known.sent) = (State::InFlight, now);
             assert_eq!(board.resent(start, now, Stamp::default()), Some(octets));
@@ -140,10 +124,7 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
             model.acknowledge(ack);
         }
         Step::Sack(from, to) => {
-            let block = SackBlock {
-                start: model.part(from),
-                end: model.part(to),
-            };
+            let block = SackBlock { start: model.part(from), end: model.part(to) };
             sack(model, board, newly, block);
         }
         Step::SackSegments(from, count) => {
@@ -151,10 +132,7 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
                 return;
             };
             let last = (from + count).min(model.segments.len()) - 1;
-            let block = SackBlock {
-                start: first.start,
-                end: model.segments[last].end,
-            };
+            let block = SackBlock { start: first.start, end: model.segments[last].end };
             sack(model, board, newly, block);
         }
         Step::LoseOlder(ms) => {
@@ -223,18 +201,12 @@ fn filled(segments: u32) -> (Scoreboard, Newly) {
     for _ in 0..segments {
         assert!(board.sent(100, Time::from_ms(1), Stamp::default()));
     }
-    assert!(
-        !board.sent(100, Time::from_ms(1), Stamp::default()),
-        "it is full"
-    );
+    assert!(!board.sent(100, Time::from_ms(1), Stamp::default()), "it is full");
     (board, Newly::new(Time::from_ms(2), START))
 }
 
 fn block(from: u32, to: u32) -> SackBlock {
-    SackBlock {
-        start: START + from * 100,
-        end: START + to * 100,
-    }
+    SackBlock { start: START + from * 100, end: START + to * 100 }
 }
 
 /// Whatever blocks a peer sends again and again, the work is for what is new in them.
@@ -247,19 +219,11 @@ fn work_is_bounded_whatever_the_blocks() {
         |n, all| block(all - 1 - n, all),
         |n, all| block(1 + n, all),
         |n, all| {
-            if n % 2 == 0 {
-                block(1, all)
-            } else {
-                block(1 + n * 7 % (all - 1), all)
-            }
+            if n % 2 == 0 { block(1, all) } else { block(1 + n * 7 % (all - 1), all) }
         },
         |n, all| {
             // First every second one, then all together.
-            if n < all / 2 {
-                block(2 * n + 1, 2 * n + 2)
-            } else {
-                block(1 + n % 50, all)
-            }
+            if n < all / 2 { block(2 * n + 1, 2 * n + 2) } else { block(1 + n % 50, all) }
         },
     ];
     for (number, pattern) in patterns.iter().enumerate() {
@@ -268,11 +232,7 @@ fn work_is_bounded_whatever_the_blocks() {
             board.sack(pattern(n, segments), &mut newly);
         }
         board.check();
-        assert!(
-            board.steps < u64::from(segments) * 14,
-            "pattern {number}: {}",
-            board.steps
-        );
+        assert!(board.steps < u64::from(segments) * 14, "pattern {number}: {}", board.steps);
     }
 }
 
@@ -282,10 +242,7 @@ fn blocks_outside_are_refused() {
     for bad in [block(5, 5), block(6, 5), block(5, 11), block(11, 12)] {
         assert!(!board.sack(bad, &mut newly), "{bad:?}");
     }
-    let below = SackBlock {
-        start: START - 100,
-        end: START + 100,
-    };
+    let below = SackBlock { start: START - 100, end: START + 100 };
     assert!(!board.sack(below, &mut newly));
     assert_eq!((board.sacked_octets(), newly.delivered_octets), (0, 0));
 }
@@ -293,10 +250,7 @@ fn blocks_outside_are_refused() {
 #[test]
 fn part_of_a_segment_is_not_sacked() {
     let (mut board, mut newly) = filled(10);
-    let block = SackBlock {
-        start: START + 150,
-        end: START + 450,
-    };
+    let block = SackBlock { start: START + 150, end: START + 450 };
     assert!(board.sack(block, &mut newly));
     assert_eq!(board.sacked_octets(), 200);
 }
@@ -309,20 +263,9 @@ fn lost_segments_go_in_order_after_a_timeout() {
     board.order_lost();
     for n in [0, 1, 3, 4, 5] {
         assert_eq!(board.next_lost(), Some((START + n * 100, 100)));
-        assert_eq!(
-            board.resent(START + n * 100, Time::from_ms(9), Stamp::default()),
-            Some(100)
-        );
+        assert_eq!(board.resent(START + n * 100, Time::from_ms(9), Stamp::default()), Some(100));
     }
     assert_eq!(board.next_lost(), None);
-    assert_eq!(
-        board.resent(START + 200, Time::from_ms(9), Stamp::default()),
-        None,
-        "sacked"
-    );
-    assert_eq!(
-        board.resent(START + 50, Time::from_ms(9), Stamp::default()),
-        None,
-        "no start"
-    );
+    assert_eq!(board.resent(START + 200, Time::from_ms(9), Stamp::default()), None, "sacked");
+    assert_eq!(board.resent(START + 50, Time::from_ms(9), Stamp::default()), None, "no start");
 }

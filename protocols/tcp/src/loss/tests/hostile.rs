@@ -11,19 +11,9 @@ use xk_core::Time;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Pump {
-        octets: u32,
-        is_limited: bool,
-    },
-    Ack {
-        part: u32,
-        blocks: Vec<(u32, u32)>,
-        echo_ms: Option<u64>,
-        flags: u8,
-    },
-    Timer {
-        is_late: bool,
-    },
+    Pump { octets: u32, is_limited: bool },
+    Ack { part: u32, blocks: Vec<(u32, u32)>, echo_ms: Option<u64>, flags: u8 },
+    Timer { is_late: bool },
     SetMss(u32, bool),
     Probe,
 }
@@ -40,12 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
         proptest::option::of(0..10_000_u64),
         any::<u8>(),
     )
-        .prop_map(|(part, blocks, echo_ms, flags)| Step::Ack {
-            part,
-            blocks,
-            echo_ms,
-            flags,
-        });
+        .prop_map(|(part, blocks, echo_ms, flags)| Step::Ack { part, blocks, echo_ms, flags });
     let step = prop_oneof![
         4 => (1..3 * MSS, any::<bool>())
             .prop_map(|(octets, is_limited)| Step::Pump { octets, is_limited }),
@@ -74,12 +59,7 @@ fn apply(recovery: &mut Recovery, step: &Step, now: Time) {
                 recovery.limited_by_application();
             }
         }
-        Step::Ack {
-            part,
-            blocks,
-            echo_ms,
-            flags,
-        } => {
+        Step::Ack { part, blocks, echo_ms, flags } => {
             let part = if *part > 1000 { 0 } else { *part };
             let ack = una + (u64::from(nxt.since(una)) * u64::from(part) / 1000) as u32;
             let at = |offset: u32| ack + offset.wrapping_mul(MSS / 2);

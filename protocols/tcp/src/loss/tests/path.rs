@@ -53,10 +53,7 @@ impl Path {
     }
 
     pub(super) fn loss_percent(self, percent: u32) -> Path {
-        Path {
-            loss_ppm: percent * 10_000,
-            ..self
-        }
+        Path { loss_ppm: percent * 10_000, ..self }
     }
 }
 
@@ -110,20 +107,13 @@ impl Receiver {
             dsack = Some(SackBlock { start, end });
         } else if start.at_or_before(self.rcv_nxt) {
             self.rcv_nxt = end;
-            while let Some(at) = self
-                .beyond
-                .iter()
-                .position(|b| b.start.at_or_before(self.rcv_nxt))
+            while let Some(at) = self.beyond.iter().position(|b| b.start.at_or_before(self.rcv_nxt))
             {
                 self.rcv_nxt = self.rcv_nxt.max(self.beyond.remove(at).end);
             }
         } else {
             let mut joined = SackBlock { start, end };
-            if self
-                .beyond
-                .iter()
-                .any(|b| b.start.at_or_before(start) && end.at_or_before(b.end))
-            {
+            if self.beyond.iter().any(|b| b.start.at_or_before(start) && end.at_or_before(b.end)) {
                 dsack = Some(joined);
             }
             self.beyond.retain(|b| {
@@ -145,11 +135,7 @@ impl Receiver {
     fn answer(&mut self, dsack: Option<SackBlock>) -> AckSegment {
         self.unacknowledged = 0;
         self.last_ack = self.rcv_nxt;
-        let sack = dsack
-            .into_iter()
-            .chain(self.beyond.iter().copied())
-            .take(3)
-            .collect();
+        let sack = dsack.into_iter().chain(self.beyond.iter().copied()).take(3).collect();
         AckSegment {
             ack: self.rcv_nxt,
             sack,
@@ -185,12 +171,7 @@ pub(super) const MSS: u32 = 1448;
 
 #[derive(Debug)]
 enum What {
-    Segment {
-        start: Seq,
-        end: Seq,
-        ts: Time,
-        marked: bool,
-    },
+    Segment { start: Seq, end: Seq, ts: Time, marked: bool },
     Ack(AckSegment),
     DelayedAck,
     Wake,
@@ -251,13 +232,7 @@ pub(super) struct Wish<'a> {
 
 impl Wish<'_> {
     pub(super) fn endless(congestion: &str) -> Wish<'_> {
-        Wish {
-            congestion,
-            octets: None,
-            is_sack: true,
-            has_timestamps: true,
-            begins: Time::ZERO,
-        }
+        Wish { congestion, octets: None, is_sack: true, has_timestamps: true, begins: Time::ZERO }
     }
 }
 
@@ -279,10 +254,7 @@ impl World {
     pub(super) fn add(&mut self, wish: Wish<'_>) -> usize {
         // Close to where numbers go round.
         let iss = Seq(u32::MAX - 100 * MSS);
-        let config = Config {
-            mss_octets: MSS,
-            ..Config::default()
-        };
+        let config = Config { mss_octets: MSS, ..Config::default() };
         let mut recovery = Recovery::new(config, by_name(wish.congestion, MSS).unwrap(), iss);
         recovery.sent(1, wish.begins).unwrap();
         let index = self.flows.len();
@@ -305,24 +277,15 @@ impl World {
             has_timestamps: wish.has_timestamps,
             wake_at: None,
         });
-        let syn_ack = AckSegment {
-            ack: iss + 1,
-            sack: Vec::new(),
-            echoed: wish.begins,
-            ece: false,
-        };
+        let syn_ack =
+            AckSegment { ack: iss + 1, sack: Vec::new(), echoed: wish.begins, ece: false };
         self.push(wish.begins + self.path.delay * 2, index, What::Ack(syn_ack));
         index
     }
 
     fn push(&mut self, at: Time, flow: usize, what: What) {
         self.order += 1;
-        self.events.push(Reverse(Event {
-            at,
-            order: self.order,
-            flow,
-            what,
-        }));
+        self.events.push(Reverse(Event { at, order: self.order, flow, what }));
     }
 
     /// Goes on until `end`, or until nothing happens any more.
@@ -343,12 +306,7 @@ impl World {
     fn happen(&mut self, index: usize, what: What) {
         let now = self.now;
         match what {
-            What::Segment {
-                start,
-                end,
-                ts,
-                marked,
-            } => {
+            What::Segment { start, end, ts, marked } => {
                 let flow = &mut self.flows[index];
                 match flow.receiver.segment(start, end, ts, marked) {
                     Some(ack) => self.answer(index, ack),
@@ -485,9 +443,7 @@ impl World {
         }
         let takes = Duration::from_nanos(u64::from(octets) * 1_000_000_000 / path.octets_per_s);
         self.idle_at = self.idle_at.max(now) + takes;
-        let gone = path
-            .outage
-            .is_some_and(|(from, to)| now >= from && now < to);
+        let gone = path.outage.is_some_and(|(from, to)| now >= from && now < to);
         if gone || self.chance.hits(path.loss_ppm) {
             self.lost += 1;
             return;
@@ -498,12 +454,7 @@ impl World {
         }
         let marked = path.mark_octets.is_some_and(|mark| queued >= mark);
         let ts = floor_ms(now);
-        let segment = || What::Segment {
-            start,
-            end: start + octets,
-            ts,
-            marked,
-        };
+        let segment = || What::Segment { start, end: start + octets, ts, marked };
         self.push(at, index, segment());
         if self.chance.hits(path.duplicate_ppm) {
             self.push(at + Duration::from_micros(10), index, segment());

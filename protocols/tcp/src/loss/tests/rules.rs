@@ -6,11 +6,7 @@ use crate::loss::{Ack, Due, Lost, Phase, Recovery, Timer};
 use core::time::Duration;
 
 fn duplicate(ack: Seq) -> Ack<'static> {
-    Ack {
-        duplicate: true,
-        waiting: true,
-        ..Ack::plain(ack)
-    }
+    Ack { duplicate: true, waiting: true, ..Ack::plain(ack) }
 }
 
 fn resend_all(recovery: &mut Recovery, ms: u64) -> u32 {
@@ -31,10 +27,7 @@ fn limited_transmit() {
         assert_eq!(recovery.may_send(at(100)), 0);
         for n in 1..=2 {
             recovery.acknowledge(&sacked(seq(0), &[block(1, 1 + n)]), at(200));
-            assert_eq!(
-                (recovery.may_send(at(200)), recovery.phase()),
-                (MSS, Phase::Open)
-            );
+            assert_eq!((recovery.may_send(at(200)), recovery.phase()), (MSS, Phase::Open));
             send(&mut recovery, 1, at(200));
         }
     }
@@ -50,41 +43,17 @@ fn newreno_repairs_one_hole_a_round_trip() {
     }
     assert_eq!(recovery.phase(), Phase::Open);
     let acked = recovery.acknowledge(&duplicate(seq(0)), at(200));
-    assert_eq!(
-        (recovery.phase(), acked.lost_octets),
-        (Phase::Recovery, MSS)
-    );
+    assert_eq!((recovery.phase(), acked.lost_octets), (Phase::Recovery, MSS));
     assert_eq!(recovery.congestion().threshold(), 5 * MSS);
-    assert_eq!(
-        recovery.next_lost(at(200)),
-        Some(Lost {
-            start: seq(0),
-            octets: MSS
-        })
-    );
+    assert_eq!(recovery.next_lost(at(200)), Some(Lost { start: seq(0), octets: MSS }));
     assert_eq!(resend_all(&mut recovery, 200), 1);
     // Segment 4 is missing as well.
-    let acked = recovery.acknowledge(
-        &Ack {
-            waiting: true,
-            ..Ack::plain(seq(4))
-        },
-        at(300),
-    );
-    assert_eq!(
-        (recovery.phase(), acked.lost_octets),
-        (Phase::Recovery, MSS)
-    );
-    assert_eq!(
-        recovery.next_lost(at(300)).map(|lost| lost.start),
-        Some(seq(4))
-    );
+    let acked = recovery.acknowledge(&Ack { waiting: true, ..Ack::plain(seq(4)) }, at(300));
+    assert_eq!((recovery.phase(), acked.lost_octets), (Phase::Recovery, MSS));
+    assert_eq!(recovery.next_lost(at(300)).map(|lost| lost.start), Some(seq(4)));
     assert_eq!(resend_all(&mut recovery, 300), 1);
     recovery.acknowledge(&Ack::plain(seq(10)), at(400));
-    assert_eq!(
-        (recovery.phase(), recovery.window()),
-        (Phase::Open, 5 * MSS)
-    );
+    assert_eq!((recovery.phase(), recovery.window()), (Phase::Open, 5 * MSS));
     assert_eq!(recovery.counters().timeouts, 0);
 }
 
@@ -114,10 +83,7 @@ fn the_reordering_window_ends_by_timer() {
     assert_eq!(recovery.on_timer(at(224), false), Due::Nothing);
     assert_eq!(recovery.on_timer(at(225), false), Due::Send);
     assert_eq!(recovery.phase(), Phase::Recovery);
-    assert_eq!(
-        recovery.next_lost(at(225)).map(|lost| lost.start),
-        Some(seq(0))
-    );
+    assert_eq!(recovery.next_lost(at(225)).map(|lost| lost.start), Some(seq(0)));
 }
 
 /// RFC 8985, section 6.2, steps 3 and 4: once reordering was seen three sacked segments decide nothing, and each round trip with
@@ -153,14 +119,8 @@ fn a_lost_repair_is_found() {
     send(&mut recovery, 1, at(210));
     let acked = recovery.acknowledge(&sacked(seq(0), &[block(1, 11)]), at(310));
     assert_eq!(acked.lost_octets, MSS);
-    assert_eq!(
-        recovery.next_lost(at(310)).map(|lost| lost.start),
-        Some(seq(0))
-    );
-    assert_eq!(
-        (recovery.counters().timeouts, recovery.counters().recoveries),
-        (0, 1)
-    );
+    assert_eq!(recovery.next_lost(at(310)).map(|lost| lost.start), Some(seq(0)));
+    assert_eq!((recovery.counters().timeouts, recovery.counters().recoveries), (0, 1));
 }
 
 /// RFC 8985, sections 7.2 and 7.3: two round trips after the last send the last segment goes again.
@@ -170,24 +130,12 @@ fn a_tail_is_probed() {
     send(&mut recovery, 4, at(100));
     assert_eq!(recovery.timer(false), Some((Timer::Probe, at(300))));
     let due = recovery.on_timer(at(300), false);
-    assert_eq!(
-        due,
-        Due::ResendProbe(Lost {
-            start: seq(3),
-            octets: MSS
-        })
-    );
+    assert_eq!(due, Due::ResendProbe(Lost { start: seq(3), octets: MSS }));
     assert!(recovery.resent(seq(3), at(300)));
-    assert_eq!(
-        recovery.timer(false),
-        Some((Timer::Retransmission, at(600)))
-    );
+    assert_eq!(recovery.timer(false), Some((Timer::Retransmission, at(600))));
     // The first three are lost: the probe's acknowledgment tells.
     let acked = recovery.acknowledge(&sacked(seq(0), &[block(3, 4)]), at(400));
-    assert_eq!(
-        (acked.lost_octets, recovery.phase()),
-        (3 * MSS, Phase::Recovery)
-    );
+    assert_eq!((acked.lost_octets, recovery.phase()), (3 * MSS, Phase::Recovery));
 }
 
 /// RFC 8985, section 7.3: new data, if there are any, make the better probe.
@@ -213,10 +161,7 @@ fn what_a_probe_repaired_is_answered() {
         let before = recovery.window();
         let (timer, when) = recovery.timer(false).unwrap();
         assert_eq!((timer, recovery.phase()), (Timer::Probe, Phase::Open));
-        assert!(matches!(
-            recovery.on_timer(when, false),
-            Due::ResendProbe(_)
-        ));
+        assert!(matches!(recovery.on_timer(when, false), Due::ResendProbe(_)));
         assert!(recovery.resent(seq(9), when));
         let later = when.after(Duration::from_millis(100));
         recovery.acknowledge(&Ack::plain(seq(10)), later);
@@ -224,17 +169,9 @@ fn what_a_probe_repaired_is_answered() {
             recovery.acknowledge(&sacked(seq(10), &[block(9, 10)]), later);
         }
         send(&mut recovery, 1, later);
-        recovery.acknowledge(
-            &Ack::plain(seq(11)),
-            later.after(Duration::from_millis(100)),
-        );
+        recovery.acknowledge(&Ack::plain(seq(11)), later.after(Duration::from_millis(100)));
         let is_reduced = recovery.window() < before;
-        assert_eq!(
-            is_reduced,
-            !reported,
-            "{window} {before} {}",
-            recovery.window()
-        );
+        assert_eq!(is_reduced, !reported, "{window} {before} {}", recovery.window());
     }
 }
 
@@ -244,42 +181,18 @@ fn a_spurious_timeout_is_undone() {
     for is_sack in [false, true] {
         let mut recovery = connected(is_sack);
         send(&mut recovery, 10, at(100));
-        recovery.acknowledge(
-            &Ack {
-                waiting: true,
-                ..Ack::plain(seq(2))
-            },
-            at(200),
-        );
+        recovery.acknowledge(&Ack { waiting: true, ..Ack::plain(seq(2)) }, at(200));
         let (window, threshold) = (recovery.window(), recovery.congestion().threshold());
         send(&mut recovery, 4, at(200));
         time_out(&mut recovery);
-        assert_eq!(
-            (recovery.window(), resend_all(&mut recovery, 900)),
-            (MSS, 1)
-        );
-        recovery.acknowledge(
-            &Ack {
-                waiting: true,
-                ..Ack::plain(seq(4))
-            },
-            at(950),
-        );
+        assert_eq!((recovery.window(), resend_all(&mut recovery, 900)), (MSS, 1));
+        recovery.acknowledge(&Ack { waiting: true, ..Ack::plain(seq(4)) }, at(950));
         assert_eq!(recovery.next_lost(at(950)), None, "new data go first");
         assert!(recovery.may_send(at(950)) >= 2 * MSS);
         send(&mut recovery, 2, at(950));
-        let acked = recovery.acknowledge(
-            &Ack {
-                waiting: true,
-                ..Ack::plain(seq(6))
-            },
-            at(951),
-        );
+        let acked = recovery.acknowledge(&Ack { waiting: true, ..Ack::plain(seq(6)) }, at(951));
         assert!(acked.undone, "SACK {is_sack}");
-        assert_eq!(
-            (recovery.phase(), recovery.board().lost_octets()),
-            (Phase::Open, 0)
-        );
+        assert_eq!((recovery.phase(), recovery.board().lost_octets()), (Phase::Open, 0));
         assert!(recovery.window() >= window);
         assert_eq!(recovery.congestion().threshold(), threshold);
     }
@@ -304,21 +217,12 @@ fn a_true_timeout_goes_on() {
     send(&mut recovery, 10, at(100));
     time_out(&mut recovery);
     assert_eq!(resend_all(&mut recovery, 500), 1);
-    recovery.acknowledge(
-        &Ack {
-            waiting: true,
-            ..Ack::plain(seq(1))
-        },
-        at(600),
-    );
+    recovery.acknowledge(&Ack { waiting: true, ..Ack::plain(seq(1)) }, at(600));
     send(&mut recovery, 2, at(600));
     let acked = recovery.acknowledge(&duplicate(seq(1)), at(700));
     assert!(!acked.undone);
     assert_eq!(recovery.phase(), Phase::Timeout);
-    assert_eq!(
-        recovery.next_lost(at(700)).map(|lost| lost.start),
-        Some(seq(1))
-    );
+    assert_eq!(recovery.next_lost(at(700)).map(|lost| lost.start), Some(seq(1)));
 }
 
 /// RFC 3522, section 3.2: an echo from before the retransmission tells that the original arrived.
@@ -329,10 +233,7 @@ fn an_old_echo_undoes() {
     recovery.acknowledge(&sacked(seq(0), &[block(1, 10)]), at(200));
     assert_eq!(recovery.phase(), Phase::Recovery);
     assert_eq!(resend_all(&mut recovery, 200), 1);
-    let late = Ack {
-        echoed: Some(at(100)),
-        ..Ack::plain(seq(10))
-    };
+    let late = Ack { echoed: Some(at(100)), ..Ack::plain(seq(10)) };
     let acked = recovery.acknowledge(&late, at(210));
     assert!(acked.undone);
     assert_eq!(recovery.phase(), Phase::Open);
@@ -343,15 +244,8 @@ fn an_old_echo_undoes() {
     let (_, when) = recovery.timer(false).unwrap();
     recovery.on_timer(when, false);
     assert_eq!(resend_all(&mut recovery, when.as_ms()), 1);
-    let echo = Ack {
-        echoed: Some(when),
-        ..Ack::plain(seq(20))
-    };
-    assert!(
-        !recovery
-            .acknowledge(&echo, when.after(Duration::from_millis(100)))
-            .undone
-    );
+    let echo = Ack { echoed: Some(when), ..Ack::plain(seq(20)) };
+    assert!(!recovery.acknowledge(&echo, when.after(Duration::from_millis(100))).undone);
 }
 
 /// RFC 2018, section 8: a peer may forget what it sacked; after a timeout all goes again.
@@ -365,17 +259,8 @@ fn a_peer_that_reneges_gets_all_again() {
     assert!(recovery.board().has_reneged());
     time_out(&mut recovery);
     assert_eq!(recovery.counters().reneged, 1);
-    assert_eq!(
-        (
-            recovery.board().sacked_octets(),
-            recovery.board().lost_octets()
-        ),
-        (0, 4 * MSS)
-    );
-    assert_eq!(
-        recovery.next_lost(at(900)).map(|lost| lost.start),
-        Some(seq(1))
-    );
+    assert_eq!((recovery.board().sacked_octets(), recovery.board().lost_octets()), (0, 4 * MSS));
+    assert_eq!(recovery.next_lost(at(900)).map(|lost| lost.start), Some(seq(1)));
 }
 
 /// RFC 3168, section 6.1.2: one answer a window, and CWR with it.
@@ -383,11 +268,7 @@ fn a_peer_that_reneges_gets_all_again() {
 fn marks_are_answered_once_a_window() {
     let mut recovery = connected(true);
     send(&mut recovery, 10, at(100));
-    let marked = |n| Ack {
-        ece: true,
-        waiting: true,
-        ..Ack::plain(seq(n))
-    };
+    let marked = |n| Ack { ece: true, waiting: true, ..Ack::plain(seq(n)) };
     assert!(recovery.acknowledge(&marked(2), at(200)).cwr);
     assert_eq!(recovery.window(), 4 * MSS);
     assert!(!recovery.acknowledge(&marked(6), at(201)).cwr);
@@ -403,10 +284,7 @@ fn a_smaller_path_is_no_congestion() {
     let mut recovery = connected(true);
     send(&mut recovery, 10, at(100));
     recovery.set_mss(MSS / 2, true);
-    assert_eq!(
-        (recovery.window(), recovery.board().lost_octets()),
-        (10 * MSS, 10 * MSS)
-    );
+    assert_eq!((recovery.window(), recovery.board().lost_octets()), (10 * MSS, 10 * MSS));
     assert_eq!(resend_all(&mut recovery, 110), 10);
     recovery.acknowledge(&Ack::plain(seq(10)), at(210));
     assert_eq!(recovery.phase(), Phase::Open);
@@ -439,19 +317,13 @@ fn an_idle_connection_begins_anew() {
 #[test]
 fn a_lost_syn_leaves_one_segment() {
     let mut recovery = super::fresh();
-    assert_eq!(
-        recovery.timer(false),
-        Some((Timer::Retransmission, at(1000)))
-    );
+    assert_eq!(recovery.timer(false), Some((Timer::Retransmission, at(1000))));
     assert_eq!(recovery.on_timer(at(1000), false), Due::Timeout(1));
     assert_eq!(resend_all(&mut recovery, 1000), 1);
     recovery.acknowledge(&Ack::plain(Seq(1)), at(1100));
     recovery.established(MSS, true, at(1100));
     assert_eq!((recovery.window(), recovery.phase()), (MSS, Phase::Open));
-    assert_eq!(
-        (recovery.rtt().smoothed(), recovery.rtt().rto()),
-        (None, Duration::from_secs(3))
-    );
+    assert_eq!((recovery.rtt().smoothed(), recovery.rtt().rto()), (None, Duration::from_secs(3)));
 }
 
 /// What a peer may say without sense is counted, and changes nothing.
@@ -463,18 +335,8 @@ fn nonsense_is_counted() {
     assert_eq!((acked.sacked_octets, acked.dsack), (0, false));
     let blocks = [block(3, 9), block(2, 1), block(7, 8)];
     recovery.acknowledge(&sacked(seq(0), &blocks), at(200));
-    assert!(
-        recovery.counters().bad_sacks >= 3,
-        "{:?}",
-        recovery.counters()
-    );
-    assert_eq!(
-        (
-            recovery.board().sacked_octets(),
-            recovery.in_flight_octets()
-        ),
-        (0, 4 * MSS)
-    );
+    assert!(recovery.counters().bad_sacks >= 3, "{:?}", recovery.counters());
+    assert_eq!((recovery.board().sacked_octets(), recovery.in_flight_octets()), (0, 4 * MSS));
     assert!(!recovery.resent(seq(9), at(200)));
 }
 
@@ -507,10 +369,7 @@ fn a_timeout_always_resends() {
             assert!(recovery.resent(lost.start, when));
         }
     }
-    assert_eq!(
-        recovery.next_lost(when).map(|lost| lost.start),
-        Some(seq(0))
-    );
+    assert_eq!(recovery.next_lost(when).map(|lost| lost.start), Some(seq(0)));
 }
 
 /// An acknowledgment that answers a needless repair echoes what was echoed long ago: no round trip took so long.
@@ -527,16 +386,9 @@ fn an_echo_told_again_is_no_round_trip() {
     let back_offs = recovery.rtt().back_offs();
     assert!(back_offs >= 5);
     let blocks = [block(0, 1)];
-    let late = Ack {
-        echoed: Some(at(100)),
-        sack: &blocks,
-        ..Ack::plain(seq(2))
-    };
+    let late = Ack { echoed: Some(at(100)), sack: &blocks, ..Ack::plain(seq(2)) };
     let acked = recovery.acknowledge(&late, when.after(Duration::from_millis(100)));
     assert_eq!((acked.rtt, acked.dsack), (None, true));
     assert_eq!(recovery.rtt().smoothed(), Some(Duration::from_millis(100)));
-    assert_eq!(
-        recovery.rtt().back_offs().min(1),
-        recovery.rtt().back_offs()
-    );
+    assert_eq!(recovery.rtt().back_offs().min(1), recovery.rtt().back_offs());
 }

@@ -43,15 +43,9 @@ fn one_loss_in_a_hundred_costs_what_the_formulas_say() {
 
 #[test]
 fn cubic_beats_newreno_on_a_long_fat_path() {
-    let path = Path {
-        loss_ppm: 20,
-        ..Path::new(200, 200)
-    };
+    let path = Path { loss_ppm: 20, ..Path::new(200, 200) };
     let (newreno, cubic) = (percent(path, "newreno", 120), percent(path, "cubic", 120));
-    assert!(
-        cubic * 2 >= newreno * 3,
-        "CUBIC reaches {cubic} %, NewReno {newreno} %"
-    );
+    assert!(cubic * 2 >= newreno * 3, "CUBIC reaches {cubic} %, NewReno {newreno} %");
     let bbr = percent(path, "bbr", 60);
     assert!(bbr >= 85, "BBR reaches {bbr} %");
 }
@@ -62,25 +56,16 @@ fn equals_share_equally() {
         let mut world = World::new(Path::new(20, 40), 3);
         let flows: Vec<usize> = (0..4)
             .map(|n| {
-                world.add(Wish {
-                    begins: Time::from_ms(n * 137),
-                    ..Wish::endless(congestion)
-                })
+                world.add(Wish { begins: Time::from_ms(n * 137), ..Wish::endless(congestion) })
             })
             .collect();
         world.run_until(Time::from_s(120));
-        let rates: Vec<f64> = flows
-            .iter()
-            .map(|&flow| world.goodput(flow) as f64)
-            .collect();
+        let rates: Vec<f64> = flows.iter().map(|&flow| world.goodput(flow) as f64).collect();
         // Jain's index: one if all have the same, a quarter if one has all.
         let sum: f64 = rates.iter().sum();
         let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
         let fairness = sum * sum / (4.0 * squares);
-        std::println!(
-            "{congestion}: {rates:?} {fairness} dropped {}",
-            world.dropped
-        );
+        std::println!("{congestion}: {rates:?} {fairness} dropped {}", world.dropped);
         assert!(fairness > 0.85, "{congestion} {rates:?}");
         assert!(sum >= 2_500_000.0 * 0.93, "{congestion} {rates:?}");
     }
@@ -95,20 +80,10 @@ fn timeouts_are_rare() {
         let flow = world.add(Wish::endless(congestion));
         world.run_until(Time::from_s(60));
         let counters = *world.flows[flow].recovery.counters();
-        std::println!(
-            "{congestion}: {counters:?} lost {} dropped {}",
-            world.lost,
-            world.dropped
-        );
-        assert!(
-            counters.timeouts * 50 <= counters.recoveries.max(50),
-            "{congestion} {counters:?}"
-        );
+        std::println!("{congestion}: {counters:?} lost {} dropped {}", world.lost, world.dropped);
+        assert!(counters.timeouts * 50 <= counters.recoveries.max(50), "{congestion} {counters:?}");
         let needed = world.lost + world.dropped;
-        assert!(
-            counters.resent <= needed + needed / 20 + 5,
-            "{congestion} {counters:?} {needed}"
-        );
+        assert!(counters.resent <= needed + needed / 20 + 5, "{congestion} {counters:?} {needed}");
     }
 }
 
@@ -123,16 +98,9 @@ fn marks_are_answered() {
         let flow = world.add(Wish::endless(congestion));
         world.run_until(Time::from_s(30));
         let counters = *world.flows[flow].recovery.counters();
-        std::println!(
-            "{congestion}: {counters:?} {} {}",
-            world.dropped,
-            world.goodput(flow)
-        );
+        std::println!("{congestion}: {counters:?} {} {}", world.dropped, world.goodput(flow));
         assert_eq!((world.dropped, counters.resent), (0, 0), "{congestion}");
-        assert!(
-            counters.ecn > 0 && world.goodput(flow) > 1_000_000,
-            "{congestion} {counters:?}"
-        );
+        assert!(counters.ecn > 0 && world.goodput(flow) > 1_000_000, "{congestion} {counters:?}");
     }
 }
 
@@ -141,16 +109,9 @@ fn marks_are_answered() {
 fn a_stall_is_undone() {
     for (is_sack, has_timestamps) in [(true, true), (true, false), (false, true), (false, false)] {
         let stall = Some((Time::from_ms(10_000), Time::from_ms(11_500)));
-        let path = Path {
-            stall,
-            ..Path::new(10, 40)
-        };
+        let path = Path { stall, ..Path::new(10, 40) };
         let mut world = World::new(path, 5);
-        let flow = world.add(Wish {
-            is_sack,
-            has_timestamps,
-            ..Wish::endless("newreno")
-        });
+        let flow = world.add(Wish { is_sack, has_timestamps, ..Wish::endless("newreno") });
         world.run_until(Time::from_ms(9_990));
         let before = world.flows[flow].recovery.congestion().threshold();
         world.run_until(Time::from_ms(12_500));
@@ -161,10 +122,7 @@ fn a_stall_is_undone() {
             recovery.window()
         );
         assert!(recovery.counters().timeouts > 0);
-        assert!(
-            recovery.counters().undone > 0,
-            "SACK {is_sack}, timestamps {has_timestamps}"
-        );
+        assert!(recovery.counters().undone > 0, "SACK {is_sack}, timestamps {has_timestamps}");
         assert!(recovery.window() >= before.min(5 * MSS));
     }
 }

@@ -78,15 +78,11 @@ pub(crate) fn calls_c_programs(wire: Wire) {
         "sunselect: the peer refused the call: credentials too weak"
     );
     let nobody = call(&stack, "sunprog", at(PORT + 1, 1, 0), Vec::new());
-    assert_eq!(
-        refused(nobody),
-        "reqrep: nobody takes calls there: the port is unreachable"
-    );
+    assert_eq!(refused(nobody), "reqrep: nobody takes calls there: the port is unreachable");
     let _status = end(&server);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene
-        .judge(&[("Connection reset", "a server that ends")]);
+    lan.scene.judge(&[("Connection reset", "a server that ends")]);
 }
 
 /// Without a port, rpcbind is asked for it, in every version; and again after the server has moved.
@@ -101,10 +97,7 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     let id = binder.id().to_string();
     let path = program("server");
     for _ in 0..2 {
-        let server = lan
-            .linux
-            .spawn(&beside(&id, &[&path, "0", "register"]))
-            .unwrap();
+        let server = lan.linux.spawn(&beside(&id, &[&path, "0", "register"])).unwrap();
         server.wait_for("ready", PATIENCE).unwrap();
         for layer in ["portmap2", "portmap3", "portmap4"] {
             let sum = call(&stack, layer, at(0, 1, 2), octets(&[2, -5]));
@@ -186,10 +179,7 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     stack.assert_drops_only(&["reqrep: no such call", "reqrep: repeated reply"]);
     drop(stack);
     scene.judge(&[]);
-    let asked = scene.count(
-        "ours.pcapng",
-        "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255",
-    );
+    let asked = scene.count("ours.pcapng", "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255");
     // What others have executed rpcbind sends from a port of its own, which is not taken for ONC RPC here.
     let answered = scene.count("ours.pcapng", "udp && ip.dst == 10.9.0.2");
     assert!(asked >= 4 && answered >= 8, "{asked} {answered}");

@@ -77,23 +77,15 @@ fn make(folder: &Path) -> Result<(), String> {
     };
     let path = |name: &str| sources.join(name).display().to_string();
     std::fs::copy(path("trial.x"), folder.join("trial.x")).map_err(|e| e.to_string())?;
-    for (kind, file) in [
-        ("-h", "trial.h"),
-        ("-c", "trial_xdr.c"),
-        ("-m", "trial_svc.c"),
-    ] {
+    for (kind, file) in [("-h", "trial.h"), ("-c", "trial_xdr.c"), ("-m", "trial_svc.c")] {
         run("rpcgen", &["-C", kind, "-o", file, "trial.x"])?;
     }
     let flags = ["-O1", "-I.", "-I/usr/include/tirpc", "-o"];
-    for (name, others) in [
-        ("server", &["trial_svc.c", "trial_xdr.c"][..]),
-        ("client", &["trial_xdr.c"]),
-    ] {
+    for (name, others) in
+        [("server", &["trial_svc.c", "trial_xdr.c"][..]), ("client", &["trial_xdr.c"])]
+    {
         let source = path(&format!("{name}.c"));
-        run(
-            "cc",
-            &[&flags[..], &[name, &source], others, &["-ltirpc"]].concat(),
-        )?;
+        run("cc", &[&flags[..], &[name, &source], others, &["-ltirpc"]].concat())?;
     }
     Ok(())
 }
@@ -119,9 +111,7 @@ pub(crate) use needs_rpc;
 
 /// Starts the C server at `port` in `space`, and gives it with its ports for UDP and TCP.
 pub(crate) fn serve(space: &Space, port: u16) -> Running {
-    let server = space
-        .spawn(&[&program("server"), &port.to_string()])
-        .unwrap();
+    let server = space.spawn(&[&program("server"), &port.to_string()]).unwrap();
     server.wait_for("ready", PATIENCE).unwrap();
     server
 }
@@ -132,10 +122,7 @@ pub(crate) fn call(space: &Space, transport: &str, host: &str, port: u16, calls:
     let mut line = vec![client.as_str(), transport, host, &port];
     line.extend(calls.iter().map(|(call, _)| *call));
     let said = space.exec(&line).unwrap();
-    let meant: Vec<String> = calls
-        .iter()
-        .map(|(c, what)| format!("{c} = {what}"))
-        .collect();
+    let meant: Vec<String> = calls.iter().map(|(c, what)| format!("{c} = {what}")).collect();
     let said: Vec<&str> = said.lines().collect();
     assert_eq!(said, meant, "over {transport}");
 }
@@ -147,9 +134,7 @@ pub(crate) fn rpcbind(space: &Space, options: &str) -> Running {
         "mount -t tmpfs tmpfs /run && rpcbind -f {options} & binder=$!; trap 'kill $binder; wait $binder' TERM; \
          until rpcinfo -p 127.0.0.1 > /dev/null 2>&1; do sleep 0.02; done; echo ready; wait"
     );
-    let running = space
-        .spawn(&["unshare", "-m", "sh", "-c", &script])
-        .unwrap();
+    let running = space.spawn(&["unshare", "-m", "sh", "-c", &script]).unwrap();
     running.wait_for("ready", PATIENCE).unwrap();
     running
 }

@@ -20,10 +20,7 @@ fn start(lan: &Lan, portmap: &str) -> Stack {
 }
 
 fn start_on(lan: &Lan, layers: &str, portmap: &str) -> Stack {
-    let stack = lan.start(
-        "",
-        &format!("{layers}portmap sunprog transports=\"both\" {portmap}\n"),
-    );
+    let stack = lan.start("", &format!("{layers}portmap sunprog transports=\"both\" {portmap}\n"));
     trial::serve(&stack, "portmap", PORT);
     stack
 }
@@ -41,8 +38,7 @@ pub(crate) fn serves_c_programs(wire: Wire) {
     rpcinfo_is_answered(&lan);
     stack.assert_drops_only(&REFUSALS);
     drop(stack);
-    lan.scene
-        .judge(&[("Connection reset", "a client that ends")]);
+    lan.scene.judge(&[("Connection reset", "a client that ends")]);
     // Every datagram is understood as ONC RPC.
     let strange = lan.scene.count("ours.pcapng", "udp && !rpc && !icmp");
     assert_eq!(strange, 0);
@@ -83,18 +79,13 @@ fn rpcinfo_is_answered(lan: &Lan) {
     for line in ["100000    4   udp    111", "100000    2   tcp    111"] {
         assert!(said.contains(line), "{said}");
     }
-    assert!(
-        said.contains(&format!("{TRIAL}    2   tcp   {PORT}")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("{TRIAL}    2   tcp   {PORT}")), "{said}");
     let said = ask(&["-T", "udp", OURS, "portmapper"]);
     for version in [2, 3, 4] {
         let line = format!("version {version} ready and waiting");
         assert!(said.contains(&line), "{said}");
     }
-    let unknown = lan
-        .linux
-        .exec(&["rpcinfo", "-T", "udp", OURS, "536871245", "1"]);
+    let unknown = lan.linux.exec(&["rpcinfo", "-T", "udp", OURS, "536871245", "1"]);
     assert!(unknown.is_err(), "{unknown:?}");
 }
 
@@ -136,14 +127,9 @@ pub(crate) fn is_found_by_broadcast(wire: Wire) {
     let stack = start(&lan, "indirect=#true");
     let own = format!("{LINUX}/24");
     lan.linux.ip(&["addr", "del", &own, "dev", DEVICE]).unwrap();
-    lan.linux
-        .ip(&["addr", "add", &own, "brd", "+", "dev", DEVICE])
-        .unwrap();
+    lan.linux.ip(&["addr", "add", &own, "brd", "+", "dev", DEVICE]).unwrap();
     // It goes on asking for most of a minute.
-    let asking = lan
-        .linux
-        .spawn(&["stdbuf", "-oL", "rpcinfo", "-b", TRIAL, "1"])
-        .unwrap();
+    let asking = lan.linux.spawn(&["stdbuf", "-oL", "rpcinfo", "-b", TRIAL, "1"]).unwrap();
     asking.wait_for(&format!("{OURS}.8.1"), PATIENCE).unwrap();
     let _said = asking.stop();
     drop(stack);

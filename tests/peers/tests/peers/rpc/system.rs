@@ -12,10 +12,8 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     let scene = Scene::new("rpc-system");
     let (left, right) = (scene.linux(), scene.linux());
     scene.net.veth(&left, DEVICE, &right, "xk1").unwrap();
-    for (space, device, address) in [
-        (&left, DEVICE, "10.9.0.1/24"),
-        (&right, "xk1", "10.9.0.2/24"),
-    ] {
+    for (space, device, address) in [(&left, DEVICE, "10.9.0.1/24"), (&right, "xk1", "10.9.0.2/24")]
+    {
         space.address(device, address).unwrap();
         space.offload_off(device).unwrap();
         space.up("lo").unwrap();
@@ -37,9 +35,7 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     for transport in ["udp", "tcp"] {
         call(&right, transport, SERVER, 0, &GOOD[..1]);
     }
-    let said = right
-        .exec(&["rpcinfo", "-T", "udp", SERVER, TRIAL])
-        .unwrap();
+    let said = right.exec(&["rpcinfo", "-T", "udp", SERVER, TRIAL]).unwrap();
     assert!(said.contains("version 2 ready and waiting"), "{said}");
     let _status = end(&server);
     let _status = end(&binder);

@@ -80,10 +80,7 @@ pub(crate) fn serve(stack: &Stack, lower: &'static str, port: u16) {
         for version in [1, 2] {
             let local = format!("version{version}@program{}@port{port}@*", super::TRIAL);
             let local: Participants = local.parse().expect("a participant");
-            lower
-                .open_enable(cx, Upper::new(&trial), local)
-                .map(drop)
-                .expect("an offer");
+            lower.open_enable(cx, Upper::new(&trial), local).map(drop).expect("an offer");
         }
     });
 }
@@ -102,9 +99,7 @@ pub(crate) fn call(stack: &Stack, lower: &'static str, peer: String, arguments: 
             .map_err(|error: OpenError| error.to_string())?;
         let mut request = cx.pool().copy_from(HEADROOM, &arguments).expect("a buffer");
         let deadline = cx.now().after(PATIENCE);
-        request
-            .set_attribute(CallOptions { deadline, tag: 0 })
-            .expect("room for it");
+        request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
         let result = session.call(cx, request);
         session.close(cx);
         result
